@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Apart from the others, of which many wait: a browser needs a core. To collect all tests takes as
 # long as some of these.
 BROWSER = $(shell grep -rl "mark\.browser" tests)
+# What failed while other tests took the cores must pass alone.
+AGAIN = $(BIN)/pytest --last-failed --last-failed-no-failures none
 FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
 .PHONY: demo test test-fast test-all lint docs screenshots clean
@@ -13,8 +15,8 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not (browser or long)"
-	$(BIN)/pytest -n 2 --dist loadfile -m "browser and not long" $(BROWSER)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not (browser or long)" || $(AGAIN)
+	$(BIN)/pytest -n 2 --dist loadfile -m "browser and not long" $(BROWSER) || $(AGAIN)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed

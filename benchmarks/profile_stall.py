@@ -36,9 +36,10 @@ def measure(names: list[str]) -> None:
     """Measures combinations of one way of running, and prints a line of JSON for each."""
     from planted.known_times import PIPELINES
     from planted.ways import Way
+    from xprof_figures import ask_xprof
 
     import keras_gpukit as gpukit
-    from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
+    from keras_gpukit.profiling import find_profiles, read_profile
 
     _, mode, execution, devices, _ = names[0].split("/")
     way = Way(mode, int(execution.removeprefix("spe")), devices)
@@ -58,8 +59,8 @@ def measure(names: list[str]) -> None:
             "always_on": stall.summary.stall_fraction,
             "confidence": stall.summary.confidence,
             "capture": read.stall_fraction,
-            "xprof": asked.input_fraction,
-            "bottleneck": asked.bottleneck,
+            "xprof": asked["input_fraction"],
+            "bottleneck": asked["bottleneck"],
             "steps": read.steps,
             "step_ms": 1e3 * read.step_time_s,
             "parts_add_up": sum(read.parts_s.values()) / read.step_time_s,

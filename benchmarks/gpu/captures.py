@@ -16,9 +16,9 @@ from benchmarks.gpu.precisions import Precision
 from benchmarks.gpu.work import compiled, product_s, products_for
 from benchmarks.harness import in_turns
 from benchmarks.planted.known_times import FEATURES, READY
-from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
+from benchmarks.xprof_figures import ask_xprof
+from keras_gpukit.profiling import find_profiles, read_profile
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.xprof import XprofRecord
 
 FIRST = 6
 """The first captured step: by then the steps take their usual time."""
@@ -111,7 +111,7 @@ def capture(model: keras.Model, data: tf.data.Dataset, steps: int, logs: str) ->
 
 def described(path: Path) -> dict[str, Any]:
     """Returns what is read from a profile; figures of GPUs are None without one."""
-    record, asked = read_profile(path), ask_xprof(path)
+    record = read_profile(path)
     gpu = record.devices[0] if record.devices else None
     return {
         "bytes": path.stat().st_size,
@@ -126,7 +126,7 @@ def described(path: Path) -> dict[str, Any]:
         "tensor_core_fraction": gpu and gpu.tensor_core_fraction,
         "compute_capability": gpu and gpu.compute_capability,
         "kernels": kernels(record),
-        "xprof": xprof(asked),
+        "xprof": xprof(path),
     }
 
 
@@ -144,17 +144,21 @@ def kernels(record: ProfileRecord) -> list[dict[str, Any]]:
     ]
 
 
-def xprof(asked: XprofRecord) -> dict[str, Any]:
+def xprof(path: Path) -> dict[str, Any]:
     """Returns xprof's figures for the same profile."""
-    time_s = sum(kernel.time_s for kernel in asked.kernels)
-    in_tensor_cores_s = sum(kernel.time_s for kernel in asked.kernels if kernel.tensor_core)
+    asked = ask_xprof(path)
+    kernels = asked["kernels"]
+    time_s = sum(kernel["time_s"] for kernel in kernels.values())
+    in_tensor_cores_s = sum(
+        kernel["time_s"] for kernel in kernels.values() if kernel["tensor_core"]
+    )
     return {
-        "steps": asked.steps,
-        "step_ms": milliseconds(asked.step_time_s),
+        "steps": asked["steps"],
+        "step_ms": milliseconds(asked["step_time_s"]),
         "tensor_core_fraction": in_tensor_cores_s / time_s if time_s else None,
         "kernels_ms": {
-            kernel.name: 1e3 * kernel.time_s / kernel.count
-            for kernel in asked.kernels[:MOST_KERNELS]
+            name: 1e3 * kernel["time_s"] / kernel["count"]
+            for name, kernel in list(kernels.items())[:MOST_KERNELS]
         },
     }
 

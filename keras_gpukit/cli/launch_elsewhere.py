@@ -110,7 +110,7 @@ def launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
 
 
 def _slurm(job: Job, args: argparse.Namespace) -> str:
-    from keras_gpukit.distributed.launching.slurm import batch_script
+    from keras_gpukit.distributed.launching.elsewhere import batch_script
 
     script = batch_script(job, python=sys.executable)
     if job.log_dir is not None and args.submit:
@@ -119,7 +119,7 @@ def _slurm(job: Job, args: argparse.Namespace) -> str:
 
 
 def _kubernetes(job: Job, args: argparse.Namespace) -> str:
-    from keras_gpukit.distributed.launching.kubernetes import Pods, indexed_job, train_job
+    from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
 
     if not args.image:
         raise ValueError("--kubernetes needs --image: a container image that has the script.")

@@ -16,7 +16,7 @@ from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.configure.starters import likely_starter
 from keras_gpukit.distributed.clusters import read_cluster
-from keras_gpukit.distributed.strategies import of_this_process
+from keras_gpukit.distributed.strategies import cluster_strategy, mirrored_devices
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.sensors.installation import read_environment, read_machine, read_state
@@ -145,9 +145,9 @@ def configure_gpus(
     cluster = read_cluster(os.environ) if over_cluster else None
     machine = replace(
         read_machine(),
-        mirrored_devices=of_this_process.mirrored_devices(),
+        mirrored_devices=mirrored_devices(),
         cluster=cluster,
-        cluster_strategy=of_this_process.cluster_strategy(),
+        cluster_strategy=cluster_strategy(),
     )
     planned = plan(settings, machine)
     if settings.require_gpu and not planned.gpus:

@@ -9,8 +9,7 @@ from typing import Any
 from keras_gpukit.configure.actions import holds
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distributed import strategies
-from keras_gpukit.distributed.strategies.of_this_process import adopt
-from keras_gpukit.distributed.strategies.registry import ACTIONS
+from keras_gpukit.distributed.strategies import ACTIONS, adopt
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action
 

@@ -11,7 +11,7 @@ from keras_gpukit.configure.plan_execution import plan_execution, plan_jit, plan
 from keras_gpukit.configure.plan_memory import plan_memory
 from keras_gpukit.configure.plan_strategy import plan_strategy
 from keras_gpukit.configure.settings import Settings
-from keras_gpukit.distributed.strategies.registry import ACTIONS
+from keras_gpukit.distributed.strategies import ACTIONS
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action, Cause

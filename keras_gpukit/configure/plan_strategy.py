@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.configure.actions import Draft
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.distributed import strategies
-from keras_gpukit.distributed.strategies.kind import Resources
+from keras_gpukit.distributed.strategies import Resources
 
 
 def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:

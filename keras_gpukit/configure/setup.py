@@ -12,8 +12,8 @@ from rich.console import Console, RenderableType
 
 from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
-from keras_gpukit.distributed.repairs.keras_private import is_chief, is_multi_worker
 from keras_gpukit.distributed.replica_input import replica_input, workers_of
+from keras_gpukit.distributed.strategies import is_chief, is_multi_worker
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from keras_gpukit.distributed.strategies import of_this_process
+from keras_gpukit.distributed.strategies import mirrored_devices
 
 
 def likely_starter() -> str:
@@ -13,7 +13,7 @@ def likely_starter() -> str:
     TensorFlow does not record the call, so this looks for objects that cannot be created without
     starting the devices. It walks over every object in the process, which takes up to a second.
     """
-    if of_this_process.mirrored_devices() is not None:
+    if mirrored_devices() is not None:
         return "The MirroredStrategy of this process probably started them."
     import keras
     import tensorflow as tf

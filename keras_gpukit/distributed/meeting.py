@@ -1,4 +1,4 @@
-"""Waits until every process of a cluster can be reached, before TensorFlow waits without a limit.
+"""Waits until every process of a cluster can be reached, and serves one until it has ended.
 
 TensorFlow's strategies wait for missing processes for many minutes, do not name them, and ignore
 SIGTERM meanwhile. Here a process listens at its own address until it has reached all others. Then
@@ -11,10 +11,11 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from keras_gpukit.errors import WorkerError, logger
+from keras_gpukit.records.cluster import Cluster
 
 _RETRY_S = 0.2
 _ANSWER_WITHIN_S = 2.0
@@ -117,3 +118,34 @@ def _split(address: str) -> tuple[str, int]:
 
 def _listed(tasks: Mapping[str, str]) -> str:
     return ", ".join(f"{name} at {address}" for name, address in tasks.items())
+
+
+_LOOK_EVERY_S = 1.0
+_GONE_AFTER_S = 10.0
+"""Seconds without an answer after which the coordinator has ended; its port may be busy briefly."""
+
+
+def serve(cluster: Cluster) -> None:
+    """Serves the coordinator until it has ended."""
+    import tensorflow as tf
+
+    spec = tf.train.ClusterSpec({role: list(all_) for role, all_ in cluster.addresses.items()})
+    server = tf.distribute.Server(
+        spec, job_name=cluster.task_type, task_index=cluster.task_index, protocol="grpc"
+    )
+    (coordinator,) = cluster.addresses["chief"]
+    wait_for_end(lambda: answers(coordinator))
+    del server
+
+
+def wait_for_end(
+    is_there: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Returns once `is_there` has been False for ten seconds."""
+    last_seen = clock()
+    while clock() - last_seen < _GONE_AFTER_S:
+        sleep(_LOOK_EVERY_S)
+        if is_there():
+            last_seen = clock()

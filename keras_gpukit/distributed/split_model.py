@@ -9,10 +9,8 @@ from typing import Any
 from keras_gpukit.arguments import check_flag
 from keras_gpukit.distributed.splitting import arguments, costs
 from keras_gpukit.distributed.splitting.balance import cut
-from keras_gpukit.distributed.splitting.rebuild import marked, rebuild
-from keras_gpukit.distributed.splitting.steps import place_steps
-from keras_gpukit.distributed.splitting.units import Unit, units_of
-from keras_gpukit.distributed.splitting.updates import copy_optimizer_state
+from keras_gpukit.distributed.splitting.layers import Unit, marked, rebuild, units_of
+from keras_gpukit.distributed.splitting.steps import copy_optimizer_state, place_steps
 from keras_gpukit.records.split import Crossing, SplitBy, SplitPlan, Stage
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.split import render

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from keras_gpukit.profiling.read import read_profile
-from keras_gpukit.profiling.xprof import ask_xprof
 from keras_gpukit.records.search import find_profiles
 
-__all__ = ["ask_xprof", "find_profiles", "read_profile"]
+__all__ = ["find_profiles", "read_profile"]

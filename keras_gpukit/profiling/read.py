@@ -7,6 +7,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling.reading import breakdown
 from keras_gpukit.profiling.reading.events import Events, Space
@@ -37,19 +39,23 @@ _FOREIGN = {
 def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
     """Reads the steps of a profile, without TensorBoard and TensorFlow.
 
-    A damaged or truncated profile is read as far as possible. `incomplete_because` then says what
-    could not be read.
+    Entries that cannot be true are left out, and so are events beyond a million;
+    `incomplete_because` then says so.
 
     Args:
         path: Path of an `.xplane.pb` file that TensorFlow's profiler wrote.
 
     Raises:
-        ProfileError: If nothing can be read from the file. The message says why, and what to do.
+        ProfileError: If the file is no profile, damaged, or cut off. The message says why, and what
+            to do.
     """
     path = Path(path)
     data = _content(path)
-    space = read_space(data)
-    if not space.named(*_PLANES):
+    try:
+        space = read_space(data)
+    except DecodeError:
+        space = None
+    if space is None or not space.named(*_PLANES):
         raise ProfileError(f"{_what_it_is(data)} Received: path={str(path)!r}")
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
@@ -137,8 +143,8 @@ def _what_it_is(data: bytes) -> str:
         if data.startswith(begin):
             return f"This is not a profile. {words}"
     return (
-        "This is not a profile, or it is damaged beyond use. A profile is a file that TensorFlow "
-        "wrote to plugins/profile/ and that ends in .xplane.pb."
+        "This is not a profile, or it is damaged, or its end is missing: capture again. A profile "
+        "is a file that TensorFlow wrote to plugins/profile/ and that ends in .xplane.pb."
     )
 
 
@@ -166,13 +172,13 @@ def _incomplete(space: Space) -> str | None:
 
 def _problems(space: Space) -> tuple[str, ...]:
     """Returns up to 20 messages: events dropped per GPU, then the profiler's own messages."""
-    said: list[str] = []
+    problems: list[str] = []
     for plane in space.named(PLANE):
         dropped = plane.stats.get("dropped_traces")
         if dropped:
             device = plane.name.removeprefix("/device:")
-            said.append(
+            problems.append(
                 f"The profiler dropped events of {device} ({dropped}): capture fewer steps."
             )
-    said += [remedy(text) or text for text in space.problems]
-    return tuple(dict.fromkeys(said))[:MOST_PROBLEMS]
+    problems += [remedy(text) or text for text in space.problems]
+    return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]

@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.profiling.own_process import output_of
 from keras_gpukit.profiling.read import read_profile
 from keras_gpukit.records.codec import checked_record
 from keras_gpukit.records.profile import ProfileRecord
@@ -27,6 +26,7 @@ LARGEST_BYTES = 64 << 20
 """Size of the largest profile that a run reads."""
 READ_WITHIN_S = 20.0
 _LOWEST_PRIORITY = 19
+_PACKAGES = Path(__file__).parents[2]
 
 
 def read_apart(path: Path) -> ProfileRecord:
@@ -45,12 +45,21 @@ def read_apart(path: Path) -> ProfileRecord:
             f"it has {size_bytes / 2**20:,.0f} MiB; a run reads up to {LARGEST_BYTES >> 20} MiB"
         )
     try:
-        written = output_of(__name__, str(path.absolute()), timeout_s=READ_WITHIN_S)
+        read = subprocess.run(
+            [sys.executable, "-m", __name__, str(path.absolute())],
+            cwd=_PACKAGES,  # the package may be on this process' path only
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=READ_WITHIN_S,
+            check=True,
+        )
     except subprocess.TimeoutExpired:
         raise ProfileError(f"it was not read within {READ_WITHIN_S:g} s") from None
-    except ProfileError as error:
-        raise ProfileError(f"it cannot be read: {error}") from None
-    return checked_record(msgspec.Raw(written), ProfileRecord)
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        because = last[0] if last else f"its process ended with {error.returncode}"
+        raise ProfileError(f"it cannot be read: {because}") from None
+    return checked_record(msgspec.Raw(read.stdout), ProfileRecord)
 
 
 def _main() -> None:

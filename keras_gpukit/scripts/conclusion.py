@@ -40,6 +40,7 @@ class Conclusion:
         loops: The script's own loops over datasets, reported if it calls no `fit`.
         imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
             process runs no script itself.
+        chief_reports: Whether the job's chief reports on this worker, too.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Conclusion:
         details: bool = False,
         loops: OwnLoops | None = None,
         imports_s: Callable[[], float] | None = None,
+        chief_reports: bool = False,
     ) -> None:
         self._fits = fits
         self._folder = folder
@@ -60,6 +62,7 @@ class Conclusion:
         self._details = details
         self._loops = loops
         self._imports_s = imports_s
+        self._chief_reports = chief_reports
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -79,6 +82,10 @@ class Conclusion:
                 self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
     def _tell(self) -> None:
+        if self._chief_reports and self._folder.is_made:
+            recorded = self._shown(self._folder.path())
+            self._say(f"recorded in {recorded}; the chief reports on all workers.")
+            return
         script = self._script()
         own_loop = None if self._fits.count or self._fits.has_own else self._record_loop()
         log_dirs = sorted(self._fits.own_log_dirs)

@@ -24,7 +24,7 @@ class OwnStrategies:
         """Starts to watch for strategies; called once TensorFlow was imported."""
         import tensorflow as tf
 
-        from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
+        from keras_gpukit.distributed.strategies import is_multi_worker
 
         strategy_class = tf.distribute.MultiWorkerMirroredStrategy
         original = strategy_class.__init__
@@ -44,7 +44,7 @@ class OwnStrategies:
 
     def _repair(self) -> None:
         if self._is_made and self._has_keras:
-            from keras_gpukit.distributed.repairs.install import repair_multi_worker
+            from keras_gpukit.distributed.repairs import repair_multi_worker
 
             with Guard("Repairing Keras for several workers", "Its fit() may fail."):
                 repair_multi_worker()

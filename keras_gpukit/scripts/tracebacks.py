@@ -10,7 +10,7 @@ import keras_gpukit
 
 PACKAGE = os.path.dirname(os.path.abspath(keras_gpukit.__file__))
 """Folder of this package, with which the file names of its frames start."""
-_START = os.path.join(PACKAGE, "running", "main_module.py")
+_START = os.path.join(PACKAGE, "scripts", "main_module.py")
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 

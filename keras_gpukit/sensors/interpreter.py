@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from keras_gpukit.records.pipeline import ContentionRecord
 
@@ -18,11 +20,15 @@ NAP_S = 0.001
 class ContentionSensor:
     """Takes short naps, and records how late it wakes and how much processor time the process used.
 
+    Lateness that comes from waiting for a core does not count, if Linux says how long that was: on
+    busy cores it would look like a wait for the GIL.
+
     Args:
         sleep: Sleeps for a number of seconds without the GIL.
         now: The clock, in seconds.
         process_s: Processor time of this process, in seconds.
         cores: Number of cores that this process may use; None to ask the system.
+        queued: Opens a clock of how long the calling thread has waited for a core, in seconds.
     """
 
     def __init__(
@@ -32,21 +38,25 @@ class ContentionSensor:
         now: Callable[[], float] = time.perf_counter,
         process_s: Callable[[], float] = time.process_time,
         cores: int | None = None,
+        queued: Callable[[], AbstractContextManager[Callable[[], float]]] | None = None,
     ) -> None:
         self._sleep = sleep
         self._now = now
         self._process_s = process_s
         self._cores = cores or usable_cores()
+        self._queued = queued or _queued_for_a_core
         self._began_s, self._process_began_s = now(), process_s()
         self._late_s: list[float] = []
 
     def read(self) -> None:
         """Takes the naps of one tick: three of one millisecond each."""
         late = []
-        for _ in range(NAPS):
-            lay_down_s = self._now()
-            self._sleep(NAP_S)
-            late.append(max(self._now() - lay_down_s - NAP_S, 0.0))
+        with self._queued() as queued_s:
+            for _ in range(NAPS):
+                queued_before_s, lay_down_s = queued_s(), self._now()
+                self._sleep(NAP_S)
+                late_s = self._now() - lay_down_s - NAP_S
+                late.append(max(late_s - (queued_s() - queued_before_s), 0.0))
         # The median ignores a single nap that was late by chance.
         self._late_s.append(statistics.median(late))
 
@@ -70,3 +80,25 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def _queued_for_a_core() -> Iterator[Callable[[], float]]:
+    """Yields a clock of how long this thread has waited for a core; it stands still if unknown."""
+    try:
+        account = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # not Linux, or a kernel without this account
+        yield lambda: 0.0
+        return
+    # Calls through `PyDLL` keep the GIL: a reading that released it would have to wait for it.
+    library, text = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+
+    def queued_s() -> float:
+        library.pread(account, text, len(text) - 1, ctypes.c_long(0))
+        figures = text.value.split()
+        return int(figures[1]) * 1e-9 if len(figures) > 1 else 0.0
+
+    try:
+        yield queued_s
+    finally:
+        os.close(account)

@@ -19,7 +19,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
-from keras_gpukit.distributed.clusters.tf_config import this_worker
+from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.distributed.coordinating.batches import BatchesAhead
 from keras_gpukit.errors import GPUKitError, Guard
+from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.calls import Calls, StepFunction
 from keras_gpukit.input.wait.clock import AddCost, StepClock
 from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
@@ -328,5 +328,5 @@ class PhaseSteps:
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback also calls the step function, with a plain iterator. After
         # a failed run, another call may come before the step function is restored.
-        fed_by_fit = isinstance(source, (RequestMeter, BatchesAhead))
+        fed_by_fit = isinstance(source, RequestMeter) or times_its_fetches(source)
         return (fed_by_fit or host_iterator(source) is not None) and not self._frame.over

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.clusters.tf_config import this_worker
+from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment

@@ -9,9 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from keras_gpukit.distributed.collective_clock import CollectiveClock, collective_clock
-from keras_gpukit.distributed.peer_health import ask_peer, tasks_of
-from keras_gpukit.distributed.round_trips import RoundTrips
+from keras_gpukit.distributed.worker_times import (
+    CollectiveClock,
+    RoundTrips,
+    ask_peer,
+    collective_clock,
+    tasks_of,
+)
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps

@@ -2,8 +2,8 @@
 
 import pytest
 
-from keras_gpukit.distributed.coordinating.batches import BatchesAhead, CoordinatedDataset
-from keras_gpukit.distributed.coordinating.serving import wait_for_end
+from keras_gpukit.distributed.coordinating.steps import BatchesAhead, CoordinatedDataset
+from keras_gpukit.distributed.meeting import wait_for_end
 
 
 class Step:

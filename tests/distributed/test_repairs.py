@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_gpukit.distributed.repairs import install
+from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.distributed.repairs.lost_worker import lost_tasks
 from keras_gpukit.distributed.repairs.several_steps import nests_the_step
@@ -42,27 +42,27 @@ def fixed_keras():
     )
 
 
-@pytest.mark.parametrize("repair", install.MULTI_WORKER, ids=lambda repair: repair.what)
+@pytest.mark.parametrize("repair", repairs.MULTI_WORKER, ids=lambda repair: repair.what)
 def test_this_keras_has_the_fault_and_a_fixed_one_does_not(repair, fixed_keras):
     # The first fails once Keras has fixed it, or renamed what is repaired: then look again.
     assert repair.is_needed(trainer_module())
     assert not repair.is_needed(fixed_keras)
 
 
-@pytest.mark.parametrize("repair", install.MULTI_WORKER, ids=lambda repair: repair.what)
+@pytest.mark.parametrize("repair", repairs.MULTI_WORKER, ids=lambda repair: repair.what)
 def test_a_fixed_keras_is_left_alone(repair, fixed_keras, monkeypatch):
-    monkeypatch.setattr(install, "_done", set())
-    monkeypatch.setattr(install, "trainer_module", lambda: fixed_keras)
+    monkeypatch.setattr(repairs, "_done", set())
+    monkeypatch.setattr(repairs, "trainer_module", lambda: fixed_keras)
     before = dict(vars(fixed_keras.TensorFlowTrainer)), fixed_keras.reduce_per_replica
-    install._make(repair)
+    repairs._make(repair)
     assert (dict(vars(fixed_keras.TensorFlowTrainer)), fixed_keras.reduce_per_replica) == before
 
 
 def test_an_unknown_keras_is_left_alone_with_a_warning(monkeypatch):
-    monkeypatch.setattr(install, "_done", set())
-    monkeypatch.setattr(install, "trainer_module", lambda: SimpleNamespace(TensorFlowTrainer=None))
+    monkeypatch.setattr(repairs, "_done", set())
+    monkeypatch.setattr(repairs, "trainer_module", lambda: SimpleNamespace(TensorFlowTrainer=None))
     with pytest.warns(GPUKitWarning, match="several steps per execution"):
-        install._make(install.SEVERAL_STEPS)
+        repairs._make(repairs.SEVERAL_STEPS)
 
 
 def test_a_lost_worker_is_told_from_other_failures():
@@ -88,9 +88,9 @@ import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras, numpy as np
-from keras_gpukit.distributed.repairs import install
+from keras_gpukit.distributed import repairs
 strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
-install.repair_mirrored()
+repairs.repair_mirrored()
 """
 
 

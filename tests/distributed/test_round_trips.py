@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from keras_gpukit.distributed.round_trips import RoundTrips
+from keras_gpukit.distributed.worker_times import RoundTrips
 from keras_gpukit.records.worker_comparison import RoundTrip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.distributed.clusters.slurm_notation import (
+from keras_gpukit.distributed.clusters.slurm import (
     expand_nodes,
     expand_tasks,
     node_of_each_task,

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.distributed.coordinating.worker_steps import Coordinator, Workers, WorkerStep
+from keras_gpukit.distributed.coordinating.steps import Coordinator, Workers, WorkerStep
 from keras_gpukit.errors import WorkerError
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +28,16 @@ from helpers.synthetic_xplane import (
     gpu_behind_the_host,
     one_after_the_other,
 )
+from xprof_figures import ask_xprof
 
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.profiling import ask_xprof, find_profiles, read_profile
-from keras_gpukit.profiling.capturing.marked_profile import amend
+from keras_gpukit.profiling import find_profiles, read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.rules.cluster.lateness import exchange_s, late_member
 
+CASES = Path(__file__).parent / "cases"
 # The first step is left out, and the last, whose end is not in the profile.
 COUNTED = STEPS - 2
 
@@ -42,7 +45,7 @@ COUNTED = STEPS - 2
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("captures")
-    prepared.run(Path(__file__).parent / "cases" / "captures.py", folder, timeout=300)
+    prepared.run(CASES / "captures.py", folder, timeout=300)
     return {path.relative_to(folder).parts[0]: path for path in find_profiles(folder)}
 
 
@@ -94,23 +97,15 @@ def test_fetches_that_the_pipeline_makes_itself_are_no_waits(captures):
 
 def test_xprof_agrees_on_a_cpu(captures):
     ours, theirs = read_profile(captures["stalled"]), ask_xprof(captures["stalled"])
-    assert theirs.steps == ours.steps
+    assert theirs["steps"] == ours.steps
     # To xprof a step ends with its function; callbacks of the user's between steps are no part.
-    assert theirs.step_time_s <= ours.step_time_s
-    assert theirs.step_time_s == pytest.approx(ours.step_time_s, rel=0.05)
-    assert theirs.input_fraction == pytest.approx(ours.stall_fraction, abs=0.01)
-    assert theirs.bottleneck == "host"
+    assert theirs["step_time_s"] <= ours.step_time_s
+    assert theirs["step_time_s"] == pytest.approx(ours.step_time_s, rel=0.05)
+    assert theirs["input_fraction"] == pytest.approx(ours.stall_fraction, abs=0.01)
     # Its host compute is ours and, but for a rest, the Python code around it, which is idle here.
     host_s, idle_s = ours.parts_s["host compute"], ours.parts_s["idle"]
-    assert host_s < theirs.host_compute_s <= host_s + idle_s
-    assert theirs.host_compute_s == pytest.approx(host_s + idle_s, rel=0.05)
-
-
-def test_xprof_leaves_nothing_beside_the_profile(captures):
-    folder = captures["stalled"].parent
-    before = sorted(folder.iterdir())
-    ask_xprof(captures["stalled"])
-    assert sorted(folder.iterdir()) == before
+    assert host_s < theirs["host_compute_s"] <= host_s + idle_s
+    assert theirs["host_compute_s"] == pytest.approx(host_s + idle_s, rel=0.05)
 
 
 def test_steps_are_told_without_markers(captures):
@@ -129,17 +124,6 @@ def test_several_steps_in_one_execution(captures):
         assert record.steps_from == source
         # Of three executions the first is left out, and the last.
         assert (record.steps, record.steps_per_execution) == (4, 4)
-
-
-def test_xprof_finds_no_steps_around_a_loop_or_counts_waits_that_it_hides(captures, tmp_path):
-    path = captures["looped_marked"]
-    assert ask_xprof(path).steps == 0
-    mended, _ = amend(path.read_bytes(), range(STEPS + 4))
-    path = tmp_path / "mended.xplane.pb"
-    path.write_bytes(mended)
-    theirs = ask_xprof(path)
-    assert theirs.steps > 0
-    assert theirs.input_fraction > read_profile(path).stall_fraction
 
 
 def loop() -> Capture:
@@ -183,7 +167,9 @@ def test_memory_adds_up(captures):
     assert [point.time_s for point in memory.timeline] == sorted(p.time_s for p in memory.timeline)
     held = sum(holding.bytes for holding in memory.holdings)
     assert 0 < held <= memory.peak_bytes - memory.before_bytes
-    assert ask_xprof(captures["mapped"]).memory_peaks_bytes[memory.allocator] == memory.peak_bytes
+    assert (
+        ask_xprof(captures["mapped"])["memory_peaks_bytes"][memory.allocator] == memory.peak_bytes
+    )
     largest = memory.holdings[0]
     assert largest.bytes >= 4 * 300_000  # the pipeline's random numbers
     assert largest.shape == "[300000]"
@@ -273,26 +259,17 @@ def test_a_batch_on_its_way_to_the_gpu_is_still_waited_for(tmp_path):
     assert read_profile(capture.save(tmp_path)).stall_fraction == pytest.approx(0.1)
 
 
-def test_xprof_drops_what_a_gpus_host_waits(tmp_path):
-    path = one_after_the_other().save(tmp_path)
-    theirs = ask_xprof(path)
-    assert theirs.steps == COUNTED
-    assert theirs.step_time_s == pytest.approx(STEP_MS / 1e3)
-    assert theirs.input_fraction == 0
-    assert read_profile(path).stall_fraction == pytest.approx(0.4)
-
-
 def test_xprof_sums_kernels_up_alike_but_knows_no_recent_tensor_cores(tmp_path):
     path = one_after_the_other().save(tmp_path)
     ours = {kernel.name: kernel for kernel in read_profile(path).kernels}
-    theirs = {kernel.name: kernel for kernel in ask_xprof(path).kernels}
+    theirs = ask_xprof(path)["kernels"]
     assert ours.keys() == theirs.keys()
     for name, kernel in theirs.items():
         # They count all of the profile, we the steps that are whole in it.
-        assert kernel.count * COUNTED == ours[name].count * STEPS
-        assert kernel.time_s * COUNTED == pytest.approx(ours[name].time_s * STEPS)
+        assert kernel["count"] * COUNTED == ours[name].count * STEPS
+        assert kernel["time_s"] * COUNTED == pytest.approx(ours[name].time_s * STEPS)
     assert ours[GEMM].tensor_core
-    assert not theirs[GEMM].tensor_core
+    assert not theirs[GEMM]["tensor_core"]
 
 
 def test_memory_that_was_given_back_is_not_held(tmp_path):
@@ -518,10 +495,13 @@ def foreign(kind: str) -> bytes:
         "zeros": bytes(10_000),
         "noise": np.random.default_rng(0).bytes(10_000),
         "graph": graph.SerializeToString(),
+        "cut off": one_after_the_other().space.SerializeToString()[:-20],
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["empty", "text", "picture", "gzip", "zeros", "noise", "graph"])
+@pytest.mark.parametrize(
+    "kind", ["empty", "text", "picture", "gzip", "zeros", "noise", "graph", "cut off"]
+)
 def test_what_is_no_profile_is_refused(tmp_path, kind):
     path = tmp_path / f"{kind}.xplane.pb"
     path.write_bytes(foreign(kind))
@@ -535,8 +515,6 @@ def test_what_is_not_there_is_said(tmp_path):
     for path in (tmp_path / "none.xplane.pb", tmp_path):
         with pytest.raises(ProfileError, match="no such file"):
             read_profile(path)
-        with pytest.raises(ProfileError, match="no such file"):
-            ask_xprof(path)
 
 
 def test_a_huge_file_is_refused_unread(tmp_path):
@@ -547,27 +525,40 @@ def test_a_huge_file_is_refused_unread(tmp_path):
         read_profile(path)
 
 
-def test_xprof_failing_is_said(tmp_path):
-    path = tmp_path / "noise.xplane.pb"
-    path.write_bytes(foreign("noise"))
-    with pytest.raises(ProfileError, match=r"xprof .*Received: path="):
-        ask_xprof(path)
+def damaged(whole: bytes):
+    chance = random.Random(0)
+    for _ in range(40):
+        yield whole[: chance.randrange(len(whole))]
+    for _ in range(60):
+        content = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 30))):
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        yield bytes(content)
 
 
-def test_a_profile_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path):
-    capture = one_after_the_other()
-    path = capture.save(tmp_path)
-    whole = read_profile(path)
-    # The GPU's plane comes last.
-    path.write_bytes(path.read_bytes()[:-10])
-    record = read_profile(path)
-    assert "its end is missing" in record.incomplete_because
-    assert record.steps == whole.steps
-    assert record.host is None  # which is written at the very end
+@pytest.mark.parametrize("of", ["CPU", "GPU"])
+def test_damaged_profiles_are_refused_or_read_to_a_sound_record(tmp_path, of):
+    recorded = gzip.decompress((CASES / "cpu.xplane.pb.gz").read_bytes())
+    whole = recorded if of == "CPU" else one_after_the_other().space.SerializeToString()
+    path, outcomes = tmp_path / "damaged.xplane.pb", Counter()
+    for content in damaged(whole):
+        path.write_bytes(content)
+        try:
+            record = read_profile(path)
+        except ProfileError:
+            outcomes["refused"] += 1
+            continue
+        outcomes["read"] += 1
+        assert from_dict(json.loads(json.dumps(to_dict(record), allow_nan=False)), ProfileRecord)
+        if record.steps:
+            parts_s = sum(record.parts_s.values())
+            assert parts_s == pytest.approx(record.step_time_s, rel=1e-3)
+            assert record.stall_fraction is None or 0 <= record.stall_fraction <= 1
+    assert min(outcomes["refused"], outcomes["read"]) > 10, outcomes
 
 
 def test_of_too_many_events_some_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_gpukit.profiling.reading.wire.MOST_EVENTS", 3 * STEPS)
+    monkeypatch.setattr("keras_gpukit.profiling.reading.space.MOST_EVENTS", 3 * STEPS)
     record = read_profile(one_after_the_other().save(tmp_path))
     assert "there are more events than are read" in record.incomplete_because
     assert record.steps > 0

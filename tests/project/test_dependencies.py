@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# xprof comes with the lower bound of `tensorboard-plugin-profile`, scikit-learn with an extra.
-IN_OTHERS = {"xprof": "tensorboard-plugin-profile"}
 # Several distributions share this name.
 GOOGLE = {"google": "protobuf"}
 
@@ -46,8 +44,7 @@ def declared(text):
 def test_each_imported_module_is_declared(module):
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project = project[: project.index("docs = [")]
-    known = IN_OTHERS | GOOGLE
-    found = [known[module]] if module in known else distributions()[module]
+    found = [GOOGLE[module]] if module in GOOGLE else distributions()[module]
     assert {each.lower() for each in found} & declared(project)
 
 

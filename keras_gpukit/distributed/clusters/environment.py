@@ -1,9 +1,9 @@
-"""Base class of the kinds of cluster environments, and a reader of variables with clear errors."""
+"""Base class of the kinds of cluster environments: variables with clear errors, and addresses."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from keras_gpukit.errors import ClusterError
@@ -109,3 +109,152 @@ class ClusterEnvironment(ABC):
         Raises:
             ClusterError: If a variable is missing or wrong.
         """
+
+
+ADDRESSES = "GPUKIT_ADDRESSES"
+PARAMETER_SERVERS = "GPUKIT_PARAMETER_SERVERS"
+PORT = "GPUKIT_PORT"
+
+# Above the ports of common services, below those that Kubernetes (30000) and Linux (32768) assign.
+# A job gets a range of `PORTS_PER_JOB` ports.
+FIRST_PORT, LAST_PORT = 10_000, 30_000
+PORTS_PER_JOB = 64  # more tasks on one machine would use ports of the next job
+MOST_PORTS = 2_048  # no machine runs more tasks of one job
+
+
+def first_port(variables: Variables, job: int) -> int:
+    """Returns the port of task 0: `GPUKIT_PORT`, or one derived from the job's number.
+
+    Jobs with neighbouring numbers get neighbouring ranges of ports. Two jobs on one machine get
+    different ports unless their numbers differ by a multiple of 312.
+
+    Args:
+        variables: Variables in which `GPUKIT_PORT` may be set.
+        job: A number that every task of the job knows and that other jobs do not share.
+
+    Raises:
+        ClusterError: If `GPUKIT_PORT` is not a port.
+    """
+    if variables.get(PORT) is None:
+        return FIRST_PORT + job % ((LAST_PORT - FIRST_PORT) // PORTS_PER_JOB) * PORTS_PER_JOB
+    advice = "Set it to the first of as many free ports as a machine has tasks, or unset it."
+    port = variables.whole_number(PORT, advice, least=1)
+    if port > 65_535:
+        raise wrong(PORT, str(port), "must be at most 65535", advice)
+    return port
+
+
+def with_ports(hosts: Sequence[str], first: int) -> tuple[str, ...]:
+    """Returns the address of each task; each gets its own port, since tasks may share a machine.
+
+    Args:
+        hosts: Host of each task.
+        first: Port of the first task.
+    """
+    return tuple(f"{host}:{first + rank % MOST_PORTS}" for rank, host in enumerate(hosts))
+
+
+def given_addresses(variables: Variables, size: int) -> tuple[str, ...] | None:
+    """Returns the addresses in `GPUKIT_ADDRESSES`; None if the variable is not set.
+
+    The variable has one "host:port" for each task, separated by commas, or a single one in which
+    `{index}` stands for the number of the task.
+
+    Args:
+        variables: Variables in which `GPUKIT_ADDRESSES` may be set.
+        size: Number of tasks.
+
+    Raises:
+        ClusterError: If the number of addresses is not `size`, or an address has no port or
+            appears twice.
+    """
+    value = variables.get(ADDRESSES)
+    if value is None:
+        return None
+    advice = "Set it to one host:port for each process, in order of rank, separated by commas."
+    if "{index}" in value and "," not in value:
+        addresses = tuple(value.replace("{index}", str(index)) for index in range(size))
+    else:
+        addresses = tuple(each.strip() for each in value.split(","))
+    if len(addresses) != size:
+        raise wrong(ADDRESSES, value, f"must have an address for each of {size} processes", advice)
+    check_addresses(ADDRESSES, {"task": addresses}, advice)
+    return addresses
+
+
+def check_addresses(name: str, by_type: Mapping[str, Sequence[str]], advice: str) -> None:
+    """Checks that each address is "host:port" and appears only once.
+
+    Args:
+        name: Name of the variable that the addresses come from.
+        by_type: Addresses of each task type.
+        advice: Sentence for the error message on how to set the variable.
+
+    Raises:
+        ClusterError: If an address is wrong or appears twice.
+    """
+    seen: dict[str, str] = {}
+    for task_type, addresses in by_type.items():
+        for index, address in enumerate(addresses):
+            task = f"{task_type} {index}"
+            host, _, port = address.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+                raise wrong(name, address, f"must give {task} an address as host:port", advice)
+            if address in seen:
+                accepted = f"must give each task its own address; {seen[address]} has it as well"
+                raise wrong(name, address, f"{accepted} as {task}", advice)
+            seen[address] = task
+
+
+def cluster_of(
+    kind: str, source: str, addresses: Sequence[str], rank: int, variables: Variables
+) -> Cluster:
+    """Returns the cluster of some tasks: all are workers, unless there are parameter servers.
+
+    With parameter servers, task 0 is the chief that coordinates, the last tasks are the servers,
+    and the tasks in between are the workers.
+
+    Args:
+        kind: Kind of the cluster, such as "Slurm".
+        source: Description of what started the processes, such as "Slurm job 17, step 0".
+        addresses: Address of every task, in order of rank.
+        rank: Rank of this process.
+        variables: Variables in which `GPUKIT_PARAMETER_SERVERS` may be set.
+
+    Raises:
+        ClusterError: If the parameter servers leave no task for a chief and a worker.
+    """
+    servers = 0
+    advice = "Set it to the number of parameter servers, or unset it for workers only."
+    if variables.get(PARAMETER_SERVERS) is not None:
+        servers = variables.whole_number(PARAMETER_SERVERS, advice)
+    if servers and len(addresses) < servers + 2:
+        accepted = f"must leave a chief and a worker of {len(addresses)} tasks"
+        raise wrong(PARAMETER_SERVERS, str(servers), accepted, advice)
+    sizes = {"worker": len(addresses)}
+    if servers:
+        sizes = {"chief": 1, "worker": len(addresses) - servers - 1, "ps": servers}
+    by_type: dict[str, tuple[str, ...]] = {}
+    start, own = 0, ("worker", rank)
+    for task_type, size in sizes.items():
+        by_type[task_type] = tuple(addresses[start : start + size])
+        if start <= rank < start + size:
+            own = (task_type, rank - start)
+        start += size
+    return Cluster(kind, by_type, *own, variables=variables.used, source=source)
+
+
+def unknown_addresses(source: str, known: str, variables: Variables) -> ClusterError:
+    """Returns the error for processes whose addresses no variable gives.
+
+    Args:
+        source: Launcher that started the processes.
+        known: Sentence on what is known instead.
+        variables: Variables read so far, which the message lists.
+    """
+    seen = ", ".join(f"{name}={value!r}" for name, value in variables.used.items())
+    return ClusterError(
+        f"{source} says how many processes there are, but not where. {known} Set `{ADDRESSES}` to "
+        "one host:port for each process, in order of rank, separated by commas, such as "
+        f"{ADDRESSES}=node1:12345,node2:12345. Received: {ADDRESSES}=None, with {seen}"
+    )

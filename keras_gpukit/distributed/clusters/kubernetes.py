@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from keras_gpukit.distributed.clusters import tf_config
-from keras_gpukit.distributed.clusters.addresses import (
+from keras_gpukit.distributed.clusters.environment import (
     ADDRESSES,
+    ClusterEnvironment,
+    Variables,
     cluster_of,
     given_addresses,
     unknown_addresses,
+    wrong,
 )
-from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables, wrong
 from keras_gpukit.records.cluster import Cluster
 
 KIND = "Kubernetes"

@@ -11,14 +11,15 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from keras_gpukit.distributed.clusters.addresses import (
+from keras_gpukit.distributed.clusters.environment import (
+    ClusterEnvironment,
+    Variables,
     cluster_of,
     first_port,
     given_addresses,
     unknown_addresses,
     with_ports,
 )
-from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables
 from keras_gpukit.records.cluster import Cluster
 
 

@@ -7,8 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from keras_gpukit.distributed.clusters.addresses import check_addresses
-from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables, wrong
+from keras_gpukit.distributed.clusters.environment import (
+    ClusterEnvironment,
+    Variables,
+    check_addresses,
+    wrong,
+)
 from keras_gpukit.records.cluster import Cluster, worker_of
 from keras_gpukit.records.environment import Worker
 

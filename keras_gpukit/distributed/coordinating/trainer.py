@@ -5,6 +5,14 @@ the coordinator, which the strategy refuses. Here the coordinator reads the data
 batch to the next free worker (`tf.distribute.coordinator.ClusterCoordinator`). If a worker is lost,
 its batch goes to another one. Everything else is Keras' own `fit`: its arguments, callbacks,
 validation and history.
+
+Keras also adds to a variable by reading it and assigning the sum. Another worker may add in
+between: the optimizer's iterations and the sums of metrics lost up to a quarter of their updates.
+Here the server that holds the variable adds. Metrics that assign values which they have computed
+themselves, such as `AUC`, stay approximate. Optimizers already update weights on the server.
+
+Private names, seen on Keras 3.12 and 3.15: those of `repairs.keras_private`, and `Variable._value`,
+the TensorFlow variable.
 """
 
 from __future__ import annotations
@@ -16,9 +24,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.distributed.coordinating.batches import BatchesAhead, CoordinatedDataset
-from keras_gpukit.distributed.coordinating.counting import add_on_the_server
-from keras_gpukit.distributed.coordinating.worker_steps import Coordinator, Workers, WorkerStep
+from keras_gpukit.distributed.coordinating.steps import (
+    BatchesAhead,
+    CoordinatedDataset,
+    Coordinator,
+    Workers,
+    WorkerStep,
+)
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.records.cluster import Cluster
@@ -242,3 +254,29 @@ def _lost_servers(lost: Sequence[int], servers: Sequence[str]) -> str:
         "All processes have to be started again; with keras.callbacks.BackupAndRestore they resume "
         "from the last backup."
     )
+
+
+def add_on_the_server(is_coordinated: Callable[[Any], bool]) -> None:
+    """Makes `assign_add` and `assign_sub` of `keras.Variable` add on the server, within steps.
+
+    Args:
+        is_coordinated: Function that returns whether a strategy trains with parameter servers.
+            Steps under other strategies are not changed.
+    """
+    import keras
+
+    for name in ("assign_add", "assign_sub"):
+        setattr(keras.Variable, name, _adding(name, getattr(keras.Variable, name), is_coordinated))
+
+
+def _adding(name: str, original: Any, is_coordinated: Callable[[Any], bool]) -> Any:
+    def assign(self: Any, value: Any) -> Any:
+        import tensorflow as tf
+
+        within_step = is_coordinated(tf.distribute.get_strategy())
+        if not (within_step and isinstance(self._value, tf.Variable)):
+            return original(self, value)
+        getattr(self._value, name)(tf.cast(value, self._value.dtype))
+        return self._value
+
+    return assign

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import IO
 
 from keras_gpukit.distributed.launching.failures import ALONE, Ending, describe
-from keras_gpukit.distributed.launching.output.streams import Stream, streams_of
-from keras_gpukit.distributed.launching.output.tail import Tail
+from keras_gpukit.distributed.launching.job import Task, cluster_variables
+from keras_gpukit.distributed.launching.lines import Tail
 from keras_gpukit.distributed.launching.plan import Output, Start
-from keras_gpukit.distributed.launching.processes.arrivals import Arrivals
-from keras_gpukit.distributed.launching.processes.ports import REUSE, address_of, reserved_ports
-from keras_gpukit.distributed.launching.processes.signals import ENDING, Signals
-from keras_gpukit.distributed.launching.processes.tasks import Task, cluster_variables
-from keras_gpukit.distributed.launching.processes.worker import WorkerProcess
+from keras_gpukit.distributed.launching.ports import REUSE, Arrivals, address_of, reserved_ports
+from keras_gpukit.distributed.launching.streams import Stream, streams_of
+from keras_gpukit.distributed.launching.workers import ENDING, Signals, WorkerProcess
 
 _TURN_S = 0.25
 _MOST_DEATHS = 10

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from keras_gpukit.distributed.launching.output.tail import Tail, Traceback
-from keras_gpukit.distributed.launching.processes.tasks import Task
+from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.launching.lines import Tail, Traceback
 
 TIMED_OUT = 124
 """Exit code of a job whose processes did not all join; the command `timeout` uses it, too."""

@@ -8,16 +8,15 @@ import sys
 import time
 from contextlib import ExitStack
 
-from keras_gpukit.distributed.launching.processes.ports import (
+from keras_gpukit.distributed.launching.elsewhere import render
+from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.launching.ports import (
     REUSE,
     address_of,
     is_listening,
     reserved_ports,
 )
-from keras_gpukit.distributed.launching.processes.signals import ENDING, Signals
-from keras_gpukit.distributed.launching.processes.tasks import Task
-from keras_gpukit.distributed.launching.processes.worker import WorkerProcess
-from keras_gpukit.distributed.launching.rendering import render
+from keras_gpukit.distributed.launching.workers import ENDING, Signals, WorkerProcess
 from keras_gpukit.version import __version__
 
 PORT = 5050

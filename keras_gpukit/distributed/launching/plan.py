@@ -1,19 +1,17 @@
-"""Plans which processes start on this machine, and where their output goes."""
+"""Plans which processes start on this machine, on which GPUs, and where their output goes."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from keras_gpukit.distributed.launching.job import Job
-from keras_gpukit.distributed.launching.output.log_files import LogFiles
-from keras_gpukit.distributed.launching.output.screen import Screen
-from keras_gpukit.distributed.launching.processes.gpus import NONE, count_gpus, shared_gpus
-from keras_gpukit.distributed.launching.processes.tasks import CLUSTER, Task, tasks_of
-from keras_gpukit.rules.setup.visible_devices import VISIBLE
+from keras_gpukit.distributed.launching.job import CLUSTER, Job, Task, tasks_of
+from keras_gpukit.distributed.launching.screen import Screen
+from keras_gpukit.distributed.launching.streams import LogFiles
+from keras_gpukit.rules.setup.visible_devices import VISIBLE, entries_of
 
 _SERVER = ("-m", "keras_gpukit.distributed.launching.servers", "training")
 
@@ -106,3 +104,69 @@ def usable_cpus() -> tuple[int, ...]:
     if sys.platform == "linux":
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+NONE = "-1"
+
+
+def shared_gpus(
+    job: Job, environ: Mapping[str, str], count_gpus: Callable[[], int | None]
+) -> list[str | None]:
+    """Divides the GPUs among the workers.
+
+    Args:
+        job: Job with the number of workers, and of GPUs per worker.
+        environ: Environment variables of the launcher. Workers get only GPUs that it can see.
+        count_gpus: Function that returns the number of GPUs in the machine; None if unknown.
+
+    Returns:
+        The value of `CUDA_VISIBLE_DEVICES` for each worker; None leaves it unchanged.
+
+    Raises:
+        ValueError: If there are fewer GPUs than asked for, or fewer GPUs than workers. Two workers
+            cannot train on one GPU, since NCCL refuses to connect a GPU with itself.
+    """
+    if job.gpus_per_worker == 0:
+        return [NONE] * job.workers
+    gpus = visible_gpus(environ, count_gpus)
+    each = job.gpus_per_worker
+    if each is None:
+        if not gpus:
+            return [None] * job.workers
+        each = len(gpus) // job.workers
+    if each == 0 or each * job.workers > len(gpus):
+        shown = "CUDA_VISIBLE_DEVICES shows" if VISIBLE in environ else "this machine has"
+        raise ValueError(
+            f"{job.workers} workers need at least {job.workers * max(each, 1)} GPUs, one or more "
+            f"of its own for each, and {shown} {len(gpus)}. Start fewer workers, or train on CPUs "
+            f"with --gpus-per-worker 0. Received: --workers={job.workers}, "
+            f"--gpus-per-worker={job.gpus_per_worker}"
+        )
+    return [",".join(gpus[each * i : each * (i + 1)]) for i in range(job.workers)]
+
+
+def visible_gpus(
+    environ: Mapping[str, str], count_gpus: Callable[[], int | None]
+) -> tuple[str, ...]:
+    """Returns the index or UUID of each GPU that a process with this environment would see.
+
+    Args:
+        environ: Environment variables, with or without `CUDA_VISIBLE_DEVICES`. GPUs after an
+            invalid index in it, such as -1, are invisible:
+            https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
+        count_gpus: Function that returns the number of GPUs in the machine; None if unknown.
+    """
+    if VISIBLE not in environ:
+        return tuple(str(index) for index in range(count_gpus() or 0))
+    return entries_of(environ[VISIBLE])
+
+
+def count_gpus() -> int | None:
+    """Returns the number of GPUs that the driver lists; None without a driver.
+
+    Untested on a GPU.
+    """
+    from keras_gpukit.sensors.driver import read_driver
+
+    driver = read_driver()
+    return len(driver.gpus) if driver.error is None else None

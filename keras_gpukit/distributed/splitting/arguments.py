@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from keras_gpukit.distributed.splitting.units import Unit
+from keras_gpukit.distributed.splitting.layers import Unit
 
 
 def check_devices(devices: Any, units: int) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.distributed.splitting.rebuild import mark_in, marked, rebuild
-from keras_gpukit.distributed.splitting.units import Unit
+from keras_gpukit.distributed.splitting.layers import Unit, mark_in, marked, rebuild
 
 # Their outputs are not activations: weights are counted separately, and constants are small.
 _NO_ACTIVATIONS = frozenset({"ReadVariableOp", "Const", "Placeholder", "VarHandleOp"})

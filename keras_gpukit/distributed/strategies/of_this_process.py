@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs import install
+from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
 
 _mirrored: Any = None
@@ -93,7 +93,7 @@ def adopt(strategy: Any) -> Any:
         _mirrored = strategy
         _mirrored_devices = tuple("/" + name.rpartition("device:")[2] for name in names)
     if is_multi_worker(strategy):
-        install.repair_multi_worker()
+        repairs.repair_multi_worker()
     return strategy
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_gpukit.distributed.repairs import install
+from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.strategies import of_this_process
 from keras_gpukit.distributed.strategies.kind import Choice, Resources, StrategyKind, synchronous
 
@@ -71,5 +71,5 @@ class Mirrored(StrategyKind):
 
     def make(self, value: Any) -> Any:
         """Returns this process's `tf.distribute.MirroredStrategy`."""
-        install.repair_mirrored()
+        repairs.repair_mirrored()
         return of_this_process.mirrored(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +13,6 @@ Value = int | float | str
 Stats = Mapping[str, Value]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-class StatsColumn:
-    """Figures of each event, stored compactly, since a profile may have a million events."""
-
-    def __init__(self, rows: list[tuple[tuple[str, ...], tuple[Value, ...]]]) -> None:
-        self._rows = rows
-
-    def __getitem__(self, index: SupportsIndex) -> dict[str, Value]:
-        return dict(zip(*self._rows[index], strict=True))
 
 
 @dataclass(frozen=True)
@@ -37,7 +27,7 @@ class Events:
         line: Index of each event's line in `lines`.
         begin_ps: Start of each event, in picoseconds since the earliest origin of any line.
         end_ps: End of each event, on the same clock.
-        stats: Figures of each event; empty for kinds of events whose figures are not used.
+        stats: Figures of each event, by name; empty for kinds of events whose figures are not used.
     """
 
     names: tuple[str, ...]
@@ -47,7 +37,7 @@ class Events:
     line: Numbers
     begin_ps: Numbers
     end_ps: Numbers
-    stats: StatsColumn
+    stats: np.ndarray[Any, np.dtype[np.object_]]
 
     def of(self, wanted: Callable[[str], bool]) -> Mask:
         """Returns a mask of the events whose names are `wanted`."""

@@ -32,20 +32,13 @@ _MESSAGES = {
         "stats": "4 *Stat",
     },
     "Line": {"name": "2 bytes", "timestamp_ns": "3 int64", "events": "4 *Event"},
-    "EventMetadata": {
-        "id": "1 int64",
-        "name": "2 bytes",
-        "display_name": "4 bytes",
-        "stats": "5 *Stat",
-    },
-    "StatMetadata": {"id": "1 int64", "name": "2 bytes"},
-    "EventMetadataEntry": {"key": "1 int64", "value": "2 EventMetadata"},
-    "StatMetadataEntry": {"key": "1 int64", "value": "2 StatMetadata"},
+    "Metadata": {"name": "2 bytes", "stats": "5 *Stat"},
+    "Entry": {"key": "1 int64", "value": "2 Metadata"},
     "Plane": {
         "name": "2 bytes",
         "lines": "3 *Line",
-        "event_metadata": "4 *EventMetadataEntry",
-        "stat_metadata": "5 *StatMetadataEntry",
+        "event_metadata": "4 *Entry",
+        "stat_metadata": "5 *Entry",
         "stats": "6 *Stat",
     },
     "Space": {
@@ -58,14 +51,8 @@ _MESSAGES = {
 
 
 @cache
-def message(name: str) -> Any:
-    """Returns the class of a message, such as "Space", "Plane", "Line" or "Event"."""
-    return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-
-
-@cache
-def _pool() -> Any:
-    """Returns a separate descriptor pool, which cannot collide with TensorFlow's declaration."""
+def space_message() -> Any:
+    """Returns the message class of a whole file, in a descriptor pool apart from TensorFlow's."""
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="keras_gpukit/xplane.proto", package=_PACKAGE, syntax="proto3"
@@ -87,4 +74,4 @@ def _pool() -> Any:
             declared.oneof_decl.add(name="value")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return pool
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Space"))

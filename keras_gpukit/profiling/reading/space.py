@@ -1,24 +1,36 @@
-"""Reads the content of an `.xplane.pb` file, as far as possible."""
+"""Reads the content of an `.xplane.pb` file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from keras_gpukit.profiling.reading.events import Events, Plane, Space, StatsColumn, Value
-from keras_gpukit.profiling.reading.figures import LONGEST_TEXT, Figures, text
-from keras_gpukit.profiling.reading.wire import LARGEST_FIELD_BYTES, Wire
+from keras_gpukit.profiling.reading.events import Events, Plane, Space, Stats, Value
+from keras_gpukit.profiling.reading.schema import space_message
 
+MOST_EVENTS = 1_000_000
+"""Number of events that are read from one file, which bounds time and memory."""
 LONGEST_PS = 1 << 53
 """Two and a half hours. An event that ends later than this after the start is damaged."""
-MOST_PLANES = 1000
-# Field numbers.
-_PLANE, _ERROR, _WARNING, _HOSTNAME = 1, 2, 3, 4
-_LINE, _EVENT_METADATA, _STAT_METADATA = 3, 4, 5
-_EVENT = 4
+LONGEST_TEXT = 500
+# Figures that are used. An event may carry any number of others.
+_OF_MARKS = "step_num _r"
+_OF_STAGES = "id parent_id name"
+_OF_KERNELS = "tf_op hlo_op memcpy_details"
+_OF_ALLOCATIONS = (
+    "allocator_name bytes_allocated bytes_available allocation_bytes requested_bytes addr tf_op "
+    "fragmentation shape tensor_shapes"
+)
+_OF_PLANES = (
+    "compute_cap_major compute_cap_minor dropped_traces profile_start_time profile_stop_time"
+)
+_WANTED = frozenset(
+    " ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_ALLOCATIONS, _OF_PLANES)).split()
+)
 # Prefixes of the host's events whose own figures are read. Of other events, only the names and
 # times are read.
 _TELLING = (
@@ -33,24 +45,24 @@ _MOST_SHARED = 10_000
 
 
 def read_space(data: bytes) -> Space:
-    """Reads a file's content, as far as possible."""
-    wire = Wire(data)
-    drafts: list[_Draft] = []
-    texts: dict[int, list[str]] = {_ERROR: [], _WARNING: [], _HOSTNAME: []}
-    for number, _, begin, end in wire.fields(0, len(data)):
-        if number == _PLANE and len(drafts) == MOST_PLANES:
-            wire.miss(f"only its first {MOST_PLANES} planes were read")
-        elif number == _PLANE:
-            drafts.append(_Draft(wire, begin, end))
-        elif number in texts:
-            texts[number].append(text(data[begin : min(end, begin + LONGEST_TEXT)]))
+    """Reads a file's content.
+
+    Raises:
+        google.protobuf.message.DecodeError: If it is no profile, damaged, or cut off.
+    """
+    space = space_message().FromString(data)
     # Times may count from 1970, which would overflow 64 bits of picoseconds.
-    origin_ns = min((ns for draft in drafts for ns in draft.origins_ns()), default=0)
+    origin_ns = min(
+        (line.timestamp_ns for plane in space.planes for line in plane.lines if line.events),
+        default=0,
+    )
+    reader = _Reader(origin_ns)
+    problems = (text(each) for each in (*space.errors, *space.warnings))
     return Space(
-        planes=tuple(draft.finish(origin_ns) for draft in drafts),
-        hostname=next(iter(texts[_HOSTNAME]), None),
-        problems=tuple(dict.fromkeys(texts[_ERROR] + texts[_WARNING])),
-        incomplete=tuple(wire.incomplete),
+        planes=tuple(map(reader.plane, space.planes)),
+        hostname=next(map(text, space.hostnames), None),
+        problems=tuple(dict.fromkeys(problems)),
+        incomplete=tuple(sorted(reader.incomplete)),
     )
 
 
@@ -69,111 +81,101 @@ class _Kind:
 
     index: int
     name: str
-    common: Mapping[str, Value]
+    common: Stats
     carried: frozenset[str]
     tells: bool
 
 
-class _Draft:
-    """A plane whose events are not read yet: they need names that come later in the file."""
+class _Reader:
+    """Reads planes, up to a number of events in all.
 
-    def __init__(self, wire: Wire, begin: int, end: int) -> None:
-        self._wire = wire
-        self._kinds: dict[int, tuple[str, int, int]] = {}
-        self._stats: dict[int, str] = {}
-        self._lines: list[tuple[str, int, list[tuple[int, int]]]] = []
-        rest = []
-        for number, tag, content, stop in wire.fields(begin, end):
-            if number == _LINE:
-                self._add_line(content, stop)
-            elif number in (_EVENT_METADATA, _STAT_METADATA):
-                self._add_metadata(number, content, stop)
-            else:
-                rest.append(wire.data[tag:stop])
-        self._plane = wire.parse("Plane", b"".join(rest)) or wire.parse("Plane", b"")
-        self._all_tell = text(self._plane.name).startswith("/device:")
-        self._figures = Figures(wire, self._stats)
+    Attributes:
+        incomplete: Descriptions of what was left out.
+    """
 
-    def _add_line(self, begin: int, end: int) -> None:
-        events, rest = [], []
-        for number, tag, content, stop in self._wire.fields(begin, end, "events"):
-            if number == _EVENT:
-                events.append((content, stop))
-            else:
-                rest.append(self._wire.data[tag:stop])
-        line = self._wire.parse("Line", b"".join(rest))
-        if line is not None:
-            self._lines.append((text(line.name), line.timestamp_ns, events))
+    def __init__(self, origin_ns: int) -> None:
+        self.incomplete: set[str] = set()
+        self._origin_ns = origin_ns
+        self._left = MOST_EVENTS
 
-    def _add_metadata(self, number: int, begin: int, end: int) -> None:
-        of_event = number == _EVENT_METADATA
-        # Programs compiled by XLA, of a megabyte and more, are entries that no event refers to. If
-        # one did, its name would be missing.
-        if of_event and end - begin > LARGEST_FIELD_BYTES:
-            return
-        entry = self._wire.parse(
-            "EventMetadataEntry" if of_event else "StatMetadataEntry", self._wire.data[begin:end]
-        )
-        if entry is None:
-            return
-        name = text(entry.value.name)
-        if of_event:
-            # The kind's figures are read with its first event: their names may come later.
-            self._kinds[entry.key] = name, begin, end
-        else:
-            self._stats[entry.key] = name
+    def plane(self, plane: Any) -> Plane:
+        texts = {entry.key: text(entry.value.name) for entry in plane.stat_metadata}
+        return Plane(text(plane.name), _figures(plane.stats, texts), self._events(plane, texts))
 
-    def origins_ns(self) -> list[int]:
-        return [timestamp_ns for _, timestamp_ns, events in self._lines if events]
-
-    def finish(self, origin_ns: int) -> Plane:
-        return Plane(
-            name=text(self._plane.name),
-            stats=self._figures.read(self._plane.stats),
-            events=self._read_events(origin_ns),
-        )
-
-    def _read_events(self, origin_ns: int) -> Events:
+    def _events(self, plane: Any, texts: Mapping[int, str]) -> Events:
+        known = {entry.key: entry.value for entry in plane.event_metadata}
+        all_tell = plane.name.startswith(b"/device:")
         kinds: dict[int, _Kind] = {}
         rows: list[tuple[int, int, int, int]] = []
-        stats: list[tuple[tuple[str, ...], tuple[Value, ...]]] = []
-        shared: dict[tuple[tuple[str, ...], tuple[Value, ...]], Any] = {}
-        for line, (_, timestamp_ns, places) in enumerate(self._lines):
-            for begin, end in places:
-                event = self._wire.parse("Event", self._wire.data[begin:end])
-                if event is None:
-                    continue
-                begin_ps = (timestamp_ns - origin_ns) * 1000 + event.offset_ps
+        stats: list[Stats] = []
+        shared: dict[tuple[tuple[str, Value], ...], Stats] = {}
+        for line_index, line in enumerate(plane.lines):
+            line_ps = (line.timestamp_ns - self._origin_ns) * 1000
+            for event in self._affordable(line.events):
+                begin_ps = line_ps + event.offset_ps
                 end_ps = begin_ps + event.duration_ps
-                named = self._kinds.get(event.metadata_id, ("",))[0]
+                its_kind = event.metadata_id
+                named = its_kind in known and known[its_kind].name
                 if not named or not 0 <= begin_ps <= end_ps < LONGEST_PS:
-                    self._wire.miss("damaged entries were left out")
+                    self.incomplete.add("damaged entries were left out")
                     continue
-                kind = kinds.get(event.metadata_id)
+                kind = kinds.get(its_kind)
                 if kind is None:
-                    kind = kinds[event.metadata_id] = self._kind_of(event, len(kinds))
-                carries = {**kind.common, **self._figures.read(event.stats)} if kind.tells else {}
-                figures = tuple(carries), tuple(carries.values())
+                    kind = _kind(len(kinds), known[its_kind], event, texts, all_tell)
+                    kinds[its_kind] = kind
+                carries: Stats = {}
+                if kind.tells:
+                    carries = {**kind.common, **_figures(event.stats, texts)}
                 if len(shared) < _MOST_SHARED:
-                    figures = shared.setdefault(figures, figures)
-                stats.append(figures)
-                rows.append((kind.index, line, begin_ps, end_ps))
+                    carries = shared.setdefault(tuple(carries.items()), carries)
+                stats.append(carries)
+                rows.append((kind.index, line_index, begin_ps, end_ps))
         columns = np.array(rows, np.int64).reshape(-1, 4).T
         return Events(
             names=tuple(kind.name for kind in kinds.values()),
             stat_names=tuple(kind.carried for kind in kinds.values()),
-            lines=tuple(name for name, *_ in self._lines),
+            lines=tuple(text(line.name) for line in plane.lines),
             kind=columns[0],
             line=columns[1],
             begin_ps=columns[2],
             end_ps=columns[3],
-            stats=StatsColumn(stats),
+            stats=np.array(stats, object),
         )
 
-    def _kind_of(self, event: Any, index: int) -> _Kind:
-        name, begin, end = self._kinds[event.metadata_id]
-        entry = self._wire.parse("EventMetadataEntry", self._wire.data[begin:end])
-        common = self._figures.read(entry.value.stats)
-        carried = frozenset({**common, **self._figures.read(event.stats)})
-        tells = self._all_tell or name.startswith(_TELLING) or "step_num" in carried
-        return _Kind(index, name, common, carried, tells)
+    def _affordable(self, events: Any) -> Iterable[Any]:
+        taken = min(len(events), self._left)
+        self._left -= taken
+        if taken < len(events):
+            self.incomplete.add("there are more events than are read of one file")
+        return islice(events, taken)
+
+
+def _kind(index: int, metadata: Any, event: Any, texts: Mapping[int, str], all_tell: bool) -> _Kind:
+    name, common = text(metadata.name), _figures(metadata.stats, texts)
+    carried = frozenset({**common, **_figures(event.stats, texts)})
+    tells = all_tell or name.startswith(_TELLING) or "step_num" in carried
+    return _Kind(index, name, common, carried, tells)
+
+
+def _figures(stats: Any, texts: Mapping[int, str]) -> dict[str, Value]:
+    """Returns the figures that are used, by name.
+
+    Args:
+        stats: Figures of a plane, a kind of event, or an event.
+        texts: Names of the plane's figures, and texts that figures may refer to, by id.
+    """
+    values: dict[str, Value] = {}
+    for stat in stats:
+        name = texts.get(stat.metadata_id)
+        field = name in _WANTED and stat.WhichOneof("value")
+        if name is not None and field:
+            value = getattr(stat, field)
+            if field == "ref_value":
+                value = texts.get(value, "")
+            values[name] = text(value) if isinstance(value, bytes) else value
+    return values
+
+
+def text(value: bytes) -> str:
+    """Decodes up to 500 bytes of text, and replaces invalid ones."""
+    return value[:LONGEST_TEXT].decode("utf-8", "replace")

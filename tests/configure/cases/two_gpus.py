@@ -5,7 +5,7 @@ import keras
 from stand_in import GIB, gpu_options, pretend, raises, uuid
 
 from keras_gpukit import configure_gpus
-from keras_gpukit.distributed.strategies import of_this_process
+from keras_gpukit.distributed.strategies import mirrored_devices
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning
 
 os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
@@ -87,4 +87,4 @@ raises(
     "done: tf32 = False.",
     call=lambda: configure_gpus(memory="2GiB", tf32=False),
 )
-assert of_this_process.mirrored_devices() is None
+assert mirrored_devices() is None

@@ -10,7 +10,7 @@ import time
 
 import tensorflow as tf
 
-from keras_gpukit.distributed.collective_clock import collective_clock
+from keras_gpukit.distributed.worker_times import collective_clock
 
 LATE_S = 0.2
 cpu = tf.config.list_physical_devices("CPU")[0]

@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
-from keras_gpukit.distributed.launching.output.tail import Tail
-from keras_gpukit.distributed.launching.processes.arrivals import Arrivals
-from keras_gpukit.distributed.launching.processes.tasks import Task
+from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.launching.lines import Tail
+from keras_gpukit.distributed.launching.ports import Arrivals
 
 WORKERS = [Task("worker", index) for index in range(3)]
 LOST = "keras_gpukit.errors.WorkerError: Lost contact with worker 1 at 127.0.0.1:4000: it ended"

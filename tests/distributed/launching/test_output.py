@@ -10,11 +10,10 @@ import time
 import pytest
 from helpers.screens import displayed
 
-from keras_gpukit.distributed.launching.output.lines import Lines, without_progress
-from keras_gpukit.distributed.launching.output.screen import Screen
-from keras_gpukit.distributed.launching.output.streams import Stream
-from keras_gpukit.distributed.launching.output.tail import Tail
-from keras_gpukit.distributed.launching.processes.tasks import Task
+from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.launching.lines import Lines, Tail, without_progress
+from keras_gpukit.distributed.launching.screen import Screen
+from keras_gpukit.distributed.launching.streams import Stream
 
 BAR = (
     "\x1b[1m {0}/10\x1b[0m \x1b[32m━━━━\x1b[0m\x1b[37m━━━━━\x1b[0m \x1b[1m0s\x1b[0m 5ms/step - "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
@@ -567,7 +569,11 @@ class Clock:
 def test_contention_is_told_by_its_cause(late_s, busy, causes):
     clock = Clock(late_s)
     sensor = ContentionSensor(
-        sleep=clock.sleep, now=clock.now, process_s=lambda: 4 * busy * clock.now_s, cores=4
+        sleep=clock.sleep,
+        now=clock.now,
+        process_s=lambda: 4 * busy * clock.now_s,
+        cores=4,
+        queued=lambda: contextlib.nullcontext(lambda: 0.0),
     )
     for _ in range(3):
         sensor.read()
@@ -575,6 +581,14 @@ def test_contention_is_told_by_its_cause(late_s, busy, causes):
     assert record.gil_wait_s == pytest.approx(late_s)
     assert record.cores_busy_fraction == pytest.approx(busy)
     assert contention.causes(record.gil_wait_s, record.cores_busy_fraction) == causes
+
+
+def test_a_wait_for_a_core_is_no_wait_for_the_lock():
+    clock = Clock(0.005)
+    queued = contextlib.nullcontext(lambda: clock.now_s)
+    sensor = ContentionSensor(sleep=clock.sleep, now=clock.now, queued=lambda: queued)
+    sensor.read()
+    assert sensor.record().gil_wait_s == 0.0
 
 
 def test_contention_that_was_not_measured_is_unknown():

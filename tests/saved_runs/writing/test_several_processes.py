@@ -19,7 +19,7 @@ pytestmark = pytest.mark.heavy
 PROCESS = """
 import sys, time
 from pathlib import Path
-from keras_gpukit.distributed.clusters.tf_config import this_worker
+from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.saved_runs.writing import run_log
 
 run_log.FLUSH_EVERY_S = 0.001

@@ -1,14 +1,88 @@
-"""Manifests for Kubernetes: Kubeflow's TrainJob, and a plain Indexed Job."""
+"""Jobs for other machines: batch scripts for Slurm, manifests for Kubernetes, from templates."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
+import shlex
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.launching.job import Job
-from keras_gpukit.distributed.launching.rendering import render
+from keras_gpukit.distributed.launching.job import RUNNER, Job
 from keras_gpukit.version import __version__
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render(template: str, **values: Any) -> str:
+    """Returns a template with its values filled in.
+
+    Args:
+        template: Name of a file in `templates/`. It can use these filters: `shell` quotes a value,
+            or each word of a command, for a shell; `yaml` writes a value as one line of YAML;
+            `block` indents lines by a number of columns.
+        values: Values for the names in the template; a missing one is an error.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # nothing here is HTML
+    )
+    environment.filters["shell"] = _shell
+    environment.filters["yaml"] = json.dumps  # JSON is YAML
+    environment.filters["block"] = _block
+    return environment.get_template(template).render(values)
+
+
+def _shell(value: str | Sequence[str]) -> str:
+    return shlex.quote(value) if isinstance(value, str) else shlex.join(value)
+
+
+def _block(lines: str, columns: int) -> str:
+    return textwrap.indent(lines.strip("\n"), " " * columns)
+
+
+def batch_script(job: Job, *, python: str = "python") -> str:
+    """Returns a script for `sbatch` that runs a job, with the reason for each of its settings.
+
+    Each worker gets a separate node, with all of the worker's GPUs. A chief and parameter servers
+    share the workers' nodes.
+
+    Args:
+        job: The job to run.
+        python: Python interpreter on the nodes.
+
+    Raises:
+        ValueError: If the job's name or log folder cannot be written in a line of `#SBATCH`.
+    """
+    log_dir = "" if job.log_dir is None else str(job.log_dir)
+    for name, value in (("name", job.name), ("log_dir", log_dir)):
+        if any(each.isspace() or each in "\"'\\%" for each in value):
+            raise ValueError(
+                f"`{name}` must have no spaces, quotes, backslashes or % for Slurm. "
+                f"Received: {name}={value!r}"
+            )
+    tasks = job.processes
+    return render(
+        "slurm.sh.j2",
+        job=job,
+        tasks=tasks,
+        most_on_a_node=math.ceil(tasks / job.workers),
+        without_gpu=[0, *range(job.workers + 1, tasks)],
+        output=f"{log_dir}/%x-%j.out" if log_dir else "%x-%j.out",
+        command=(python, *RUNNER, *job.command),
+        version=__version__,
+    )
+
 
 PORT = 2222  # each pod has its own address, so jobs cannot collide
 LONGEST_NAME = 50  # 63 for a pod's host name, less what Jobs and JobSets append
@@ -71,7 +145,7 @@ def _manifest(template: str, job: Job, pods: Pods, host: str) -> str:
         pods=pods,
         size=job.processes,
         port=PORT,
-        command=["python", *job.command],
+        command=["python", *RUNNER, *job.command],
         environment=_environment(job, f"{name}{host}.{name}:{PORT}"),
         version=__version__,
     )

@@ -1,16 +1,19 @@
-"""Starts one process of a job, and ends it."""
+"""Starts and ends the processes of a job, by signals that the launcher gets."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
-from keras_gpukit.distributed.launching.processes import keeper
-from keras_gpukit.distributed.launching.processes.tasks import Task
+from keras_gpukit.distributed.launching import keeper
+from keras_gpukit.distributed.launching.job import Task
 
 _KEEPER = Path(keeper.__file__)
 
@@ -77,3 +80,48 @@ class WorkerProcess:
         assert self._keeper.stdin is not None
         with contextlib.suppress(OSError, ValueError):  # it ended, or is being stopped
             os.write(self._keeper.stdin.fileno(), word)
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_HANDLED = (*ENDING, signal.SIGCHLD, signal.SIGWINCH)
+
+
+class Signals:
+    """Context manager that collects signals; works only in the main thread of a process.
+
+    Attributes:
+        descriptor: File descriptor that becomes readable when a signal has arrived.
+    """
+
+    def __init__(self) -> None:
+        self.descriptor, self._written = os.pipe()
+        for each in (self.descriptor, self._written):
+            os.set_blocking(each, False)
+        self._before: dict[signal.Signals, Any] = {}
+        self._wakeup_before = -1
+
+    def __enter__(self) -> Signals:
+        self._wakeup_before = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
+        for number in _HANDLED:
+            # Signals that the caller ignores stay ignored, such as SIGHUP under nohup.
+            if signal.getsignal(number) is not signal.SIG_IGN or number not in ENDING:
+                self._before[number] = signal.signal(number, _noted)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.close(self.descriptor)
+        os.close(self._written)
+
+    def read(self) -> list[signal.Signals]:
+        """Returns the signals that have arrived since the last call."""
+        try:
+            return [signal.Signals(number) for number in os.read(self.descriptor, 512)]
+        except BlockingIOError:
+            return []
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """Does nothing: Python writes a signal's number to the pipe only if it has a handler."""

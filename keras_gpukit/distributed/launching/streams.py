@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
-from keras_gpukit.distributed.launching.output.lines import Lines, without_progress
-from keras_gpukit.distributed.launching.output.screen import Screen
-from keras_gpukit.distributed.launching.output.tail import Tail
-from keras_gpukit.distributed.launching.output.terminal import Terminal
-from keras_gpukit.distributed.launching.processes.tasks import Task
+from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.launching.lines import Lines, Tail, without_progress
+from keras_gpukit.distributed.launching.screen import Screen, Terminal
 
 _READ_BYTES = 1 << 16
 _BAR_EVERY_S = 30.0
@@ -126,3 +126,35 @@ def streams_of(
         Stream(task, colour, screen, tail, file, has_errors=number == len(wanted))
         for number, screen in enumerate(wanted, start=1)
     )
+
+
+class LogFiles:
+    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and appends to them if they exist.
+
+    Args:
+        folder: Folder of the files, created if needed; None writes nothing.
+        command: Command that is written to each file at each start.
+
+    Raises:
+        OSError: If the folder cannot be created.
+    """
+
+    def __init__(self, folder: Path | None, command: Sequence[str]) -> None:
+        self._folder = folder
+        self._command = " ".join(command)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def open(self, task: Task) -> IO[bytes] | None:
+        """Opens the file of a process without a buffer; returns None if nothing is written.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        if self._folder is None:
+            return None
+        path = self._folder / f"{task.name.replace(' ', '-')}.log"
+        file = path.open("ab", buffering=0)
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        file.write(f"--- {started} {task.name}: {self._command}\n".encode())
+        return file

@@ -1,1 +1,0 @@
-"""Merges the output of a job's processes into one."""

@@ -1,1 +1,0 @@
-"""The processes of a job on this machine: their tasks, ports, GPUs, start and end."""
