@@ -6,22 +6,22 @@ import time
 from collections.abc import Callable
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input.wait.clock import AddCost
+from keras_gpukit.input.wait.clock import OwnCost
 
 
 class FirstStepHooks:
     """Context manager around the first step of a call. Actions that fail are logged and skipped.
 
     Args:
-        add_cost: Called with the time that the actions took.
+        cost: Adds up the time of the actions.
 
     Attributes:
         before: Actions called before the step.
         after: Actions called after the step, also if it raised.
     """
 
-    def __init__(self, add_cost: AddCost) -> None:
-        self._add_cost = add_cost
+    def __init__(self, cost: OwnCost) -> None:
+        self._cost = cost
         self._entered = False
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
@@ -45,4 +45,4 @@ class FirstStepHooks:
         for action in actions:
             with Guard("Monitoring the first step", "What it would have measured is unknown."):
                 action()
-        self._add_cost(time.perf_counter() - began, once=True)
+        self._cost.add(time.perf_counter() - began, once=True)

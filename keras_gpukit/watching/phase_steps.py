@@ -9,7 +9,7 @@ from typing import Any
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.calls import Calls, StepFunction
-from keras_gpukit.input.wait.clock import AddCost, StepClock
+from keras_gpukit.input.wait.clock import OwnCost, StepClock
 from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.measurable_input import make_measurable
@@ -57,7 +57,7 @@ class PhaseSteps:
         frame: Stack frame of the call.
         wall: Accounts for the call's wall time; None for a phase inside the call.
         first_call: Context manager around the first step; None for a phase inside the call.
-        add_cost: Called with the processor time that timing took.
+        cost: Adds up the processor time of timing.
 
     Attributes:
         pipeline: Reads tf.data's model of the input; None without one.
@@ -76,7 +76,7 @@ class PhaseSteps:
         frame: CallFrame,
         wall: WallTime | None,
         first_call: FirstStepHooks | None,
-        add_cost: AddCost,
+        cost: OwnCost,
     ) -> None:
         self.pipeline: PipelineWatch | None = None
         self.is_between_epochs = False
@@ -116,7 +116,7 @@ class PhaseSteps:
             on_error=on_error,
             around_first_call=first_call,
             accepts=self._accepts,
-            add_cost=add_cost,
+            cost=cost,
         )
 
     @property
@@ -293,7 +293,7 @@ class PhaseSteps:
         if self._wall is None or self._requests or not self._clock.saw_every_step:
             return None
         # The run's first step, and the steps whose wait counts as epoch start, are excluded.
-        executions_apart = 1 + self._totals.starts.epochs
+        executions_apart = 1 + self._totals.starts
         waiting_steps = max(steps - executions_apart * self._calls.steps_per_execution, 0)
         if waiting_steps == 0:
             wait_s = 0.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.input.wait.calls import StepFunction
+from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import SETUP
@@ -64,6 +65,7 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
+        self._cost = OwnCost()
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         self.frame = CallFrame(phase)
@@ -87,10 +89,8 @@ class Session:
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
         self.stood_still_since = self._heartbeat.stopped_since
-        self._first_step_hooks = FirstStepHooks(self.add_cost)
+        self._first_step_hooks = FirstStepHooks(self._cost)
         self._on_epoch_ended: list[Callable[[], None]] = []
-        self._recurring_s = 0.0
-        self._once_s = 0.0
         # The steps of the call itself are needed now: the sampling thread reads the global step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process was suspended", self._heartbeat.beat)
@@ -130,12 +130,12 @@ class Session:
     def overhead_s(self) -> float:
         """Recurring overhead so far: processor time, and time at the ends of validations."""
         wrappers_s = WRAPPERS_S * self.executions
-        return self._recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
+        return self._cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
 
     @property
     def startup_s(self) -> float:
         """One-time overhead, measured like `overhead_s`."""
-        return self._once_s + self.output.opening_s
+        return self._cost.once_s + self.output.opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
         """Adds time that was spent on the training thread.
@@ -144,10 +144,7 @@ class Session:
             spent_s: Time in seconds.
             once: Whether the overhead occurs once per call, rather than repeatedly.
         """
-        if once:
-            self._once_s += spent_s
-        else:
-            self._recurring_s += spent_s
+        self._cost.add(spent_s, once=once)
 
     def write_environment(self) -> None:
         """Writes the run's versions, devices and settings."""
@@ -295,7 +292,7 @@ class Session:
             frame=self.frame,
             wall=self.wall if own else None,
             first_call=self._first_step_hooks if own else None,
-            add_cost=self.add_cost,
+            cost=self._cost,
         )
 
     def _epoch_began(self) -> None:

@@ -12,7 +12,7 @@ from interrupts import InterruptAt
 from keras_gpukit.input.wait.calls import Calls
 from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.totals import PipelineStarts, StepTotals
+from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.machine import GPUSample, HostSample
@@ -74,8 +74,8 @@ def add_window(totals, number):
     totals.add(StepWindow("fit", 1.0, number, 8, 0.4, 0.1, 64, 1.5, 0.01))
 
 
-def add_start(starts, number):
-    starts.add(PipelineStart(1.0 + number, 0.5))
+def add_start(totals, number):
+    totals.add_start(PipelineStart(1.0 + number, 0.5))
 
 
 def turn(wall, number):
@@ -116,7 +116,11 @@ WHOLE = {
         add_window,
         lambda made: (made.throughput(8, 1.0).examples_per_s, made.step_time_s),
     ),
-    "pipeline starts": (PipelineStarts, add_start, lambda made: made.record()),
+    "pipeline starts": (
+        lambda: StepTotals("fit"),
+        add_start,
+        lambda made: made.input(None, None, None).pipeline_start,
+    ),
     "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(9.0, 0.0))),
     "processor time of threads": (new_threads, read_threads, lambda sensor: sensor.cores()),
 }

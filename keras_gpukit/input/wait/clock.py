@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 from keras_gpukit.errors import failure, give_up
 from keras_gpukit.input.wait.calls import NOTHING, Calls, StepFunction, is_end_of_data
@@ -20,15 +20,23 @@ PROMPT_S = 1e-4
 _usual_s = sys.getswitchinterval()
 
 
-class AddCost(Protocol):
-    """Takes seconds of our own work."""
+class OwnCost:
+    """Seconds of our own work on the training thread.
 
-    def __call__(self, spent_s: float, *, once: bool) -> None:
-        """Adds seconds of work that occurs once per run, or again and again."""
+    Attributes:
+        once_s: Seconds of what occurs once per run.
+        recurring_s: Seconds of what occurs again and again.
+    """
 
+    def __init__(self) -> None:
+        self.once_s = self.recurring_s = 0.0
 
-def _costs_nothing(spent_s: float, *, once: bool) -> None:
-    pass
+    def add(self, spent_s: float, *, once: bool) -> None:
+        """Adds seconds of work."""
+        if once:
+            self.once_s += spent_s
+        else:
+            self.recurring_s += spent_s
 
 
 class StepClock:
@@ -45,7 +53,7 @@ class StepClock:
         on_error: Called with each exception of a step, except for the end of the data.
         around_first_call: Context manager around the first call.
         accepts: Returns whether steps from a source are timed; other steps are only passed on.
-        add_cost: Called with the processor time that meters and windows took.
+        cost: Adds up the processor time of meters and windows.
         now: Clock that returns seconds.
     """
 
@@ -58,7 +66,7 @@ class StepClock:
         on_error: Callable[[BaseException], None] | None = None,
         around_first_call: AbstractContextManager[Any] | None = None,
         accepts: Callable[[Any], bool] = lambda source: True,
-        add_cost: AddCost = _costs_nothing,
+        cost: OwnCost | None = None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pipelines = 0
@@ -69,7 +77,7 @@ class StepClock:
         self._on_error = on_error
         self._around_first_call = around_first_call or nullcontext()
         self._accepts = accepts
-        self._add_cost = add_cost
+        self._cost = cost or OwnCost()
         self._now = now
         self._given_up = False
         self._raised = False
@@ -245,7 +253,7 @@ class StepClock:
         except BaseException:  # an interrupt may leave the window inconsistent
             self._windows.drop()
             raise
-        self._add_cost(time.thread_time() - began, once=self._calls.count <= 2)
+        self._cost.add(time.thread_time() - began, once=self._calls.count <= 2)
 
 
 @contextmanager

@@ -41,36 +41,24 @@ class _Starts(NamedTuple):
     known_wait_s: float = 0.0
     shuffle_s: float = 0.0
 
-
-class PipelineStarts:
-    """Adds up the waits for first batches."""
-
-    def __init__(self) -> None:
-        self._starts = _Starts()
-
-    @property
-    def epochs(self) -> int:
-        """Number of measured waits, one per epoch."""
-        return self._starts.epochs
-
-    def add(self, start: PipelineStart) -> None:
+    def plus(self, start: PipelineStart) -> _Starts:
         """Adds a wait."""
-        epochs, wait_s, longest_s, known_wait_s, shuffle_s = self._starts
-        if start.shuffle_fraction is not None:
-            known_wait_s += start.wait_s
-            shuffle_s += start.wait_s * start.shuffle_fraction
-        longest_s = tuple(heapq.nlargest(MOST_LONGEST, (*longest_s, start.wait_s)))
-        wait_s += start.wait_s
-        self._starts = _Starts(epochs + 1, wait_s, longest_s, known_wait_s, shuffle_s)
+        fraction = start.shuffle_fraction
+        return _Starts(
+            self.epochs + 1,
+            self.wait_s + start.wait_s,
+            tuple(heapq.nlargest(MOST_LONGEST, (*self.longest_s, start.wait_s))),
+            self.known_wait_s + (0.0 if fraction is None else start.wait_s),
+            self.shuffle_s + (fraction or 0.0) * start.wait_s,
+        )
 
     def record(self) -> PipelineStartRecord | None:
         """Returns the means and the longest waits; None if no wait was measured."""
-        epochs, wait_s, longest_s, known_s, shuffle_s = self._starts
-        if not epochs:
+        if not self.epochs:
             return None
-        mean_s = wait_s / epochs
-        mean_shuffle_s = mean_s * shuffle_s / known_s if known_s else None
-        return PipelineStartRecord(epochs, mean_s, mean_shuffle_s, longest_s=longest_s)
+        mean_s = self.wait_s / self.epochs
+        shuffle_s = mean_s * self.shuffle_s / self.known_wait_s if self.known_wait_s else None
+        return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=self.longest_s)
 
 
 class _Sums(NamedTuple):
@@ -126,16 +114,13 @@ class StepTotals:
     Args:
         phase: "fit", "evaluate" or "predict".
         steps_per_execution: Number of steps in one call of the step function.
-
-    Attributes:
-        starts: Waits for the first batches of epochs.
     """
 
     def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
         self.phase = phase
         self._waits = WaitHistogram(steps_per_execution)
         self._step_times = StepTimeHistogram(steps_per_execution)
-        self.starts = PipelineStarts()
+        self._starts = _Starts()
         self._epochs = 0
         self._sums = _Sums()
 
@@ -159,7 +144,12 @@ class StepTotals:
         """Notes that steps start, and adds the wait for the epoch's first batch if it counts."""
         self._waits.gap()
         if start is not None:
-            self.starts.add(start)
+            self._starts = self._starts.plus(start)
+
+    @property
+    def starts(self) -> int:
+        """Number of epochs whose wait for the first batch counts as their start."""
+        return self._starts.epochs
 
     @property
     def step_time_s(self) -> float | None:
@@ -199,7 +189,7 @@ class StepTotals:
         """
         sums = self._sums
         if sums.waited_steps == 0:
-            start = self.starts.record()
+            start = self._starts.record()
             reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
             return InputRecord(self.phase, mechanism, unknown_because=reason, pipeline_start=start)
         return InputRecord(
@@ -217,5 +207,5 @@ class StepTotals:
             ),
             buffered_batches=sums.buffered / sums.readings if sums.readings else None,
             distribution=self._waits.record(),
-            pipeline_start=self.starts.record(),
+            pipeline_start=self._starts.record(),
         )
