@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
-from keras_gpukit.profiling.capturing.profile_files import profile_files
+from keras_gpukit.profiling.capturing.profile_files import (
+    LARGEST_AMENDED_BYTES,
+    amend,
+    profile_files,
+)
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (
