@@ -173,6 +173,7 @@ class Conclusion:
     def _print_verdicts(self, runs: tuple[RunReport, ...], script: ScriptRecord | None) -> None:
         """Prints the verdict on the script's calls and the longest run, then a line for others."""
         from keras_gpukit.records.capture import ProfilerRecord
+        from keras_gpukit.reports import phrases
         from keras_gpukit.reports.html.verdict_lines import verdict_line
         from keras_gpukit.reports.script import account
         from keras_gpukit.rules import judge
@@ -201,12 +202,14 @@ class Conclusion:
             summary = replace(summary, verdict=judge(summary))
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
         is_many = is_script or len(fits) > _VERDICTS_LISTED
+        titles = [each.title for each in summary.findings]
         names = defaultdict(list)
         for run in runs:
             line = verdict_line(run)
             # Of many fits, remarks on each of them and what the panel says are no news.
             is_news = any(each.severity != "info" for each in run.summary.findings)
-            is_news = is_news and not any(each.title in line for each in summary.findings)
+            worst = phrases.worst(run.summary)
+            is_news = is_news and worst is not None and worst.title not in titles
             if run is not longest and (is_news or not is_many):
                 names[line].append(run.name)
         for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
