@@ -125,7 +125,8 @@ def test_a_run_that_was_killed_gets_the_verdicts_that_its_records_allow(tmp_path
         (told,) = load_report(tmp_path).runs
         found = {each.code for each in told.summary.findings}
         assert "killed" in found
-        if told.summary.utilization.samples >= MINIMUM_SAMPLES:
+        # A run that ended before its first step gets no advice on speed.
+        if told.summary.steps and told.summary.utilization.samples >= MINIMUM_SAMPLES:
             assert found >= {"throttled", "other-processes-on-gpu"}
         if b'"kind":"end"' in cut:
             assert found - {"killed"} == codes
