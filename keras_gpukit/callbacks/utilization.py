@@ -91,6 +91,7 @@ class _Reading:
         with Guard("Reading other processes", "The report does not name them."):
             self._neighbours.end()
         if self._nvml is not None:
+            self._lost = dict(self._nvml.lost)  # with the last one, whose reading raised
             self._nvml.close()
         self._write()
 
