@@ -145,11 +145,6 @@ def arrays_of_fit() -> tuple[Any, ...] | None:
     return arrays if are_known else None
 
 
-def has_one_epoch(function: str) -> bool:
-    """Returns whether the running call has a single epoch; False if unknown."""
-    return epochs_of(function) == 1
-
-
 def epochs_of(function: str) -> int | None:
     """Returns how many epochs the running call has at most; None if unknown."""
     epochs, initial = _local(function, "epochs"), _local(function, "initial_epoch")

@@ -27,9 +27,6 @@ class LearningWatch:
     Keras converts the logs to numbers for all callbacks, so looking at them does not wait for the
     device. Within an epoch Keras' losses are means of its steps so far: once one is NaN it stays so
     until the epoch ends. A loss that is finite at the end of a later epoch has recovered.
-
-    Args:
-        session: Session of the call.
     """
 
     def __init__(self, session: Session) -> None:

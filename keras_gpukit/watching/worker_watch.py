@@ -181,11 +181,7 @@ class WorkerWatch:
 
 
 class GPUWatch:
-    """Compares the GPUs of this process, based on the last profile that shows several of them.
-
-    Args:
-        log_dir: Log directory of the run.
-    """
+    """Compares the GPUs of this process, based on the last profile that shows several of them."""
 
     def __init__(self, log_dir: Path) -> None:
         self._log_dir = log_dir
