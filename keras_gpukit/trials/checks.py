@@ -59,13 +59,14 @@ def check_one_device(model: Any, purpose: str) -> None:
         )
 
 
-def wrong_kind(dataset: Any, accepted: str) -> TypeError:
-    """Returns the error for an argument that is not a dataset.
+_ACCEPTED = (
+    "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of arrays "
+    "(x, y)."
+)
 
-    Args:
-        dataset: The argument.
-        accepted: Sentence that says what is accepted.
-    """
+
+def wrong_kind(dataset: Any, accepted: str = _ACCEPTED) -> TypeError:
+    """Returns the error for an argument that is not a dataset."""
     hint = ""
     if hasattr(dataset, "__next__"):
         hint = (

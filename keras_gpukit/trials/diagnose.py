@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from keras_gpukit.arguments import check_auto_or_flag
+from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.diagnosis import Diagnosis
 from keras_gpukit.records.run import RunSummary
@@ -29,7 +29,7 @@ def diagnose(
     batch_size: int | None = None,
     seconds: float = 20.0,
     summary: RunSummary | None = None,
-    verbose: Literal["auto"] | bool = "auto",
+    verbose: Verbose = "auto",
 ) -> Diagnosis:
     """Measures the rates of the input, of the model, and of both together.
 
@@ -52,7 +52,7 @@ def diagnose(
         summary: Summary of a run of this model on this dataset, from `Monitor.summary`. The result
             then also has the time that the whole run would save, which includes epoch starts,
             validation and callbacks.
-        verbose: Whether to show progress and print the result; "auto" means True.
+        verbose: 0 prints nothing; 1, 2 and "auto" show progress and print the result.
 
     Returns:
         The rates with their intervals, and the conclusions.
@@ -75,7 +75,7 @@ def diagnose(
             "`summary` must be a RunSummary, such as Monitor.summary. "
             f"Received: summary={summary!r}"
         )
-    check_auto_or_flag("verbose", verbose)
+    check_verbose(verbose)
     began = time.perf_counter()
     with untouched(model), _progress(bool(verbose)) as tell:
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)

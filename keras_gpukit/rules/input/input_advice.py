@@ -23,7 +23,7 @@ Stages = tuple[StageRecord, ...]
 """Stages of a pipeline from the one nearest to training back to the sources; () if unknown."""
 
 AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
-MEASURE = "keras_gpukit.tune_input(ds, model) tries such changes, and measures each"
+MEASURE = "keras_gpukit.tune_input(model, ds) tries such changes, and measures each"
 PARALLEL = f"give {{name}} {AUTOTUNE}: use every core"
 FILES = f"read several files in parallel: ds.interleave(f, {AUTOTUNE})"
 BATCH_FIRST = "ds.batch(n) before {name}, with a function that takes whole batches"

@@ -32,11 +32,7 @@ class Job:
 
     @classmethod
     def of(cls, folder: Path, model: Any) -> Job:
-        """Returns a job for a model; `save` must still write its files.
-
-        Args:
-            folder: An empty folder.
-            model: A compiled model, or a function that makes one.
+        """Returns a job for a model, or a function that makes one; `save` writes its files.
 
         Raises:
             ValueError: If another process cannot import the function.
@@ -57,15 +53,10 @@ class Job:
     def save(self, model: Any, examples: Examples) -> None:
         """Writes the examples to the folder, and the model if no function makes it.
 
-        Args:
-            model: A compiled model, or a function that makes one.
-            examples: Examples from which batches are made.
-
         Raises:
             ValueError: If the model cannot be saved.
         """
-        with (self.folder / _EXAMPLES).open("wb") as file:
-            pickle.dump(examples, file)
+        (self.folder / _EXAMPLES).write_bytes(pickle.dumps(examples))
         if self.build is not None:
             return
         try:
@@ -81,8 +72,7 @@ class Job:
 
     def examples(self) -> Examples:
         """Reads the examples from the folder."""
-        with (self.folder / _EXAMPLES).open("rb") as file:
-            examples: Examples = pickle.load(file)
+        examples: Examples = pickle.loads((self.folder / _EXAMPLES).read_bytes())
         return examples
 
     def model(self) -> Any:
@@ -117,16 +107,15 @@ class Job:
         If Keras loads the optimizer, it makes the slots at once. They then take memory before the
         input does, and larger batches fit than in a new program.
         """
-        import keras
+        from keras.saving import deserialize_keras_object, load_model
 
+        compilation, path = self.folder / _COMPILATION, self.folder / _MODEL
         # The caller has just saved this model, so any code in it is the caller's own.
-        compilation = self.folder / _COMPILATION
-        model = keras.saving.load_model(
-            self.folder / _MODEL, compile=not compilation.exists(), safe_mode=False
-        )
-        if compilation.exists():
-            config = json.loads(compilation.read_text())
-            model.compile(**keras.saving.deserialize_keras_object(config, safe_mode=False))
+        if not compilation.exists():
+            return load_model(path, safe_mode=False)
+        model = load_model(path, compile=False, safe_mode=False)
+        config = json.loads(compilation.read_text())
+        model.compile(**deserialize_keras_object(config, safe_mode=False))
         return model
 
 
