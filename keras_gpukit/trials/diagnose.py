@@ -16,8 +16,7 @@ from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import render
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.trials.checks import check_experiment, check_model
-from keras_gpukit.trials.diagnosing.conclusions import conclude
-from keras_gpukit.trials.diagnosing.turns import Tell, Turns
+from keras_gpukit.trials.diagnosing import Tell, Turns, conclude
 from keras_gpukit.trials.measuring.inside_fit import within_fit
 from keras_gpukit.trials.sources import endless
 

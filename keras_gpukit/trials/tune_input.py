@@ -20,12 +20,12 @@ from keras_gpukit.reports.notebook import as_html, card, code_as_html
 from keras_gpukit.reports.printable import as_text
 from keras_gpukit.reports.tuning import render
 from keras_gpukit.trials.checks import check_experiment, check_model, wrong_kind
-from keras_gpukit.trials.measuring.held_batches import hold
+from keras_gpukit.trials.measuring.inside_fit import hold
 from keras_gpukit.trials.measuring.intervals import summarize
 from keras_gpukit.trials.measuring.rates import compute_rate
 from keras_gpukit.trials.sources import endless
+from keras_gpukit.trials.tuning.caching import CachePermission, Choice
 from keras_gpukit.trials.tuning.changes import Allowed
-from keras_gpukit.trials.tuning.permission import CachePermission, Choice
 from keras_gpukit.trials.tuning.pipeline import PipelineTuning
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings

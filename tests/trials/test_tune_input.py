@@ -24,16 +24,15 @@ from keras_gpukit.input.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.rules.input.tuning_advice import advise
-from keras_gpukit.trials.measuring import rounds as rounds_module
 from keras_gpukit.trials.tune_input import tune_input
 from keras_gpukit.trials.tuning import caching, changes
+from keras_gpukit.trials.tuning import trials as rounds_module
 from keras_gpukit.trials.tuning.as_code import code
+from keras_gpukit.trials.tuning.caching import CachePermission
 from keras_gpukit.trials.tuning.changes import Allowed
-from keras_gpukit.trials.tuning.permission import CachePermission
-from keras_gpukit.trials.tuning.pipeline import PipelineTuning
+from keras_gpukit.trials.tuning.pipeline import PipelineTuning, traits
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings
-from keras_gpukit.trials.tuning.traits import traits
 from keras_gpukit.trials.tuning.trials import Attempt, Trials
 
 pytestmark = pytest.mark.usefixtures("undisturbed")

@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from typing import Any
 
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.trials.batch_sizes.job import Job
 from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer, Work
 
@@ -35,10 +37,11 @@ _LOG_SHOWN = 2000
 # system kills the process.
 _OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
 _ENDS_WITHIN_S = 5.0
-# TensorFlow's allocator waits ten seconds for memory before each failure. A trial that takes so
-# many seconds longer than so many times the longest one waits for memory at one operation after
-# another. A step up makes a batch at most four times as large.
-_WAITS_S, _LONGER = 12.0, 4.0
+# Before TensorFlow's allocator fails, it waits ten seconds for other threads to free memory, once
+# for each operation (`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21). On a CPU
+# it waits in vain if the process is idle at so many looks in a row, with so much memory in use.
+_LOOK_EVERY_S, _LOOKS, _IDLE_SHARE, _FULL_SHARE = 0.25, 6, 0.02, 0.75
+_WAITS_FOR_MEMORY = 86  # exit code
 
 
 @contextmanager
@@ -74,22 +77,16 @@ class InOwnProcesses:
 
     def __init__(self, job: Job, context: BaseContext) -> None:
         self._job, self._context = job, context
-        self._longest_s = 0.0
         self._processes = [_TrialProcess(job, context)]
 
     def survey(self) -> Survey:
         """Same as `Trainer.survey`."""
-        began = time.perf_counter()
         survey: Survey = self._processes[0].call("survey")
-        self._longest_s = time.perf_counter() - began
         return survey
 
     def train(self, batch_size: int, work: Work) -> int | None:
         """Same as `Trainer.train`."""
-        began = time.perf_counter()
-        limit_s = _WAITS_S + _LONGER * self._longest_s
-        peak_bytes: int | None = self._processes[0].call("train", batch_size, work, limit_s=limit_s)
-        self._longest_s = max(self._longest_s, time.perf_counter() - began)
+        peak_bytes: int | None = self._processes[0].call("train", batch_size, work)
         return peak_bytes
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
@@ -122,12 +119,11 @@ class _TrialProcess:
         self._log = _log(job, self._process.pid)
         there.close()
 
-    def call(self, method: str, *args: Any, limit_s: float | None = None) -> Any:
+    def call(self, method: str, *args: Any) -> Any:
         """Calls a method of the `Trainer` in the process, and returns its result.
 
         Raises:
-            DoesNotFit: If memory ran out, the process ended as if memory ran out, or the call took
-                longer than `limit_s`.
+            DoesNotFit: If memory ran out, or the process ended as if memory ran out.
             TrialError: If the call failed for another reason, or the process did not start.
         """
         try:
@@ -135,8 +131,6 @@ class _TrialProcess:
                 self._connection.recv()
                 self._started = True
             self._connection.send((method, args))
-            if not self._connection.poll(limit_s):
-                raise DoesNotFit("it waited for memory")
             outcome, value = self._connection.recv()
         except (EOFError, OSError):
             raise self._ended() from None
@@ -166,6 +160,8 @@ class _TrialProcess:
                 'in a file, and what it does under if __name__ == "__main__":. '
                 f"Received: exit code {code}\n{errors}"
             )
+        if code == _WAITS_FOR_MEMORY:
+            return DoesNotFit("every thread waited for memory")
         if code is not None and -code in _OF_MEMORY:
             return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
         return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
@@ -192,18 +188,37 @@ def _answer(connection: Connection, job: Job) -> None:
 
     connection.send("started")
     trainer: Trainer | None = None
+    working = threading.Event()
     while True:
+        working.clear()
         method, args = connection.recv()
         try:
             if trainer is None:
                 job.devices.apply()
                 trainer = Trainer(job.model(), job.examples())
+                threading.Thread(target=_end_if_it_waits, args=(working,), daemon=True).start()
+            working.set()
             reply: tuple[str, Any] = "done", getattr(trainer, method)(*args)
         except DoesNotFit as error:
             reply = "does not fit", str(error)
         except Exception:
             reply = "failed", traceback.format_exc()
         connection.send(reply)
+
+
+def _end_if_it_waits(working: threading.Event) -> None:
+    sensor = AllocatorSensor((), reset_peak=False)
+    device = next(iter(sensor.devices), "")
+    limit_bytes = sensor.limit_bytes(device) if device.startswith("CPU") else None
+    idle, spent_s = 0, time.process_time()
+    while limit_bytes is not None and idle < _LOOKS:
+        time.sleep(_LOOK_EVERY_S)
+        before_s, spent_s = spent_s, time.process_time()
+        is_idle = spent_s - before_s < _IDLE_SHARE * _LOOK_EVERY_S
+        is_full = (sensor.read()[0].current_bytes or 0) >= _FULL_SHARE * limit_bytes
+        idle = idle + 1 if is_idle and is_full and working.is_set() else 0
+    if limit_bytes is not None:
+        os._exit(_WAITS_FOR_MEMORY)
 
 
 def _log(job: Job, pid: int | None) -> Path:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.trials.measuring.held_batches import replay
-from keras_gpukit.trials.measuring.inside_fit import Step, within_fit
+from keras_gpukit.trials.measuring.inside_fit import Step, replay, within_fit
 from keras_gpukit.trials.measuring.intervals import summarize
 
 # With 15 rounds, the interval leaves out the three lowest and the three highest rates.

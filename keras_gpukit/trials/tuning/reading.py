@@ -20,7 +20,7 @@ from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.rebuilding import changeable, replace
 from keras_gpukit.input.pipelines.remaking import draws_orders, is_known, over, with_buffer
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, inputs, number
-from keras_gpukit.trials.measuring.held_batches import has_ended
+from keras_gpukit.trials.measuring.inside_fit import has_ended
 from keras_gpukit.trials.measuring.rates import run_for
 from keras_gpukit.trials.sources import endless
 
