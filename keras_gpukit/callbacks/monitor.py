@@ -20,7 +20,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.input.captured_stall import corrected
+from keras_gpukit.rules.input.bottleneck import corrected
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.hangs import HangWatch

@@ -97,11 +97,7 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the job.
-
-    Returns:
-        The exit code of the process that failed first; 0 if none did.
-    """
+    """Runs the job."""
     from keras_gpukit.distributed.launching.job import Job, job_name
 
     first = ("-m", args.module) if args.module is not None else (args.script,)
@@ -134,11 +130,10 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         raise ValueError("Processes of one job can be started on Linux and macOS only.")
     from keras_gpukit.distributed.launching.local import launch
-    from keras_gpukit.scripts.launched_script import RUNNER
 
     timeout_s, grace_s = args.timeout or 600.0, args.grace or 5.0
     if not args.monitor:
-        return launch(job, timeout_s=timeout_s, grace_s=grace_s, runner=RUNNER)
+        return launch(job, timeout_s=timeout_s, grace_s=grace_s)
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.run_folder import SHARED, RunFolder
     from keras_gpukit.scripts.watched_fits import WatchedFits

@@ -45,17 +45,13 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the script. Its exceptions pass through, so that Python itself ends the process.
-
-    Returns:
-        0 if the script ran to its end, 2 if it cannot be read.
-    """
+    """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
     from keras_gpukit.configure.settings import check
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.scripts.on_imports import OnImports
     from keras_gpukit.scripts.own_loop import OwnLoops
-    from keras_gpukit.scripts.run_folder import SHARED, RunFolder
+    from keras_gpukit.scripts.run_folder import SHARED, RunFolder, job_of
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
 
@@ -67,8 +63,12 @@ def run(args: argparse.Namespace) -> int:
         args.error(str(error))
     log_dir = args.log_dir.expanduser().absolute()
     shared = os.environ.pop(SHARED, None)
+    job = job_of(os.environ) if shared is None else None
     run_folder = RunFolder(
-        log_dir, args.module or Path(args.script).stem, shared=Path(shared) if shared else None
+        log_dir,
+        args.module or Path(args.script).stem,
+        shared=Path(shared) if shared else None,
+        job=job,
     )
 
     def finish() -> None:
@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> int:
         details=args.details,
         loops=loops,
         imports_s=lambda: on_imports.spent_s,
+        chief_reports=job is not None and job.index > 0,
     )
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)

@@ -16,11 +16,15 @@ class Figure:
         name: Name of the figure, in words.
         value: The number.
         unit: Unit of the number: "%", "ms", "B", "W", "ops" and so on; "" for none.
+        key: Stable identifier, such as "step_time"; "" in records of older versions.
+        of: The stage, device or worker that the figure is about; "" for the run.
     """
 
     name: str
     value: float
     unit: str = ""
+    key: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,21 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """A recommended action.
+
+    Attributes:
+        text: The action, in one line.
+        kind: Name of what it changes, such as "cache"; "" if nothing depends on that.
+        code: Pieces of code in the text, in order.
+    """
+
+    text: str
+    kind: str = ""
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Finding:
     """Conclusion of a rule.
 
@@ -115,6 +134,7 @@ class Finding:
         advice: Recommended actions, one per line, the most rewarding first.
         saving: Time that the run would save without the cause; None if unknown.
         change: Effect of the first advice on a line of the user's code; None if that is unknown.
+        actions: Lines of `advice` with their code; empty in records of older versions.
     """
 
     code: str
@@ -124,6 +144,7 @@ class Finding:
     advice: tuple[str, ...]
     saving: Saving | None = None
     change: Change | None = None
+    actions: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,10 +154,15 @@ class Verdict:
     Attributes:
         findings: Problems that were found: what ended the run first, then by severity, then by
             expected saving, the largest first.
-        passed: Codes of the rules that checked and found nothing.
+        passed: Codes of the rules that checked and found nothing, or nothing that another one does
+            not say better.
         not_applicable: Reasons why rules could not check, by code.
+        too_short: Evidence that a longer run would have had, by code of the rule that lacks it.
+        not_concerned: Codes of rules that do not concern the run, such as those of clusters.
     """
 
     findings: tuple[Finding, ...] = ()
     passed: tuple[str, ...] = ()
     not_applicable: dict[str, str] = field(default_factory=dict)
+    too_short: dict[str, str] = field(default_factory=dict)
+    not_concerned: tuple[str, ...] = ()

@@ -1,126 +1,155 @@
-"""The evidence of a finding, in sentences."""
+"""The evidence of a finding, in sentences, and its advice, with code apart from words."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.finding import Advice, Finding
 from keras_gpukit.reports import units
 
-# `_SENTENCES` has a sentence per figure name; `_ADDED` has words that extend the previous sentence.
-# A figure that neither of them nor `_PATTERNS` covers is shown as its name and value.
-_SENTENCES = {
-    "input stall": "Steps spend {value} of their time waiting for input",
-    "input stall, at most": "Steps spend at most {value} of their time waiting for input",
-    "input stall at first": "At first, steps spend {value} of their time waiting for input",
-    "wait per step": "A step waits {value} for its batch",
-    "a stall every": "A stall comes every {value}",
-    "of the time": "This takes {value} of the run's time",
-    "start of an epoch": "An epoch takes {value} to start",
-    "between steps before": "Between steps, {value} passed before",
-    "step time": "A step takes {value}",
-    "of each step": "They take {value} of each step",
-    "calls": "There are {value} calls",
-    "hangs": "{value} times no step ended for a minute or more",
-    "compiled again by XLA": "XLA compiled a program {value}",
-    "per compilation": "One compilation takes {value}",
-    "models alive": "{value} models are alive",
-    "variables of these models and optimizers": "Their variables and optimizers hold {value}",
-    "loss scale at the end": "The loss scale is {value} at the end",
-    "cores busy": "All cores together are {value} busy",
-    "cores that this process keeps busy": "This process keeps {value} of all cores busy",
-    "copies between devices per step": "Each step copies {value} times between devices",
-    "traced again": "The step was traced again {value}",
+SENTENCES = {
+    # The wait for input.
+    "input_stall": "Steps spend {value} of their time waiting for input",
+    "input_stall_at_most": "Steps spend at most {value} of their time waiting for input",
+    "at_most": ", at most {value}",
+    "after_the_first_epoch": ", after the first epoch {value}",
+    "wait_per_step": "A step waits {value} for its batch",
+    "earlier_input_wait": "The input wait was {value} before",
+    "a_stall_every": "A stall comes every {value}",
+    "batches_in_the_buffer": "The buffer holds {value} batches on average",
+    "time_per_batch_of": "{of} takes {value} per batch",
+    "earlier_time_per_batch_of": "{of} took {value} per batch before",
+    "busy_of": ", {value} of {of} busy",
+    "in_parallel": ", {value} in parallel",
+    "parallel_calls_asked_for": ", although {value} parallel calls are asked for",
+    "wait_for_the_GIL": "A thread waits {value} for the GIL",
+    "of_it_making_batches": ", {value} of them with making batches",
+    # Time.
+    "of_the_time": "This takes {value} of the run's time",
+    "of_the_time_in": "{value} of the time is spent in {of}",
+    "time_of": "{of}: {value} of the time",
     "compute": "Computing takes {value}",
-    "of the steps' time lost": "{value} of the steps' time is lost by it",
-    "exchange in a step": "Exchanging gradients takes {value} of a step",
-    "examples per replica and step": "Each replica gets {value} examples a step",
-    "GPUs busy": "The GPUs are busy {value} of the time",
-    "memory used at most": "At most {value} of their memory is used",
-    "each epoch adds": "Each epoch adds {value}",
-    "at first": "At first, {value} were in use",
+    "start_of_an_epoch": "An epoch takes {value} to start",
+    "of_it_waiting_for_the_first_batch": ", {value} of it to wait for the first batch",
+    "of_it_filling_the_shuffle_buffer": ", {value} of it to fill the shuffle buffer",
+    "of_it_waiting_for_input": ", {value} of it waiting for input",
+    "earlier_between_steps": "Between steps, {value} passed before",
+    "in_callbacks": ", {value} in callbacks",
+    "time_in": "{of} takes {value} of it",
+    "step_time": "A step takes {value}",
+    "earlier_step_time": "The step time was {value} before",
+    "after": ", {value} after",
+    "of_the_steps_time_lost": "{value} of the steps' time is lost by it",
+    "steps_measured": ", the mean of {value} steps",
+    "of_each_step": "They take {value} of each step",
+    "share_of": ", {of} {value}",
+    "calls": "There are {value} calls",
+    "of_each_to_start": ", each takes {value} to start",
+    "of_each_in_all": ", {value} in all",
+    "hangs": "{value} times no step ended for a minute or more",
+    "longest": ", the longest for {value}",
+    "after_step": ", after step {value}",
+    "traced_again": "The step was traced again {value}",
+    "compiled_again_by_XLA": "XLA compiled a program {value}",
+    "per_compilation": "One compilation takes {value}",
+    "skipped_of": "Loss scaling skipped {value} of {of}",
+    "loss_scale_at_the_end": "The loss scale is {value} at the end",
+    # Memory.
+    "memory_used_at_most": "At most {value} of their memory is used",
+    "peak_use_of": "{of} uses {value} of its memory at most",
+    "memory_held_by_others_on": "Other processes use {value} of the memory of {of}",
+    "first_step_on": "On {of} the first step took {value}",
+    "later_steps_at_most": "Later steps took at most {value}",
+    "each_epoch_adds": "Each epoch adds {value}",
+    "each_fit_adds": "Each fit adds {value}",
+    "per_thousand_steps": "Every 1,000 steps add {value}",
+    "at_first": "At first, {value} were in use",
+    "in_the_end": ", in the end {value}",
     "left": "{value} are left",
-    "still to come": "{value} of it are still to come",
-    "free host memory": "The host has {value} free",
-    "asked for": "An operation asked for {value}",
-    "compute capability": "The GPU's compute capability is {value}",
+    "kept_in": "{of} keeps {value} of tensors or arrays",
+    "items_of": "{of} has {value} items",
+    "models_alive": "{value} models are alive",
+    "variables_of_these_models_and_optimizers": "Their variables and optimizers hold {value}",
+    "full_size_of": "{of} holds {value} when it is full",
+    "still_to_come": "{value} of it are still to come",
+    "free_host_memory": "The host has {value} free",
+    "asked_for": "An operation asked for {value}",
+    "in_use": ", {value} were in use",
+    "in_use_at_most": ", at most {value} were in use",
+    "free": ", {value} were free",
+    "free_at_least": ", at least {value} were free",
+    "largest_free_block": ", {value} of that in one block",
+    "machine_memory_in_use": "{value} of the machine's memory is in use",
+    "container_limit_in_use": "{value} of the container's memory limit is in use",
+    # The machine.
+    "cores_busy": "All cores together are {value} busy",
+    "cores_that_this_process_keeps_busy": "This process keeps {value} of all cores busy",
+    "this_process": ", this process {value}",
+    "other_processes": ", other processes {value}",
+    "CPU_use_of": "{of} uses {value} of all cores",
+    "earlier_CPU_used_by_other_processes": "Other processes used {value} of all cores before",
+    "earlier_clock_of": "The clock of {of} was {value} before",
+    "GPUs_busy": "The GPUs are busy {value} of the time",
+    "busy_time_of": "{of} is busy {value} of the time",
+    "readings_with": "{value} of the readings show {of}",
+    "compute_capability": "The GPU's compute capability is {value}",
+    "of_a_step_in_products_and_convolutions": "{value} of a step are products and convolutions",
+    "of_a_step_waiting_for_launches": "{value} of a step are waits for launches",
+    "kernels_per_step": "A step runs {value} kernels",
+    "mean_time_of_a_kernel": ", {value} each on average",
+    "operations_of": "{value} {of} operations are affected",
+    "data_of": "{of} takes and returns {value}",
+    "copies_between_devices_per_step": "Each step copies {value} times between devices",
+    "bytes_copied_per_step": ", {value} in all",
+    # Several workers or replicas.
+    "delay_of": "In the median step, {of} arrives {value} after the last of the others",
+    "of_a_step_of": ", of a step of {value}",
+    "input_wait_of": "The input wait of {of} takes {value} of its step",
+    "compute_of": "The compute of {of} takes {value} of its step",
+    "time_to_arrive_of": "The time to arrive of {of} takes {value} of its step",
+    "of_the_others": ", that of the others {value}",
+    "steps_compared": ", over {value} steps that were compared",
+    "round_trip_to": "A round trip to {of} takes {value}",
+    "among_the_others": ", one among the others {value}",
+    "exchange_in_a_step": "Exchanging gradients takes {value} of a step",
+    "that_is": ", that is {value}",
+    "examples_of": "{of} trained on {value} examples",
+    "examples_per_replica_and_step": "Each replica gets {value} examples a step",
+    "replicas": ", with {value} replicas",
 }
-_ADDED = {
-    "in parallel": "{value} in parallel",
-    "of each to start": "each takes {value} to start",
-    "of each in all": "{value} in all",
-    "longest": "the longest for {value}",
-    "after step": "after step {value}",
-    "parallel calls asked for": "although {value} parallel calls are asked for",
-    "in use": "{value} were in use",
-    "in use, at most": "at most {value} were in use",
-    "free": "{value} were free",
-    "free, at least": "at least {value} were free",
-    "largest free block": "{value} of that in one block",
-    "in the end": "in the end {value}",
-    "after": "{value} after",
-    "after the first epoch": "after the first epoch {value}",
-    "of it waiting for the first batch": "{value} of it to wait for the first batch",
-    "of it waiting for input": "{value} of it waiting for input",
-    "of it filling the shuffle buffer": "{value} of it to fill the shuffle buffer",
-    "in callbacks": "{value} in callbacks",
-    "bytes copied per step": "{value} in all",
-    "of it making batches": "{value} of them with making batches",
-    "of a step of": "of a step of {value}",
-    "of the others": "that of the others {value}",
-    "among the others": "one among the others {value}",
-    "that is": "that is {value}",
-    "steps compared": "over {value} steps that were compared",
-    "replicas": "with {value} replicas",
-    "most seen later": "later at most {value}",
-    "in readings": "in {value} readings",
-    "a step predicted to need at most": "a step was predicted to need {value} at most",
-    "this process": "this process {value}",
-    "other processes": "other processes {value}",
-    "steps measured": "the mean of {value} steps",
-}
-_PATTERNS = {
-    r"of the time in (?P<what>.+)": "{value} of the time is spent in {what}",
-    r"(?P<what>.+) per batch before": "{what} took {value} per batch before",
-    r"CPU used by other processes before": "Other processes used {value} of all cores before",
-    r"(?P<what>.+ \(pid \d+\))": "{what} uses {value} of all cores",
-    r"(?P<what>.+) before": "The {what} was {value} before",
-    r"(?P<what>.+) per batch": "{what} takes {value} per batch",
-    r"(?P<what>GPU:\d+) busy": "{what} is busy {value} of the time",
-    r"peak use of (?P<what>.+)": "{what} uses {value} of its memory at most",
-    r"memory of (?P<what>.+) held by others": "other processes use {value} of the memory of {what}",
-    r"readings of (?P<what>GPU:\d+) with (?P<reason>.+)": "{value} of the readings of {what} show "
-    "{reason}",
-    r"(?P<what>(worker|replica) \d+) is last by": "In the median step, {what} arrives {value} "
-    "after the last of the others",
-    r"round trip to (?P<what>worker \d+)": "A round trip to {what} takes {value}",
-    r"(?P<part>input wait|compute|time to arrive) of (?P<what>.+)": "The {part} of {what} takes "
-    "{value} of its step",
-    r"examples of (?P<what>.+)": "{what} trained on {value} examples",
-    r"(?P<what>.+) when full": "{what} holds {value} when it is full",
-    r"first step on (?P<what>.+)": "On {what} the first step took {value}",
-    r"kept in (?P<what>.+)": "{what} keeps {value} of tensors or arrays",
-    r"in (?P<what>\w+)": "{what} takes {value} of it",
-    r"(?P<what>\w+) operations": "{value} {what} operations are affected",
-}
+"""A sentence for each key of a figure; one that begins with a comma goes on with the last one."""
+
+
+class Words(NamedTuple):
+    """A part of a line of advice: code, or text without code."""
+
+    text: str
+    is_code: bool
 
 
 def evidence_sentences(finding: Finding) -> tuple[str, ...]:
     """Returns a finding's figures in sentences, such as "A step waits 10 ms for its batch."."""
     sentences: list[str] = []
     for figure in finding.evidence:
-        value = units.measured(figure)
-        if figure.name in _ADDED and sentences:
-            sentences[-1] += f", {_ADDED[figure.name].format(value=value)}"
+        words = SENTENCES.get(figure.key, "{name}: {value}")
+        told = words.format(value=units.measured(figure), of=figure.of, name=figure.name)
+        if told.startswith(",") and sentences:
+            sentences[-1] += told
         else:
-            sentences.append(_sentence(figure, value))
+            sentences.append(told.removeprefix(", "))
     return tuple(f"{sentence}." for sentence in sentences)
 
 
-def _sentence(figure: Figure, value: str) -> str:
-    if figure.name in _SENTENCES:
-        return _SENTENCES[figure.name].format(value=value)
-    for pattern, sentence in _PATTERNS.items():
-        if found := re.fullmatch(pattern, figure.name):
-            return sentence.format(value=value, **found.groupdict())
-    return f"{figure.name}: {value}"
+def advice_of(finding: Finding) -> tuple[tuple[Words, ...], ...]:
+    """Returns each line of a finding's advice as its parts: words and code in turn."""
+    actions = finding.actions or tuple(map(Advice, finding.advice))
+    return tuple(tuple(_parts(each)) for each in actions)
+
+
+def _parts(advice: Advice) -> Iterator[Words]:
+    rest = advice.text
+    for code in advice.code:
+        before, _, rest = rest.partition(code)
+        yield from (Words(before, False), Words(code, True))
+    yield Words(rest, False)

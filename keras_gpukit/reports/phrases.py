@@ -12,8 +12,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 from keras_gpukit.rules.cluster.lateness import common_steps
-from keras_gpukit.rules.input.captured_stall import compared_capture
-from keras_gpukit.rules.rule import NOT_CONCERNED, TOO_SHORT
+from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.savings import lasting_time_s, time_of_steps_s
 from keras_gpukit.rules.verdict import RULES
 
@@ -172,9 +171,9 @@ def all_well(summary: RunSummary) -> str:
         return _INTERRUPTED
     if is_judged(summary):
         return NOTHING_FOUND
+    if "input-bound" in summary.verdict.too_short:
+        return f"Too short to judge: {one_line(summary.verdict.too_short['input-bound'])}."
     because = one_line(summary.verdict.not_applicable["input-bound"])
-    if because.startswith(TOO_SHORT):
-        return f"Too short to judge: {because.removeprefix(TOO_SHORT).lstrip(': ') or TOO_SHORT}."
     return f"This run could not be judged: {because}."
 
 
@@ -185,8 +184,7 @@ def is_judged(summary: RunSummary) -> bool:
 
 def train_longer(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short to be judged; None to another."""
-    reason = summary.verdict.not_applicable.get("input-bound", "")
-    if is_judged(summary) or not reason.startswith(TOO_SHORT):
+    if is_judged(summary) or "input-bound" not in summary.verdict.too_short:
         return None
     return "Train for 10 s and 100 steps or more."
 
@@ -197,9 +195,9 @@ def checks(verdict: Verdict) -> str | None:
     Checks that do not concern the run, such as those of clusters, are left out.
     """
     reasons = Counter(
-        _LONGER if reason.startswith(TOO_SHORT) else one_line(reason).removeprefix("there is ")
-        for reason in verdict.not_applicable.values()
-        if reason not in NOT_CONCERNED
+        _LONGER if code in verdict.too_short else one_line(reason).removeprefix("there is ")
+        for code, reason in verdict.not_applicable.items()
+        if code not in verdict.not_concerned
     )
     if not reasons:
         return None

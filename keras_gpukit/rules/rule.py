@@ -1,25 +1,22 @@
 """The base class of rules: small classes that look at a run and draw one conclusion about it.
 
-Also what rules share: readings of the machine, and how many of them it takes to judge.
+Also what rules share: figures, words for them, and readings of the machine.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.finding import Figure, Finding, Saving, Severity
+from keras_gpukit.records.finding import Advice, Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
 
 TOO_SHORT = "the run was too short"
-NO_CLUSTER, ONE_REPLICA = "there is no cluster", "there is one replica"
-ONE_WORKER = "the run has one worker and one replica, or others were not compared here"
-NO_SCRIPT = "only keras-gpukit run sees all calls of a script"
-NOT_CONCERNED = (NO_CLUSTER, ONE_REPLICA, ONE_WORKER, NO_SCRIPT)
-"""Reasons for which a rule does not concern a run, and no evidence is missing."""
+NO_GPU = "there is no GPU"
 MINIMUM_SAMPLES = 5
 """Least number of readings of the machine; means of fewer show start-up rather than training.
 
@@ -32,12 +29,22 @@ class NotApplicable:
     """A rule's outcome if the evidence is missing or inconclusive.
 
     Attributes:
-        reason: Why the rule could not judge, in one line. One that begins with `TOO_SHORT` is that
-            a longer run would have the evidence.
+        reason: Why the rule could not judge, in one line.
+        too_short: Evidence that a longer run would have; None if that is not what is missing.
+        concerns: Whether the rule concerns the run at all. If not, no evidence is missing.
     """
 
     reason: str
+    too_short: str | None = None
+    concerns: bool = True
 
+
+NO_CLUSTER = NotApplicable("there is no cluster", concerns=False)
+ONE_REPLICA = NotApplicable("there is one replica", concerns=False)
+ONE_WORKER = NotApplicable(
+    "the run has one worker and one replica, or others were not compared here", concerns=False
+)
+NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script", concerns=False)
 
 Outcome = Finding | NotApplicable | None
 """A finding, the reason why the rule could not judge, or None if it looked and found nothing."""
@@ -51,33 +58,76 @@ class Rule(ABC):
         subject: Part of the run that the rule looks at, in a few words; rules may share it.
         title: The finding in one line.
         requires: The evidence that the rule needs to judge.
+        comes_first: Which of its findings precede those of other rules, however severe these are.
+        ends_run: Whether its findings are on what ended a run.
+        judges_first_step: Whether it also judges a run in which no step ended.
+        yields_to: Codes of rules whose findings say more than one of this rule, which is then left
+            out; None for all rules.
+        yields_to_remarks: Whether remarks of those rules say more, too.
+        same_cause: Codes of rules whose finding may have the same cause as one of this rule, by the
+            basis of the saving; see `verdict`.
     """
 
     code: ClassVar[str]
     subject: ClassVar[str]
     title: ClassVar[str]
     requires: ClassVar[str]
+    comes_first: ClassVar[Literal["never", "if critical", "always"]] = "never"
+    ends_run: ClassVar[bool] = False
+    judges_first_step: ClassVar[bool] = False
+    yields_to: ClassVar[Collection[str] | None] = ()
+    yields_to_remarks: ClassVar[bool] = True
+    same_cause: ClassVar[dict[str, str]] = {}
 
     @abstractmethod
     def judge(self, summary: RunSummary) -> Outcome:
         """Judges a run."""
 
-    def abstain(self, because: str | None = None) -> NotApplicable:
+    def superseded_by(self, finding: Finding) -> Collection[str] | None:
+        """Returns the codes of rules whose findings say more than this one; None for all rules."""
+        return self.yields_to
+
+    def abstain(self, because: str | NotApplicable | None = None) -> NotApplicable:
         """Returns no answer. By default the reason is that the required evidence is missing."""
+        if isinstance(because, NotApplicable):
+            return because
         return NotApplicable(one_line(because or f"needs {self.requires}"))
 
     def find(
         self,
         severity: Severity,
         *evidence: Figure,
-        advice: tuple[str, ...],
+        advice: Sequence[str | Advice],
         saving: Saving | None = None,
         title: str | None = None,
     ) -> Finding:
-        """Returns a finding. A negligible saving is left out and makes the finding a remark."""
+        """Returns a finding. A negligible saving is left out and makes the finding a remark.
+
+        Code in a line of advice is between backquotes.
+        """
         if saving is not None and saving.is_negligible:
             severity, saving = "info", None
-        return Finding(self.code, title or self.title, severity, evidence, advice, saving)
+        actions = tuple(map(advise, advice))
+        lines = tuple(each.text for each in actions)
+        title = title or self.title
+        return Finding(self.code, title, severity, evidence, lines, saving, actions=actions)
+
+
+def advise(text: str | Advice, kind: str = "") -> Advice:
+    """Returns a line of advice, in whose text code is between backquotes."""
+    if isinstance(text, Advice):
+        return text
+    pieces = text.split("`")
+    return Advice("".join(pieces), kind, tuple(pieces[1::2]))
+
+
+def too_short(because: str) -> NotApplicable:
+    """Returns no answer, since the run was too short.
+
+    Args:
+        because: Evidence that a longer run would have.
+    """
+    return NotApplicable(one_line(f"{TOO_SHORT}: {because}"), because)
 
 
 def gpu_readings(summary: RunSummary) -> tuple[GPUUtilization, ...]:
@@ -86,10 +136,7 @@ def gpu_readings(summary: RunSummary) -> tuple[GPUUtilization, ...]:
     return record.gpus if record and record.samples >= MINIMUM_SAMPLES else ()
 
 
-NO_GPU = "there is no GPU"
-
-
-def gpu_readings_unknown_because(summary: RunSummary) -> str | None:
+def gpu_readings_unknown_because(summary: RunSummary) -> str | NotApplicable | None:
     """Returns why there are no or too few readings of the GPUs; None if the reason is unknown."""
     if not summary.environment.gpus:
         return NO_GPU
@@ -105,13 +152,13 @@ def host_readings(summary: RunSummary) -> HostUtilization | None:
     return record.host if record and record.samples >= MINIMUM_SAMPLES else None
 
 
-def readings_too_few(summary: RunSummary) -> str | None:
+def readings_too_few(summary: RunSummary) -> NotApplicable | None:
     """Returns the reason if there are readings, but too few; None if there are none or enough."""
     record = summary.utilization
     if record is None or not 0 < record.samples < MINIMUM_SAMPLES:
         return None
     read = f"the machine was read {times(record.samples)}"
-    return f"{TOO_SHORT}: {read}; a verdict needs {MINIMUM_SAMPLES} readings"
+    return too_short(f"{read}; a verdict needs {MINIMUM_SAMPLES} readings")
 
 
 def times(count: int) -> str:
@@ -124,6 +171,11 @@ def seconds(duration_s: float) -> str:
     return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"
 
 
-def percent(name: str, fraction: float) -> Figure:
+def figure(key: str, value: float, unit: str = "", of: str = "") -> Figure:
+    """Returns a figure, named by its key and what it is a figure of."""
+    return Figure(f"{key.replace('_', ' ')} {of}".rstrip(), value, unit, key, of)
+
+
+def percent(key: str, fraction: float, of: str = "") -> Figure:
     """Returns a share, 0 to 1, as a figure in percent."""
-    return Figure(name, 100 * fraction, "%")
+    return figure(key, 100 * fraction, "%", of)

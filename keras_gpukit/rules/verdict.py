@@ -18,19 +18,18 @@ from keras_gpukit.rules.compute.tiny_steps import TinySteps
 from keras_gpukit.rules.compute.tracing_again import TracingAgain
 from keras_gpukit.rules.compute.utilization import LowUtilization
 from keras_gpukit.rules.input.input_bound import InputBound
-from keras_gpukit.rules.input.input_holds_gil import InputHoldsGIL
-from keras_gpukit.rules.input.input_takes_cores import InputTakesCores
+from keras_gpukit.rules.input.input_slows_steps import InputHoldsGIL, InputTakesCores
 from keras_gpukit.rules.memory.first_step_memory import FirstStepMemory
 from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
 from keras_gpukit.rules.memory.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory.memory_grows import MemoryGrows
-from keras_gpukit.rules.rule import NotApplicable, Rule
+from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.setup.no_gpu import NoGPU
 from keras_gpukit.rules.setup.other_processes import OtherProcessesOnGPU
 from keras_gpukit.rules.setup.slow_settings import SlowSettings
 from keras_gpukit.rules.setup.throttling import Throttled
-from keras_gpukit.rules.slowdown.machine_causes import MOSTLY, SINCE_CALLBACKS, SINCE_INPUT
+from keras_gpukit.rules.slowdown.machine_causes import MOSTLY
 from keras_gpukit.rules.slowdown.slower_over_time import SlowerOverTime
 from keras_gpukit.rules.whole_run.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
 from keras_gpukit.rules.whole_run.first_step import FirstStepNotOver
@@ -88,11 +87,9 @@ RULES: tuple[Rule, ...] = (
 )
 """All rules, in the order in which findings of equal severity and saving are shown."""
 
-_SAME_CAUSE = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
-ENDED_BY = (DeviceOutOfMemory.code, HostOutOfMemory.code, EndedByError.code, Killed.code)
+ENDED_BY = tuple(rule.code for rule in RULES if rule.ends_run)
 """Codes of the findings on what ended a run."""
-_DEAD = (LossNotFinite.code, NotLearning.code)
-_FIRST = (*ENDED_BY, *_DEAD, ManyShortCalls.code)
+_BY_CODE = {rule.code: rule for rule in RULES}
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -102,25 +99,44 @@ def judge(summary: RunSummary) -> Verdict:
 
     A finding without a saving is sorted by the smallest saving that its severity stands for.
     """
-    outcomes = {rule.code: rule.judge(summary) for rule in RULES}
-    if any(isinstance(each, Finding) and each.severity != "info" for each in outcomes.values()):
-        # A larger batch is no remedy for what another rule found, or part of that rule's advice.
-        outcomes[MemoryMostlyUnused.code] = NotApplicable("something else limits the run")
     was_killed = summary.killed_in is not None and not summary.steps
     ended_in_first = summary.ending is not None and summary.first_step_s is not None
-    if was_killed or ended_in_first or summary.steps == 0:
-        for code in outcomes.keys() - {*ENDED_BY, FirstStepNotOver.code}:
-            outcomes[code] = NotApplicable("no step ended")
-    findings = [outcome for outcome in outcomes.values() if isinstance(outcome, Finding)]
+    no_step = was_killed or ended_in_first or summary.steps == 0
+    outcomes: dict[str, Outcome] = {
+        rule.code: NotApplicable("no step ended")
+        if no_step and not rule.judges_first_step
+        else rule.judge(summary)
+        for rule in RULES
+    }
+    _leave_out_superseded(outcomes)
+    findings = [each for each in outcomes.values() if isinstance(each, Finding)]
+    unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}
     return Verdict(
-        findings=_beginning_first(sorted(findings, key=_weight)),
+        _beginning_first(sorted(findings, key=_weight)),
         passed=tuple(code for code, outcome in outcomes.items() if outcome is None),
-        not_applicable={
-            code: outcome.reason
-            for code, outcome in outcomes.items()
-            if isinstance(outcome, NotApplicable)
+        not_applicable={code: each.reason for code, each in unjudged.items()},
+        too_short={
+            code: each.too_short for code, each in unjudged.items() if each.too_short is not None
         },
+        not_concerned=tuple(code for code, each in unjudged.items() if not each.concerns),
     )
+
+
+def _leave_out_superseded(outcomes: dict[str, Outcome]) -> None:
+    """Leaves out each finding of which another rule says more."""
+    # A rule that yields to all others does so last, to the findings that are left.
+    for rule in sorted(RULES, key=lambda rule: rule.yields_to is None):
+        found = outcomes[rule.code]
+        if not isinstance(found, Finding):
+            continue
+        codes = rule.superseded_by(found)
+        for code in outcomes if codes is None else codes:
+            other = outcomes[code]
+            if not isinstance(other, Finding) or other is found:
+                continue
+            if rule.yields_to_remarks or other.severity != "info":
+                outcomes[rule.code] = None
+                break
 
 
 def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
@@ -130,23 +146,22 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     comes first because it also says when it began. A finding on what ended the run, then one on
     training that is dead, then one on the whole script, precede all.
     """
-    first = [
-        each
-        for each in findings
-        if each.code in _FIRST and (each.severity == "critical" or each.code not in _DEAD)
-    ]
-    first.sort(key=lambda each: _FIRST.index(each.code))
+    first = [each for each in findings if _comes_first(each)]
+    first.sort(key=lambda each: [*_BY_CODE].index(each.code))
     others = [each for each in findings if each not in first]
-    slower = next((each for each in others if each.code == SlowerOverTime.code), None)
-    if slower is not None and _is_same_cause(slower, others[0]):
-        others.sort(key=lambda finding: finding is not slower)
-    return (*first, *others)
+    slower = next((each for each in others if _is_same_cause(each, others[0])), None)
+    return *first, *sorted(others, key=lambda finding: finding is not slower)
+
+
+def _comes_first(finding: Finding) -> bool:
+    when = _BY_CODE[finding.code].comes_first
+    return when == "always" or (when == "if critical" and finding.severity == "critical")
 
 
 def _is_same_cause(slower: Finding, whole: Finding) -> bool:
     if slower.saving is None or whole.saving is None or slower.severity != whole.severity:
         return False
-    is_same = _SAME_CAUSE.get(slower.saving.basis) == whole.code
+    is_same = _BY_CODE[slower.code].same_cause.get(slower.saving.basis) == whole.code
     return is_same and slower.saving.low_s >= MOSTLY * whole.saving.low_s
 
 

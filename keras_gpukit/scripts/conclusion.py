@@ -40,6 +40,7 @@ class Conclusion:
         loops: The script's own loops over datasets, reported if it calls no `fit`.
         imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
             process runs no script itself.
+        chief_reports: Whether the job's chief reports on this worker, too.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Conclusion:
         details: bool = False,
         loops: OwnLoops | None = None,
         imports_s: Callable[[], float] | None = None,
+        chief_reports: bool = False,
     ) -> None:
         self._fits = fits
         self._folder = folder
@@ -60,6 +62,7 @@ class Conclusion:
         self._details = details
         self._loops = loops
         self._imports_s = imports_s
+        self._chief_reports = chief_reports
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -79,6 +82,10 @@ class Conclusion:
                 self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
     def _tell(self) -> None:
+        if self._chief_reports and self._folder.is_made:
+            recorded = self._shown(self._folder.path())
+            self._say(f"recorded in {recorded}; the chief reports on all workers.")
+            return
         script = self._script()
         own_loop = None if self._fits.count or self._fits.has_own else self._record_loop()
         log_dirs = sorted(self._fits.own_log_dirs)
@@ -166,6 +173,7 @@ class Conclusion:
     def _print_verdicts(self, runs: tuple[RunReport, ...], script: ScriptRecord | None) -> None:
         """Prints the verdict on the script's calls and the longest run, then a line for others."""
         from keras_gpukit.records.capture import ProfilerRecord
+        from keras_gpukit.reports import phrases
         from keras_gpukit.reports.html.verdict_lines import verdict_line
         from keras_gpukit.reports.script import account
         from keras_gpukit.rules import judge
@@ -185,21 +193,23 @@ class Conclusion:
             count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
-        summary, is_script = longest.summary, False
+        summary = longest.summary
         if script is not None:
             self._print(f"{account(script)}.")
-            is_script = ManyShortCalls().judge_script(script) is not None
             # The newest fit has the readings of memory after all fits of this process.
             summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
             summary = replace(summary, verdict=judge(summary))
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
+        is_script = any(each.code == ManyShortCalls.code for each in summary.findings)
         is_many = is_script or len(fits) > _VERDICTS_LISTED
+        titles = [each.title for each in summary.findings]
         names = defaultdict(list)
         for run in runs:
             line = verdict_line(run)
             # Of many fits, remarks on each of them and what the panel says are no news.
             is_news = any(each.severity != "info" for each in run.summary.findings)
-            is_news = is_news and not any(each.title in line for each in summary.findings)
+            worst = phrases.worst(run.summary)
+            is_news = is_news and worst is not None and worst.title not in titles
             if run is not longest and (is_news or not is_many):
                 names[line].append(run.name)
         for verdict, those in list(names.items())[:_VERDICTS_LISTED]:

@@ -1,27 +1,31 @@
 """Runs the script of a launched process as Python would, with Keras repaired for several workers.
 
+Where Slurm or Kubernetes started the process, it gets `TF_CONFIG`, by which scripts that make
+`tf.distribute.MultiWorkerMirroredStrategy()` themselves find the other workers.
+
 Command line: python -m keras_gpukit.scripts.launched_script (SCRIPT | -m MODULE) [ARGUMENT ...]
 """
 
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from collections.abc import Sequence
 
+from keras_gpukit.distributed.clusters import set_tf_config
+from keras_gpukit.errors import ClusterError
 from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
 from keras_gpukit.scripts.on_imports import OnImports
 
-RUNNER = ("-m", "keras_gpukit.scripts.launched_script")
-"""Arguments of Python before the script."""
-
 
 def run(words: Sequence[str]) -> int:
-    """Runs a script or a module; its exceptions pass through.
-
-    Returns:
-        0 if it ran to its end, 2 if the script cannot be read, as Python itself ends.
-    """
+    """Runs a script or a module; its exceptions pass through."""
+    try:
+        set_tf_config(os.environ)
+    except ClusterError as error:
+        print(f"keras-gpukit launch: {error}", file=sys.stderr)
+        return 2
     atexit.register(keep_interrupted)
     OnImports().install()
     is_module = words[0] == "-m"

@@ -6,9 +6,16 @@ import mmap
 import re
 import time
 import weakref
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.distributed.clusters import read_cluster
+from keras_gpukit.errors import ClusterError
+from keras_gpukit.records.names import FOLDER
+from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.whole_files import new_folder
 
 SHARED = "GPUKIT_RUN_FOLDER"
@@ -20,6 +27,41 @@ _LONGEST = 60
 _NAME_BYTES = 1024  # longer than any name of `_LONGEST` characters and a time
 
 
+_JOINED_WITHIN_S = 600.0
+"""Seconds from the first worker's first fit to the last one's."""
+
+
+@dataclass(frozen=True)
+class JobWorker:
+    """A process's place in the job of several workers that it belongs to.
+
+    Attributes:
+        name: Name that all of its workers know without asking each other.
+        index: Index of this worker, from 0, the chief first.
+    """
+
+    name: str
+    index: int
+
+    @property
+    def records(self) -> str:
+        """Pattern of this worker's records in a folder of the job."""
+        return f"*/{FOLDER}/run-{self.index}.*"
+
+
+def job_of(environment: Mapping[str, str]) -> JobWorker | None:
+    """Returns the job that environment variables describe; None for a process of its own."""
+    try:
+        cluster = read_cluster(environment)
+    except ClusterError:  # it is for the script to find out
+        return None
+    worker = cluster.worker if cluster else None
+    if cluster is None or worker is None or not trains_with_others(worker):
+        return None
+    known = zlib.crc32(repr(sorted(cluster.addresses.items())).encode())
+    return JobWorker(f"{worker.count}-workers-{known:08x}", worker.index or 0)
+
+
 class RunFolder:
     """Folder for one run of a script, with a subfolder for each model.
 
@@ -29,12 +71,22 @@ class RunFolder:
         log_dir: Parent of the run's folder, which is created when it is first needed.
         script: Name of the script or module. The folder is named after it and the time.
         shared: The run's folder, if another process has created it.
+        job: The job of several workers that this process belongs to; they share the run's folder,
+            which is named after the job. None for a process of its own.
     """
 
-    def __init__(self, log_dir: Path, script: str, *, shared: Path | None = None) -> None:
+    def __init__(
+        self,
+        log_dir: Path,
+        script: str,
+        *,
+        shared: Path | None = None,
+        job: JobWorker | None = None,
+    ) -> None:
         self._log_dir = log_dir
         self._script = file_name(script)
-        self._name = f"{self._script}-{time.strftime('%Y%m%d-%H%M%S')}"
+        self._job = job
+        self._name = f"{self._script}-{job.name if job else time.strftime('%Y%m%d-%H%M%S')}"
         self._path = shared
         # Memory that is shared with forks, such as children of multiprocessing. It contains the
         # folder's name once one of them has created the folder.
@@ -43,17 +95,26 @@ class RunFolder:
         self._taken: set[str] = set()
 
     def path(self) -> Path:
-        """Returns the run's folder, and creates it unless this process or a fork has done so.
-
-        Raises:
-            OSError: If the folder cannot be created.
-        """
+        """Returns the run's folder, and creates it unless this process or a fork has done so."""
         if self._path is None:
             if not self.is_made:
-                name = new_folder(self._log_dir, self._name, separator="-").name.encode()
+                name = self._make().name.encode()
                 self._made[: len(name)] = name
             self._path = self._log_dir / self._made[:].rstrip(b"\0").decode()
         return self._path
+
+    def _make(self) -> Path:
+        if self._job is None:
+            return new_folder(self._log_dir, self._name, separator="-")
+        made = list(self._log_dir.glob(f"{self._name}*"))
+        newest = max(made, key=_made_s, default=None)
+        # With a record of this worker, it is of an earlier run.
+        is_young = newest is not None and time.time() - _made_s(newest) < _JOINED_WITHIN_S
+        if newest is not None and is_young and not any(newest.glob(self._job.records)):
+            return newest
+        folder = self._log_dir / (f"{self._name}-{len(made) + 1}" if made else self._name)
+        folder.mkdir(parents=True, exist_ok=True)  # another worker may make it at this moment
+        return folder
 
     @property
     def is_made(self) -> bool:
@@ -64,9 +125,6 @@ class RunFolder:
         """Returns the folder of a model, which is the same for all its fits.
 
         It is named after the model or, if that has no name of its own, after the script.
-
-        Raises:
-            OSError: If the run's folder cannot be created.
         """
         folder = self._of_models.get(model)
         if folder is None:
@@ -79,6 +137,10 @@ class RunFolder:
             self._taken.add(name)
             folder = self._of_models[model] = self.path() / name
         return folder
+
+
+def _made_s(folder: Path) -> float:
+    return folder.stat().st_mtime
 
 
 def file_name(text: str) -> str:

@@ -18,8 +18,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import SETUP
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Part, Phase, StepWindow
-from keras_gpukit.sensors.heartbeat import Heartbeat
-from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.profiling.capturing.marked_profile import LARGEST_AMENDED_BYTES, amend
-from keras_gpukit.profiling.capturing.profile_files import profile_files
+from keras_gpukit.profiling.capturing.profile_files import (
+    LARGEST_AMENDED_BYTES,
+    amend,
+    profile_files,
+)
 from keras_gpukit.whole_files import replace_file
 
 

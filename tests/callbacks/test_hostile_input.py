@@ -24,7 +24,7 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.sensors.heartbeat import Heartbeat
+from keras_gpukit.sensors.sampling import Heartbeat
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -74,7 +74,7 @@ def outcome(data, callbacks, steps_per_execution=1, **fit_options):
 
 
 def wait_for_the_end(callbacks):
-    """Keras tells nobody that a run failed; it is noticed within a second."""
+    """Keras calls no hook when a run fails; that is noticed within a second."""
     deadline = time.monotonic() + 60
     while any(callback.summary is None for callback in callbacks) and time.monotonic() < deadline:
         time.sleep(0.1)

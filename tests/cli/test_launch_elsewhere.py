@@ -13,6 +13,7 @@ from helpers.processes import environment
 from keras_gpukit.cli.main import main
 
 JOB = ("launch", "--workers=2", "--gpus-per-worker=0")
+STARTED = ["python", "-m", "keras_gpukit.scripts.launched_script"]
 IMAGE = "--image=registry.example/train:1"
 
 
@@ -32,7 +33,7 @@ def launch(capsys, *words: str) -> str:
 def test_a_manifest_is_printed(flag, kinds, capsys):
     manifest = launch(capsys, IMAGE, flag, "train.py", "--kubernetes")
     assert [each["kind"] for each in yaml.safe_load_all(manifest)] == kinds
-    assert 'command: ["python", "train.py", "--kubernetes"]' in manifest
+    assert f"command: {json.dumps([*STARTED, 'train.py', '--kubernetes'])}" in manifest
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_a_manifest_is_printed(flag, kinds, capsys):
 def test_the_kind_may_be_a_word_of_its_own(words, capsys):
     manifest = launch(capsys, *words)
     assert [each["kind"] for each in yaml.safe_load_all(manifest)] == ["Service", "Job"]
-    command = ["python", *words[words.index("job") + 1 :]]
+    command = [*STARTED, *words[words.index("job") + 1 :]]
     told = [each for each in command if each not in ("--image", "r/i:1")]
     assert f"command: {json.dumps(told)}" in manifest
 
@@ -61,7 +62,10 @@ def test_a_batch_script_is_printed_and_runs_this_interpreter(capsys):
     script = launch(capsys, "--slurm", "--name=mine", "-m", "team.train", "--epochs", "2")
     assert script.startswith("#!/bin/bash\n")
     assert "#SBATCH --job-name=mine\n" in script
-    assert f"{sys.executable} -m team.train --epochs 2" in script
+    assert (
+        f"{sys.executable} -m keras_gpukit.scripts.launched_script -m team.train --epochs 2"
+        in script
+    )
 
 
 def test_volume_and_shared_memory_reach_the_manifest(capsys):

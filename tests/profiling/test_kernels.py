@@ -17,10 +17,10 @@ from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.reading.gpu import gpus_of
 from keras_gpukit.profiling.reading.space import read_space
 from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.rule import figure
 
 EAGER = "EagerLocalExecute: "
 CASES = Path(__file__).parent / "cases"
@@ -95,7 +95,7 @@ def test_waits_for_launches_on_an_h100(tmp_path):
     assert record.parts_s["kernel launch"] / record.step_time_s == pytest.approx(0.14, abs=0.01)
     assert record.parts_s["idle"] / record.step_time_s < 0.06
     found = launch_bound(record)
-    assert Figure("kernels per step", 1028.0) in found.evidence
+    assert figure("kernels_per_step", 1028.0) in found.evidence
     assert launch_bound(read_profile(unpacked("convolutional", tmp_path))) is None
 
 

@@ -27,7 +27,7 @@ from helpers.recorded_runs import (
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.event import RunEvent
-from keras_gpukit.records.finding import Figure, Finding, Verdict
+from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.profile import (
@@ -47,6 +47,7 @@ from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.rule import figure, percent
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.downsampling import MOST_POINTS
 
@@ -123,7 +124,7 @@ def figure_of(page: Page, title: str) -> dict:
     return page.figures[name]
 
 
-# What it tells
+# What it shows
 
 
 def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
@@ -152,22 +153,22 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
     ("figures", "told"),
     [
         (
-            {"start of an epoch": 0.9, "of it waiting for the first batch": 0.8},
+            (("start_of_an_epoch", 0.9), ("of_it_waiting_for_the_first_batch", 0.8)),
             "An epoch takes 900 ms to start, 800 ms of it to wait for the first batch.",
         ),
         (
-            {"in callbacks": 9.2, "in Plotter": 9.0},
+            (("in_callbacks", 9.2), ("time_in", 9.0, "Plotter")),
             "Plotter takes 9 s of it.",
         ),
         (
-            {"of it waiting for input": 6.0},
+            (("of_it_waiting_for_input", 6.0),),
             "This takes 81 % of the run's time, 6 s of it waiting for input.",
         ),
     ],
 )
 def test_the_evidence_is_told_in_sentences(figures, told):
-    seconds = tuple(Figure(name, value, "s") for name, value in figures.items())
-    found = Finding("x", "X", "warning", (Figure("of the time", 81.0, "%"), *seconds), ())
+    seconds = (figure(key, value, "s", *of) for key, value, *of in figures)
+    found = Finding("x", "X", "warning", (percent("of_the_time", 0.81), *seconds), ())
     summary = RunSummary(Environment({}), verdict=Verdict((found,), (), {}))
     run = RunReport("a", "completed", summary=summary)
     assert told in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words

@@ -1,4 +1,4 @@
-"""The rules on several workers: the culprit is told from its victims, and guesses are not made."""
+"""The rules on several workers: the culprit is not one of its victims, and no guess is made."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_worker_that_arrives_last_is_named_with_its_cause(culprit, cause):
     finding = found("straggler", run(four(culprit, **extra)))
     assert finding.title.startswith(f"Worker {culprit} is a straggler")
     assert ("input" in finding.title) == (cause == "input")
-    late_ms = figures(finding)[f"worker {culprit} is last by"]
+    late_ms = figures(finding)[f"delay of worker {culprit}"]
     assert 17 <= late_ms <= 20  # the others arrive up to 3 ms apart
     assert finding.saving.low_s == pytest.approx(late_ms)  # of each of the 1,000 steps
     assert finding.severity == "critical"

@@ -11,12 +11,9 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 from keras_gpukit.records.gpu_health import GPUHealth, Xid
 from keras_gpukit.records.installation import CUDALibrary
 from keras_gpukit.sensors import gpu_health
-from keras_gpukit.sensors.cuda_libraries import find_libraries
-from keras_gpukit.sensors.cuda_packages import read_packages
+from keras_gpukit.sensors.cuda_libraries import find_libraries, read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.gpu_health import read_health
-from keras_gpukit.sensors.kernel_log import read_xids, xids_in
-from keras_gpukit.sensors.library_loading import try_loading
+from keras_gpukit.sensors.gpu_health import read_health, read_xids, xids_in
 
 LOG = """\
 6,339,5140900,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03

@@ -24,8 +24,8 @@ from keras_gpukit.records.machine import GPUSample, HostSample, MemoryRecord
 from keras_gpukit.rules.setup import throttling
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
-from keras_gpukit.sensors.cuda import CUDADevice
 from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.identity import CUDADevice
 from keras_gpukit.sensors.nvml import THROTTLE_REASONS, NVMLSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.sensors.statistics import Gauges, GPUStatistics

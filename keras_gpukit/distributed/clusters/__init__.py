@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables
 from keras_gpukit.distributed.clusters.kubernetes import (
@@ -12,10 +12,13 @@ from keras_gpukit.distributed.clusters.kubernetes import (
 )
 from keras_gpukit.distributed.clusters.mpi import MPI
 from keras_gpukit.distributed.clusters.slurm import Slurm
-from keras_gpukit.distributed.clusters.tf_config import TFConfig, this_worker
+from keras_gpukit.distributed.clusters.tf_config import NAME, TFConfig, this_worker
 from keras_gpukit.records.cluster import Cluster
 
-__all__ = ["ENVIRONMENTS", "read_cluster", "this_worker"]
+__all__ = ["ENVIRONMENTS", "read_cluster", "set_tf_config", "this_worker"]
+
+SET_HERE = "GPUKIT_SET_TF_CONFIG"
+"""Environment variable that is set where `TF_CONFIG` repeats what other variables say."""
 
 # The first environment that detects itself reads the cluster. TF_CONFIG comes first, since it was
 # set on purpose. mpirun and torchrun run within Slurm jobs and Kubernetes pods, never around them.
@@ -34,9 +37,6 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
 
     It only reads the variables, and changes none.
 
-    Args:
-        environment: The variables, such as `os.environ`.
-
     Returns:
         The cluster; None if no cluster started this process, or if it is the only one in its
         cluster.
@@ -45,7 +45,21 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
         ClusterError: If the description of the cluster is wrong or incomplete. The message names
             the variable, the value received, and what to do.
     """
+    if environment.get(SET_HERE):
+        environment = {name: text for name, text in environment.items() if name != NAME}
     for each in ENVIRONMENTS:
         if each.detects(environment):
             return each.read(Variables(environment))
     return None
+
+
+def set_tf_config(environment: MutableMapping[str, str]) -> None:
+    """Sets `TF_CONFIG` to the cluster that other variables describe, for scripts that read it.
+
+    Raises:
+        ClusterError: If the description of the cluster is wrong or incomplete.
+    """
+    cluster = read_cluster(environment)
+    if cluster is not None and not TFConfig().detects(environment):
+        environment[NAME] = cluster.tf_config()
+        environment[SET_HERE] = "1"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.distributed.launching.job import RUNNER, Job
 from keras_gpukit.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -79,7 +79,7 @@ def batch_script(job: Job, *, python: str = "python") -> str:
         most_on_a_node=math.ceil(tasks / job.workers),
         without_gpu=[0, *range(job.workers + 1, tasks)],
         output=f"{log_dir}/%x-%j.out" if log_dir else "%x-%j.out",
-        command=(python, *job.command),
+        command=(python, *RUNNER, *job.command),
         version=__version__,
     )
 
@@ -108,10 +108,6 @@ class Pods:
 def train_job(job: Job, pods: Pods) -> str:
     """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
 
-    Args:
-        job: The job to run.
-        pods: Settings for its pods.
-
     Raises:
         ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
     """
@@ -120,10 +116,6 @@ def train_job(job: Job, pods: Pods) -> str:
 
 def indexed_job(job: Job, pods: Pods) -> str:
     """Returns an Indexed Job and its headless Service, as YAML.
-
-    Args:
-        job: The job to run.
-        pods: Settings for its pods.
 
     Raises:
         ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
@@ -145,7 +137,7 @@ def _manifest(template: str, job: Job, pods: Pods, host: str) -> str:
         pods=pods,
         size=job.processes,
         port=PORT,
-        command=["python", *job.command],
+        command=["python", *RUNNER, *job.command],
         environment=_environment(job, f"{name}{host}.{name}:{PORT}"),
         version=__version__,
     )

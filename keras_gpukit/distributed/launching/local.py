@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from keras_gpukit.distributed.launching.attempt import Attempt
 from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
-from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.distributed.launching.job import RUNNER, Job
 from keras_gpukit.distributed.launching.plan import Output, Start, plan_starts, usable_cpus
 from keras_gpukit.distributed.launching.screen import Screen
 from keras_gpukit.distributed.launching.streams import LogFiles
@@ -21,7 +21,7 @@ def launch(
     *,
     timeout_s: float,
     grace_s: float,
-    runner: tuple[str, ...] = (),
+    runner: tuple[str, ...] = RUNNER,
     variables: Mapping[str, str] | None = None,
 ) -> int:
     """Runs a job's processes on this machine until all have ended.
@@ -30,7 +30,7 @@ def launch(
         job: The job to run.
         timeout_s: Maximum seconds from the first process joining the cluster to the last one.
         grace_s: Seconds from SIGTERM to SIGKILL when processes are stopped.
-        runner: Python arguments before the script, which run it; empty for Python itself.
+        runner: Python arguments before the script, which run it.
         variables: Environment variables for all processes.
 
     Returns:

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
-from keras_gpukit.input.pipelines.closures import closed_over
-from keras_gpukit.input.pipelines.grain_datasets import (
+from keras_gpukit.input.pipelines.other_libraries import (
+    closed_over,
+    code_of_loader,
     is_data_loader,
     is_grain,
     transformations,
     worker_processes,
 )
 from keras_gpukit.input.pipelines.places import method_of, name_and_location
-from keras_gpukit.input.pipelines.torch_loaders import code_of_loader
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
 

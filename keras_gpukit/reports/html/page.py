@@ -11,12 +11,11 @@ from typing import Any
 
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
-from keras_gpukit.reports.evidence import evidence_sentences
+from keras_gpukit.reports.evidence import advice_of, evidence_sentences
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
 from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
-from keras_gpukit.reports.html.code_words import code_in
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
 from keras_gpukit.reports.html.machine_charts import disk_chart, utilization_chart
@@ -164,7 +163,7 @@ def render(
         chart_links=chart_links,
         captures_of=captures_of,
         profile_href=profile_href,
-        code_in=code_in,
+        advice_of=advice_of,
         saved_parts=saved_parts,
         correction=correction,
         css="\n".join(map(_packaged, _STYLES)),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.cluster import lateness
-from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
 
 
@@ -41,13 +40,13 @@ class CommunicationBound(Rule):
         saving = of_run(summary, 0.0, all_s, basis="collectives", upper_bound=True)
         return self.find(
             "warning",
-            percent("exchange in a step", exchanged_s / of_s),
-            Figure("that is", 1e3 * exchanged_s, "ms"),
-            Figure("of a step of", 1e3 * of_s, "ms"),
+            percent("exchange_in_a_step", exchanged_s / of_s),
+            figure("that_is", 1e3 * exchanged_s, "ms"),
+            figure("of_a_step_of", 1e3 * of_s, "ms"),
             advice=(
                 f"A larger batch per {comparison.kind}: the same exchange serves more examples",
-                "If a larger batch does not fit: keras_gpukit.accumulate_gradients(model, "
-                "micro_batches=4), which exchanges gradients once for all parts of a batch",
+                "If a larger batch does not fit: `keras_gpukit.accumulate_gradients(model, "
+                "micro_batches=4)`, which exchanges gradients once for all parts of a batch",
                 "A faster network between the machines; on GPUs, NCCL over it",
             ),
             saving=saving,

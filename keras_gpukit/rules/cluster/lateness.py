@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
-from keras_gpukit.rules.rule import ONE_WORKER, TOO_SHORT
+from keras_gpukit.rules.rule import ONE_WORKER, NotApplicable, too_short
 
 Cause = Literal["input", "compute"]
 
@@ -85,7 +85,7 @@ def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...]
     return tuple(tuple(steps[step] for steps in by_member) for step in sorted(shared))
 
 
-def unknown_because(comparison: WorkerComparison | None) -> str | None:
+def unknown_because(comparison: WorkerComparison | None) -> str | NotApplicable | None:
     """Returns why members cannot be compared step by step; None if they can."""
     if comparison is None:
         return ONE_WORKER
@@ -98,9 +98,8 @@ def unknown_because(comparison: WorkerComparison | None) -> str | None:
     if steps >= FEWEST_STEPS:
         return None
     missing = next(filter(None, (each.compared_unknown_because for each in comparison.members)), "")
-    return missing or (
-        f"{TOO_SHORT}: {steps} of the {FEWEST_STEPS} steps needed are known of each "
-        f"{comparison.kind}"
+    return missing or too_short(
+        f"{steps} of the {FEWEST_STEPS} steps needed are known of each {comparison.kind}"
     )
 
 

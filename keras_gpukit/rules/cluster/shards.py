@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.cluster.lateness import unknown_because
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure
 from keras_gpukit.rules.savings import of_run, severity, time_of_steps_s
 
 # Smallest loss that counts, as a share of the steps: one in twenty; our choice.
@@ -44,7 +43,7 @@ class UnevenShards(Rule):
         lost_s = lost * time_of_steps_s(summary)
         saving = of_run(summary, 0.0, lost_s, basis="examples of each worker", upper_bound=True)
         named = [
-            Figure(f"examples of {comparison.kind} {each.index}", float(each.examples or 0))
+            figure("examples_of", float(each.examples or 0), of=f"{comparison.kind} {each.index}")
             for each in members
         ]
         return self.find(
@@ -52,10 +51,11 @@ class UnevenShards(Rule):
             min(named, key=lambda figure: figure.value),
             max(named, key=lambda figure: figure.value),
             advice=(
-                "Shard by example, not by file: options.experimental_distribute.auto_shard_policy ="
-                " tf.data.experimental.AutoShardPolicy.DATA",
+                "Shard by example, not by file: "
+                "`options.experimental_distribute.auto_shard_policy = "
+                "tf.data.experimental.AutoShardPolicy.DATA`",
                 f"Or write the data to a multiple of {len(members)} files of equal size",
-                "ds.batch(..., drop_remainder=True), and steps_per_epoch that every worker has",
+                "`ds.batch(..., drop_remainder=True)`, and steps_per_epoch that every worker has",
             ),
             saving=saving,
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.worker_comparison import WorkerComparison
 from keras_gpukit.rules.cluster import lateness
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure
 from keras_gpukit.rules.savings import of_run, severity
 
 _TITLES = {
@@ -75,14 +74,16 @@ class Straggler(Rule):
         how_severe = severity(saving, summary)
         if how_severe == "info":
             return None
-        what = {"input": "input wait", "compute": "compute", None: "time to arrive"}[late.cause]
+        what = {"input": "input_wait_of", "compute": "compute_of", None: "time_to_arrive_of"}[
+            late.cause
+        ]
         return self.find(
             how_severe,
-            Figure(f"{name} is last by", 1e3 * late.median_s, "ms"),
-            Figure("of a step of", 1e3 * late.step_s, "ms"),
-            Figure(f"{what} of {name}", 1e3 * late.own_s, "ms"),
-            Figure("of the others", 1e3 * late.others_s, "ms"),
-            Figure("steps compared", late.steps),
+            figure("delay_of", 1e3 * late.median_s, "ms", name),
+            figure("of_a_step_of", 1e3 * late.step_s, "ms"),
+            figure(what, 1e3 * late.own_s, "ms", name),
+            figure("of_the_others", 1e3 * late.others_s, "ms"),
+            figure("steps_compared", late.steps),
             title=_TITLES[late.cause].format(name=name.capitalize()),
             advice=_advice(late.cause, name, comparison),
             saving=saving,
@@ -101,12 +102,12 @@ class Straggler(Rule):
             basis="round trips and collectives",
         )
         figures = [
-            Figure(f"round trip to {name}", 1e3 * link.round_trip_s, "ms"),
-            Figure("among the others", 1e3 * link.others_s, "ms"),
+            figure("round_trip_to", 1e3 * link.round_trip_s, "ms", name),
+            figure("among_the_others", 1e3 * link.others_s, "ms"),
         ]
         if exchanged_s is not None:
-            figures.append(Figure("exchange in a step", 1e3 * exchanged_s, "ms"))
-            figures.append(Figure("of a step of", 1e3 * (lateness.step_s(comparison) or 0.0), "ms"))
+            figures.append(figure("exchange_in_a_step", 1e3 * exchanged_s, "ms"))
+            figures.append(figure("of_a_step_of", 1e3 * (lateness.step_s(comparison) or 0.0), "ms"))
         return self.find(
             severity(saving, summary),
             *figures,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
@@ -12,6 +11,7 @@ from keras_gpukit.rules.rule import (
     ONE_REPLICA,
     Outcome,
     Rule,
+    figure,
     gpu_readings,
     gpu_readings_unknown_because,
 )
@@ -48,13 +48,14 @@ class BatchNotScaled(Rule):
             return self.abstain("the GPUs may wait for input")
         return self.find(
             "warning",
-            Figure("examples per replica and step", batch),
-            Figure("replicas", replicas),
-            Figure("GPUs busy", busy, "%"),
-            Figure("memory used at most", 100 * used, "%"),
+            figure("examples_per_replica_and_step", batch),
+            figure("replicas", replicas),
+            figure("GPUs_busy", busy, "%"),
+            figure("memory_used_at_most", 100 * used, "%"),
             title=f"Each of {replicas} replicas gets only {batch:.0f} examples a step",
             advice=(
-                f"Multiply the dataset's batch by the replicas: ds.batch(batch_size * {replicas})",
+                f"Multiply the dataset's batch by the replicas: `ds.batch(batch_size * "
+                f"{replicas})`",
                 "Scale the learning rate with it, with a warm-up over the first epochs (Goyal et "
                 "al., 2017)",
             ),

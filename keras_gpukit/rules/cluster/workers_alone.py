@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_CLUSTER, Outcome, Rule
+from keras_gpukit.rules.rule import NO_CLUSTER, Outcome, Rule, figure
 
 
 class WorkersTrainAlone(Rule):
@@ -29,11 +28,11 @@ class WorkersTrainAlone(Rule):
             return None
         return self.find(
             "warning",
-            *(() if worker.count is None else (Figure("workers", worker.count),)),
+            *(() if worker.count is None else (figure("workers", worker.count),)),
             advice=(
-                'keras_gpukit.configure_gpus(strategy="auto") before TensorFlow starts its '
+                '`keras_gpukit.configure_gpus(strategy="auto")` before TensorFlow starts its '
                 "devices, and the model made and compiled in `with setup.scope():`",
-                "Without a change of the script: keras-gpukit launch --workers "
-                f"{worker.count or 'N'} -m keras_gpukit run --strategy auto SCRIPT",
+                "Without a change of the script: `keras-gpukit launch --workers "
+                f"{worker.count or 'N'} -m keras_gpukit run --strategy auto SCRIPT`",
             ),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
 # Not "requested" and not "variable elsewhere": an operation that the user placed has not fallen
@@ -37,7 +37,7 @@ class CPUFallback(Rule):
         if summary.environment.gpus and not any("GPU" in device for device in record.operations):
             return self.find(
                 "critical",
-                Figure("operations on the CPU", sum(record.by_device.values())),
+                figure("operations_on_the_CPU", sum(record.by_device.values())),
                 advice=_all_on_cpu(record),
                 title="No operation of the training step ran on a GPU",
             )
@@ -63,27 +63,27 @@ def _title(record: PlacementRecord, blamed: list[Fallback]) -> str | None:
 
 def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, ...]:
     counts = tuple(
-        figure
+        each
         for fallback in blamed[:NAMED]
-        for figure in (
-            Figure(f"{fallback.operation} operations", fallback.count),
-            Figure(f"{fallback.operation} takes and returns", fallback.python_bytes or 0, "B"),
+        for each in (
+            figure("operations_of", fallback.count, of=fallback.operation),
+            figure("data_of", fallback.python_bytes or 0, "B", fallback.operation),
         )
-        if figure.value
+        if each.value
     )
     if record.predicted or record.transfers is None:
         return counts
-    copies = Figure("copies between devices per step", record.transfers)
+    copies = figure("copies_between_devices_per_step", record.transfers)
     if not record.copied_bytes:
         return (*counts, copies)
-    return (*counts, copies, Figure("bytes copied per step", record.copied_bytes, "B"))
+    return (*counts, copies, figure("bytes_copied_per_step", record.copied_bytes, "B"))
 
 
 def _all_on_cpu(record: PlacementRecord) -> tuple[str, ...]:
     wrong = [each for each in record.fallbacks if each.cause == "no such device"]
     if wrong:
         return tuple(dict.fromkeys(_advise(each) for each in wrong))[:NAMED]
-    return ("Build and compile the model outside tf.device('/CPU:0')",)
+    return ("Build and compile the model outside `tf.device('/CPU:0')`",)
 
 
 def _advise(fallback: Fallback) -> str:

@@ -7,7 +7,7 @@ from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.rule import Outcome, Rule, host_readings, readings_too_few
+from keras_gpukit.rules.rule import Outcome, Rule, figure, host_readings, readings_too_few
 from keras_gpukit.rules.savings import of_run, validation_wait_s
 
 # Least use of all cores from which other processes, or those of the job, count. A desktop or a
@@ -68,8 +68,8 @@ class HostCPUSaturated(Rule):
             "warning" if matters else "info",
             *_evidence(host),
             advice=(
-                "Start fewer workers on this host, or give each cores of its own: keras-gpukit "
-                "launch --cpus-per-worker N",
+                "Start fewer workers on this host, or give each cores of its own: `keras-gpukit "
+                "launch --cpus-per-worker N`",
                 *LESS_WORK[:1],
             ),
             title="The job's workers share the cores of this host",
@@ -88,13 +88,14 @@ class HostCPUSaturated(Rule):
         large = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
         names = [f"{use.name} (pid {use.pid})" for use in large]
         shares = [
-            Figure(name, use.cpu_percent, "%") for name, use in zip(names, large, strict=True)
+            figure("CPU_use_of", use.cpu_percent, "%", name)
+            for name, use in zip(names, large, strict=True)
         ]
         named = f": {', '.join(names)}" if names else ""
         return self.find(
             "info" if on_gpu and not matters else "warning",
             *_evidence(host),
-            Figure("other processes", others, "%"),
+            figure("other_processes", others, "%"),
             *shares,
             advice=(
                 "Stop other processes that use the cores, or give the run its own cores",
@@ -129,9 +130,9 @@ def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
 
 
 def _evidence(host: HostUtilization) -> tuple[Figure, ...]:
-    figures = [Figure("cores busy", host.cpu_percent or 0.0, "%")]
+    figures = [figure("cores_busy", host.cpu_percent or 0.0, "%")]
     if host.process_cpu_percent is not None:
-        figures.append(Figure("this process", host.process_cpu_percent, "%"))
+        figures.append(figure("this_process", host.process_cpu_percent, "%"))
     if (host.job_cpu_percent or 0.0) >= 1:
-        figures.append(Figure("the job's other processes", host.job_cpu_percent or 0.0, "%"))
+        figures.append(figure("other_processes_of_the_job", host.job_cpu_percent or 0.0, "%"))
     return tuple(figures)

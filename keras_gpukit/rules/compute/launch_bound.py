@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launches import Launches, calls_python, launches_of
@@ -13,6 +12,7 @@ from keras_gpukit.rules.rule import (
     NO_GPU,
     Outcome,
     Rule,
+    figure,
     gpu_readings,
     gpu_readings_unknown_because,
     percent,
@@ -69,9 +69,9 @@ class LaunchBound(Rule):
         lost = of_run(summary, waited_s, waited_s, basis="kernel launches")
         return self.find(
             severity(lost, summary),
-            percent("of a step waiting for launches", launches.fraction),
-            Figure("kernels per step", launches.kernels),
-            Figure("mean time of a kernel", 1e6 * launches.kernel_s, "µs"),
+            percent("of_a_step_waiting_for_launches", launches.fraction),
+            figure("kernels_per_step", launches.kernels),
+            figure("mean_time_of_a_kernel", 1e6 * launches.kernel_s, "µs"),
             advice=_advice(summary),
             saving=of_run(
                 summary, waited_s / 2, waited_s, basis="kernel launches", upper_bound=True
@@ -97,11 +97,11 @@ class LaunchBound(Rule):
             return self.abstain(PYTHON)
         return self.find(
             "warning",
-            Figure("GPUs busy", busy, "%"),
-            Figure("cores that this process keeps busy", cores),
+            figure("GPUs_busy", busy, "%"),
+            figure("cores_that_this_process_keeps_busy", cores),
             advice=(
                 *_advice(summary),
-                "keras_gpukit.Profiler(log_dir, at_steps=(100,)) shows whether it is so",
+                "`keras_gpukit.Profiler(log_dir, at_steps=(100,))` shows whether it is so",
             ),
             saving=of_compute(summary, 1 - busy_in_steps / 100, basis="idle GPUs"),
             title="The GPU may be waiting for the host to launch its kernels",
@@ -119,10 +119,10 @@ def _cores(summary: RunSummary) -> float | None:
 def _advice(summary: RunSummary) -> tuple[str, ...]:
     environment, advice = summary.environment, []
     if not environment.jit_compile:
-        advice.append("compile(jit_compile=True): XLA makes few kernels of many operations")
+        advice.append("`compile(jit_compile=True)`: XLA makes few kernels of many operations")
     if (environment.steps_per_execution or 1) == 1:
         advice.append(
-            f"compile(steps_per_execution={STEPS_A_START}): no return to Python between steps"
+            f"`compile(steps_per_execution={STEPS_A_START})`: no return to Python between steps"
         )
     used = fullest_fraction(summary)
     if used is None or used <= ROOM_FRACTION:

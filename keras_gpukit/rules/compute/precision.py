@@ -8,7 +8,7 @@ from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
 from keras_gpukit.rules.compute.products import has_products, products_of
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, gpu_readings, percent
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, gpu_readings, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute
 
 # Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
@@ -24,9 +24,9 @@ FLOAT16_GAIN = 8.0
 BFLOAT16_GAIN = 16.0
 BFLOAT16_OVER_TF32_GAIN = 2.0
 HALF_THE_BYTES = 0.5
-PEAK_RATIO = "peak rate over that of now"
+PEAK_RATIO = "peak_rate_over_that_of_now"
 
-MIXED = "configure_gpus(mixed_precision='auto') first: it takes {policy}"
+MIXED = "`configure_gpus(mixed_precision='auto')` first: it takes {policy}"
 
 
 class Float32OnTensorCores(Rule):
@@ -71,13 +71,13 @@ class Float32OnTensorCores(Rule):
         if not matter:
             return self.abstain() if matter is None else None
         major, minor = weakest
-        capability = Figure("compute capability", major + minor / 10)
+        capability = figure("compute_capability", major + minor / 10)
         if weakest < BFLOAT16_FROM:
             advice = (MIXED.format(policy="mixed_float16"),)
             return self._found("warning", summary, capability, advice, FLOAT16_GAIN)
         mixed = MIXED.format(policy="mixed_bfloat16")
         if environment.tf32 is False:
-            instead = "Or configure_gpus(tf32=True): float32 with tensor cores"
+            instead = "Or `configure_gpus(tf32=True)`: float32 with tensor cores"
             return self._found("warning", summary, capability, (mixed, instead), BFLOAT16_GAIN)
         gain = BFLOAT16_OVER_TF32_GAIN if environment.tf32 else None
         return self._found("info", summary, capability, (mixed,), gain)
@@ -93,12 +93,12 @@ class Float32OnTensorCores(Rule):
         products = products_of(summary)
         figures, saving = [capability], None
         if products is not None:
-            figures.append(percent("of a step in products and convolutions", products.products))
+            figures.append(percent("of_a_step_in_products_and_convolutions", products.products))
         if gain is not None:
             saved = 1 - 1 / gain
             if products is not None:
                 saved = saved * products.products + HALF_THE_BYTES * products.others
-            figures.append(Figure(PEAK_RATIO, gain, "×"))
+            figures.append(figure(PEAK_RATIO, gain, "×"))
             saving = of_compute(summary, saved, basis="peak rates of the chip")
         title = "float32 on GPUs that may be faster at 16 bits" if products is None else None
         return self.find(severity, *figures, advice=advice, saving=saving, title=title)

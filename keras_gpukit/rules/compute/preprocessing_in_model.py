@@ -11,18 +11,18 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
+from keras_gpukit.rules.input.python_advice import ARRAYS
 from keras_gpukit.rules.rule import Outcome, host_readings, percent
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.whole_run.epoch_start_advice import ARRAYS
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 
 MOST_NAMED = 3
 MARGIN = 0.1
 BUSY_PERCENT = 100 * CORES_BUSY_FRACTION
-FROM_ARRAYS = "ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n), then "
+FROM_ARRAYS = "`ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`, then "
 TO_INPUT = (
-    "ds = ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
-    ".prefetch(tf.data.AUTOTUNE), with these layers in augment = keras.Sequential([...]) alone"
+    "`ds = ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
+    ".prefetch(tf.data.AUTOTUNE)`, with these layers in `augment = keras.Sequential([...])` alone"
 )
 ON_BUSY_CORES = "; it saves only as much as cores are idle"
 FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
@@ -73,8 +73,8 @@ class PreprocessingInModel(TimeRule):
         name = next(iter(shares))
         return self.find(
             severity(saving, summary),
-            percent("of each step", low),
-            *(percent(each, share) for each, share in shares.items()),
+            percent("of_each_step", low),
+            *(percent("share_of", share, each) for each, share in shares.items()),
             advice=_advice(summary, FEWER.format(name=name, share=100 * shares[name])),
             saving=saving,
             title=f"Preprocessing in the model takes {100 * low:.0f} % of each step, mostly {name}",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Saving
+from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launches import launches_of
-from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure, too_short
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run
 from keras_gpukit.rules.whole_run.time_parts import LESS_TIME, LOOP_S, MINIMUM_WALL_S
 
@@ -46,9 +46,8 @@ class TinySteps(Rule):
         if throughput is None or throughput.step_time_s is None or steps_per_execution is None:
             return self.abstain()
         if throughput.measured_steps < MANY_STEPS:
-            return self.abstain(
-                f"{TOO_SHORT}: {throughput.measured_steps} of the {MANY_STEPS} steps needed were "
-                "measured"
+            return too_short(
+                f"{throughput.measured_steps} of the {MANY_STEPS} steps needed were measured"
             )
         parts = summary.breakdown
         if parts is not None and parts.wall_s < MINIMUM_WALL_S:
@@ -65,10 +64,10 @@ class TinySteps(Rule):
         small = saving is not None and (saving.highest_fraction or 0.0) < WARNING_FRACTION
         return self.find(
             "info" if small else "warning",
-            Figure("step time", 1000 * throughput.step_time_s, "ms"),
-            Figure("steps measured", throughput.measured_steps),
+            figure("step_time", 1000 * throughput.step_time_s, "ms"),
+            figure("steps_measured", throughput.measured_steps),
             advice=(
-                f"compile(steps_per_execution={STEPS_A_START}): sixteen steps for one start. "
+                f"`compile(steps_per_execution={STEPS_A_START})`: sixteen steps for one start. "
                 "Callbacks are then called once per sixteen steps: those that log each batch log "
                 "fewer",
             ),

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
-from keras_gpukit.rules.rule import Outcome, percent, seconds, times
+from keras_gpukit.rules.rule import Outcome, figure, percent, seconds, times
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, REQUIRES, TimeRule
 
-WITHOUT_XLA = "Or train without XLA, which compiles for each new shape: compile(jit_compile=False)"
+WITHOUT_XLA = (
+    "Or train without XLA, which compiles for each new shape: `compile(jit_compile=False)`"
+)
 LAST_BATCH = (
-    "Leave out an epoch's smaller last batch: ds.batch(n, drop_remainder=True), or pass to fit a "
+    "Leave out an epoch's smaller last batch: `ds.batch(n, drop_remainder=True)`, or pass to fit a "
     "number of examples that is a multiple of batch_size",
     WITHOUT_XLA,
 )
-RESIZE = ("Bring images to one size: ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
-          "label)) before ds.batch")  # fmt: skip
+RESIZE = ("Bring images to one size: `ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
+          "label))` before `ds.batch`")  # fmt: skip
 PAD = (
-    "Pad axis {axes} of {shape} to one length: ds.padded_batch(n, padded_shapes=({padded}, ...))",
-    "Where lengths differ much, pad to a few: ds.bucket_by_sequence_length(length_of, [64, 128], "
-    "[n, n, n], pad_to_bucket_boundary=True)",
+    "Pad axis {axes} of {shape} to one length: `ds.padded_batch(n, padded_shapes=({padded}, ...))`",
+    "Where lengths differ much, pad to a few: `ds.bucket_by_sequence_length(length_of, [64, 128], "
+    "[n, n, n], pad_to_bucket_boundary=True)`",
 )
 STEP_FUNCTION = (
-    "No model.compile or make_train_function between epochs: keep a value that changes in a "
-    "keras.Variable, which is read at each step"
+    "No `model.compile` or `make_train_function` between epochs: keep a value that changes in a "
+    "`keras.Variable`, which is read at each step"
 )
 RETRACED: dict[RetraceCause | None, tuple[str, str]] = {
     "Python value": (
         "for new values of {argument}",
-        "Pass {argument} to {name} as a tensor: tf.constant({argument}). Each new Python value is "
-        "traced",
+        "Pass {argument} to {name} as a tensor: `tf.constant({argument})`. Each new Python value "
+        "is traced",
     ),
     "shape": (
         "for new shapes of {argument}",
-        "Let one graph serve all shapes of {argument}: @tf.function(reduce_retracing=True)",
+        "Let one graph serve all shapes of {argument}: `@tf.function(reduce_retracing=True)`",
     ),
     "dtype": ("for another dtype of {argument}", "Cast {argument} to one dtype before {name}"),
     "made again": (
         "as it is made again",
-        "Decorate {name} with tf.function once, outside the loop or function that calls it",
+        "Decorate {name} with `tf.function` once, outside the loop or function that calls it",
     ),
     None: ("again", "Call {name} with tensors of the same shape and dtype each time"),
 }
@@ -81,12 +82,12 @@ class TracingAgain(TimeRule):
             basis="tracing and compiling again",
         )
         took = f"{seconds(again_s)} s of {seconds(parts.wall_s)} s"
-        figures = [percent("of the time", again_s / parts.wall_s)]
+        figures = [percent("of_the_time", again_s / parts.wall_s)]
         if parts.tracings:
-            figures.append(Figure("traced again", parts.tracings, "times"))
+            figures.append(figure("traced_again", parts.tracings, "times"))
         if parts.compilations:
-            figures.append(Figure("compiled again by XLA", parts.compilations, "times"))
-            figures.append(Figure("per compilation", compiling_s / parts.compilations, "s"))
+            figures.append(figure("compiled_again_by_XLA", parts.compilations, "times"))
+            figures.append(figure("per_compilation", compiling_s / parts.compilations, "s"))
         if compiling_s >= max(made_s, retraced_s):
             what, advice = _shapes(summary, parts.compilations or 0)
         elif made_s >= retraced_s:

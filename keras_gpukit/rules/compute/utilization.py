@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT, LaunchBound
 from keras_gpukit.rules.compute.launches import launches_of
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, gpu_readings_unknown_because
+from keras_gpukit.rules.rule import (
+    Outcome,
+    Rule,
+    figure,
+    gpu_readings,
+    gpu_readings_unknown_because,
+)
 from keras_gpukit.rules.savings import of_compute
 
 
@@ -23,12 +28,13 @@ class LowUtilization(Rule):
     code = "low-utilization"
     subject = "GPU use"
     title = "GPUs idle although input is there"
+    yields_to = (LaunchBound.code,)
     requires = "readings of the GPUs' utilization"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the mean over all GPUs with the threshold."""
         readings = [
-            Figure(f"GPU:{gpu.index} busy", gpu.utilization_percent, "%")
+            figure("busy_time_of", gpu.utilization_percent, "%", f"GPU:{gpu.index}")
             for gpu in gpu_readings(summary)
             if gpu.utilization_percent is not None
         ]
@@ -44,8 +50,6 @@ class LowUtilization(Rule):
             return self.abstain("the GPUs idle, but whether they wait for input is not known")
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
-        if isinstance(LaunchBound().judge(summary), Finding):
-            return self.abstain("`launch-bound` names the cause")
         return self.find(
             "warning",
             *readings,
@@ -60,9 +64,9 @@ def _advise(summary: RunSummary) -> tuple[str, ...]:
     if launches_of(summary) is None:  # a profile would have shown that launches are the cause
         launches = ["A larger batch, as memory allows: larger kernels, fewer launches"]
         if environment.steps_per_execution == 1:
-            launches.append("compile(steps_per_execution=16): fewer returns to Python")
-        launches.append("compile(jit_compile=True): XLA fuses small kernels")
+            launches.append("`compile(steps_per_execution=16)`: fewer returns to Python")
+        launches.append("`compile(jit_compile=True)`: XLA fuses small kernels")
         advice = launches + advice
     if environment.replicas is not None and environment.replicas < len(environment.gpus):
-        advice.insert(0, "configure_gpus(strategy='mirrored'): train on every GPU")
+        advice.insert(0, "`configure_gpus(strategy='mirrored')`: train on every GPU")
     return tuple(advice)

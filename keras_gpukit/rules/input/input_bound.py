@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keras_gpukit.records.finding import Figure, Severity
+from keras_gpukit.errors import one_line
+from keras_gpukit.records.finding import Figure, Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.input.input_advice import advice_for, bottleneck, change_for, general_advice
-from keras_gpukit.rules.rule import TOO_SHORT, NotApplicable, Outcome, Rule, percent
+from keras_gpukit.rules.input.advice import (
+    ON_CACHES,
+    advice_for,
+    bottleneck,
+    change_for,
+    general_advice,
+)
+from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, advise, figure, percent, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
     WARNING_FRACTION,
@@ -60,20 +67,12 @@ class InputBound(Rule):
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the stall with the thresholds."""
-        record = summary.input
-        if record is None or record.stall_fraction is None:
-            return self.abstain(record.unknown_because if record else None)
-        if record.measured_steps < MINIMUM_STEPS:
-            return self.abstain(
-                f"{TOO_SHORT}: the wait of {record.measured_steps} of the {MINIMUM_STEPS} steps "
-                "needed was measured"
-            )
-        stall = record.stall_fraction
-        certain = stall - SAMPLED_MARGIN if record.confidence == "sampled" else stall
-        if certain < WARNING_FRACTION:
+        record, waits = summary.input, _waits(summary)
+        if isinstance(waits, NotApplicable):
+            return self.abstain(waits)
+        if record is None or not waits:
             return None
-        if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
-            return None
+        stall = record.stall_fraction or 0.0
         if record.confidence == "upper bound":
             return self._at_most(summary, record, stall)
         later = record.later_stall_fraction
@@ -81,10 +80,10 @@ class InputBound(Rule):
         what, figures = None, []
         if later is not None and later < WARNING_FRACTION:
             # If a cache helps, the run already has one: its later epochs show that.
-            advice = tuple(line for line in advice if "cache" not in line)
+            others = (each for each in advice if each.kind not in ON_CACHES)
             what = "Steps of the first epoch wait for data"
-            advice = (_first_epoch(record), *advice)
-            figures.append(percent("after the first epoch", later))
+            advice = (advise(_first_epoch(record)), *others)
+            figures.append(percent("after_the_first_epoch", later))
         saving = of_input(summary)
         level: Severity = "warning" if figures else severity(saving, summary)
         causes = {
@@ -104,27 +103,22 @@ class InputBound(Rule):
             level,
             *_stage(record),
             *_wait(record),
-            percent("input stall", stall),
+            percent("input_stall", stall),
             *_range(record),
             *figures,
             advice=advice,
             saving=saving,
             title=title,
         )
-        return replace(found, change=change_for(record, advice[0]))
+        return replace(found, change=change_for(record, found.actions[0]))
 
-    def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Outcome:
-        filled = record.buffered_batches
-        if filled is None or filled >= STARVED_BATCHES:
-            return self.abstain(
-                "the wait is known only as an upper bound, part of it may hide behind compute"
-            )
+    def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Finding:
         return self.find(
             "warning",
-            percent("input stall, at most", stall),
-            Figure("batches in the buffer", filled),
+            percent("input_stall_at_most", stall),
+            figure("batches_in_the_buffer", record.buffered_batches or 0.0),
             advice=(
-                "compile(steps_per_execution=1) for a run: its wait is exact",
+                "`compile(steps_per_execution=1)` for a run: its wait is exact",
                 *general_advice(record, summary),
             ),
             saving=of_input(summary),
@@ -139,21 +133,44 @@ def _first_epoch(record: InputRecord) -> str:
 
 def is_input_bound(summary: RunSummary) -> bool | None:
     """Whether input explains a slow run; None if unknown."""
-    outcome = InputBound().judge(summary)
-    return None if isinstance(outcome, NotApplicable) else outcome is not None
+    waits = _waits(summary)
+    return None if isinstance(waits, NotApplicable) else waits
+
+
+def _waits(summary: RunSummary) -> bool | NotApplicable:
+    """Whether the wait for input passes the thresholds of `InputBound`; the reason if unknown."""
+    record = summary.input
+    if record is None or record.stall_fraction is None:
+        because = record.unknown_because if record else None
+        return NotApplicable(one_line(because or f"needs {InputBound.requires}"))
+    if record.measured_steps < MINIMUM_STEPS:
+        return too_short(
+            f"the wait of {record.measured_steps} of the {MINIMUM_STEPS} steps needed was measured"
+        )
+    margin = SAMPLED_MARGIN if record.confidence == "sampled" else 0.0
+    if record.stall_fraction - margin < WARNING_FRACTION:
+        return False
+    if record.wait_s is not None and record.wait_s < SHORTEST_WAIT_S:
+        return False
+    filled = record.buffered_batches
+    if record.confidence == "upper bound" and (filled is None or filled >= STARVED_BATCHES):
+        return NotApplicable(
+            "the wait is known only as an upper bound, part of it may hide behind compute"
+        )
+    return True
 
 
 def _range(record: InputRecord) -> Iterator[Figure]:
     least, most = record.stall_fraction, record.most_stall_fraction
     if least is not None and most is not None and most - least >= SAMPLED_MARGIN:
-        yield percent("at most", most)
+        yield percent("at_most", most)
 
 
 def _wait(record: InputRecord) -> Iterator[Figure]:
     if record.wait_s is not None:
-        yield Figure("wait per step", 1000 * record.wait_s, "ms")
+        yield figure("wait_per_step", 1000 * record.wait_s, "ms")
     if record.distribution is not None and record.distribution.burst_period_steps is not None:
-        yield Figure("a stall every", record.distribution.burst_period_steps, "steps")
+        yield figure("a_stall_every", record.distribution.burst_period_steps, "steps")
 
 
 def _stage(record: InputRecord) -> Iterator[Figure]:
@@ -162,15 +179,15 @@ def _stage(record: InputRecord) -> Iterator[Figure]:
     if source is not None and stage is not None and stage.name == source.name:
         source = source if source.workers > 1 or stage.cost_per_batch_s is None else None
     if source is not None and source.time_per_batch_s is not None:
-        yield Figure(f"{source.name} per batch", 1000 * source.time_per_batch_s, "ms")
+        yield figure("time_per_batch_of", 1000 * source.time_per_batch_s, "ms", source.name)
         if source.busy_workers is not None and source.workers > 1:
-            yield Figure(f"busy of {source.workers} workers", source.busy_workers)
+            yield figure("busy_of", source.busy_workers, of=f"{source.workers} workers")
     elif stage is not None and stage.cost_per_batch_s is not None:
-        yield Figure(f"{stage.name} per batch", 1000 * stage.cost_per_batch_s, "ms")
+        yield figure("time_per_batch_of", 1000 * stage.cost_per_batch_s, "ms", stage.name)
         if stage.parallelism > 1:
-            yield Figure("in parallel", stage.parallelism)
+            yield figure("in_parallel", stage.parallelism)
         if stage.asked_parallelism is not None:
-            yield Figure("parallel calls asked for", stage.asked_parallelism)
+            yield figure("parallel_calls_asked_for", stage.asked_parallelism)
 
 
 def _share_waited(summary: RunSummary, stall: float) -> str:

@@ -1,17 +1,47 @@
-"""Advice on the user's own Python code that makes batches."""
+"""Advice on Python code that makes batches: the user's own, or a Grain or PyTorch loader's."""
 
 from __future__ import annotations
 
-from keras_gpukit.records.pipeline import PythonSourceRecord
-from keras_gpukit.rules.input.input_waiting import WAITING_CALLS
+from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.input.contention import GIL_WAIT_S, WAITING_CALLS
 
+ARRAYS = "Keras' own "
+"""Prefix of the names of stages that Keras creates for arrays."""
 PY_DATASET = ".__getitem__"
 WORKERS = 4
-IN_PROCESSES = "keras.utils.PyDataset with workers={workers}, use_multiprocessing=True"
+THREADS = 32
+"""Number of reading threads to ask for: twice Grain's default."""
+IN_PROCESSES = "`keras.utils.PyDataset` with `workers={workers}`, `use_multiprocessing=True`"
 WHOLE_BATCH = "make the whole batch with NumPy or TensorFlow operations, not row by row"
 """The change that helps most. A fit on two cores whose `PyDataset` loops over the values of its
 rows took 37 to 42 % less time with NumPy operations, 2 to 21 % less with four threads, and up to
 7 % less with two processes. It lasted under 7 s, so the time to start processes mattered."""
+MAIN = 'call fit under `if __name__ == "__main__":`, since each process imports the script'
+PERSISTENT = (
+    "`torch.utils.data.DataLoader(..., persistent_workers=True)`: start the processes once, not at "
+    "each epoch"
+)
+FREE = ", if cores are free"
+SLOW_ONES = (
+    "look for what else happened then: a cache that was filled, files read for the first time, "
+    "other work on the machine. Other epochs started fast"
+)
+ONE_PIPELINE = "`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs"
+_LONGER_EPOCHS = "fewer and longer epochs: a start takes as long, however many steps follow it"
+_FROM_ARRAYS = (
+    "instead of arrays, `ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`"
+    f", then {ONE_PIPELINE}"
+)
+_AHEAD = (
+    "`ds.repeat().prefetch(tf.data.AUTOTUNE)` and `fit(steps_per_epoch=...)`: the next epoch's "
+    "first batches are made while steps run"
+)
+# Each pass repeats such work, even in a pipeline with `repeat()`.
+_ONCE = (
+    "do once, before fit, what the pipeline does before its first batch: list files, open them, "
+    "build an index"
+)
 
 
 def workers_within(workers: int, cores: int | None) -> int:
@@ -33,20 +63,17 @@ def for_py_dataset(
     whole = f"have {source.name} {WHOLE_BATCH}"
     if waits and workers < WAITING_CALLS:
         return (
-            f"{dataset}(workers={WAITING_CALLS}, max_queue_size={2 * WAITING_CALLS}): "
+            f"`{dataset}(workers={WAITING_CALLS}, max_queue_size={2 * WAITING_CALLS})`: "
             f"{source.name} mostly waits, and threads that wait need no core each",
         )
     if source.in_processes:
         more = workers_within(2 * workers, cores)
-        if more <= workers:
-            return (whole,)
-        return f"{dataset}(workers={more}), if cores are free", whole
-    processes = tuple(
-        f"{line}, if threads wait for the GIL" for line in _processes(source.name, workers, cores)
-    )
+        return (f"`{dataset}(workers={more})`{FREE}", whole) if more > workers else (whole,)
+    processes = _processes(source.name, workers, cores)
+    lines = *(f"{line}, if threads wait for the GIL" for line in processes), whole
     if workers > 1:
-        return *processes, whole
-    return f"{dataset}(workers={WORKERS}): four batches in parallel", *processes, whole
+        return lines
+    return f"`{dataset}(workers={WORKERS})`: four batches in parallel", *lines
 
 
 def for_gil(name: str, workers: int, cores: int | None) -> tuple[str, ...]:
@@ -70,5 +97,109 @@ def _processes(name: str, workers: int, cores: int | None) -> tuple[str, ...]:
     if workers < 2:
         return ()
     if name.endswith(PY_DATASET):
-        return (f"{name.removesuffix(PY_DATASET)}(workers={workers}, use_multiprocessing=True)",)
+        return (f"`{name.removesuffix(PY_DATASET)}(workers={workers}, use_multiprocessing=True)`",)
     return (f"or as a {IN_PROCESSES.format(workers=workers)}",)
+
+
+def for_library(
+    source: PythonSourceRecord,
+    stage: StageRecord | None,
+    cores: int | None,
+    *,
+    holds_gil: bool,
+    waits: bool = False,
+) -> tuple[str, ...]:
+    """Returns what to change in a Grain or PyTorch dataset or loader, the cheapest change first.
+
+    Args:
+        source: Code that makes the batches, run by another library than Keras.
+        stage: Stage that limits training; None if unknown.
+        cores: Number of CPU cores; None if unknown.
+        holds_gil: Whether threads wait for the GIL, so more threads would not help.
+        waits: Whether the code mostly waits, so more threads or processes than cores help.
+    """
+    before = source.workers if source.in_processes else 1
+    most = 2 * source.workers if source.in_processes else WORKERS
+    more = workers_within(most, None if waits else cores)
+    more = more if more > before else 0
+    if source.library == "torch":
+        return _for_torch(source, more)
+    return _for_grain(source, stage, more, waits and not holds_gil, holds_gil=holds_gil)
+
+
+def _for_torch(source: PythonSourceRecord, more: int) -> tuple[str, ...]:
+    loader = f"torch.utils.data.DataLoader(..., num_workers={more}"
+    lines = []
+    if more and source.in_processes:
+        lines.append(f"`{loader})`{FREE}")
+    elif more:
+        lines.append(
+            f"`{loader}, persistent_workers=True)`: {more} processes make batches in parallel"
+        )
+    if source.restarts_workers:
+        lines.append(PERSISTENT)
+    dataset = source.name.rpartition(".")[0] or "the dataset"
+    if not source.name.endswith("__getitems__"):
+        lines.append(
+            f"give {dataset} a `__getitems__(indices)` that makes a whole batch with NumPy or "
+            "torch operations, not row by row"
+        )
+    return tuple(lines)
+
+
+def _for_grain(
+    source: PythonSourceRecord,
+    stage: StageRecord | None,
+    more: int,
+    more_threads: bool,
+    *,
+    holds_gil: bool,
+) -> tuple[str, ...]:
+    kind = stage.kind if stage else ""
+    name = stage.name if stage is not None and "." in kind else source.name
+    of_map = kind.startswith("MapDataset.")
+    is_loader = source.library == "Grain DataLoader"
+    lines = []
+    if stage is not None and not source.in_processes and not holds_gil:
+        if of_map and more_threads and stage.parallelism < THREADS:
+            read = f"grain.ReadOptions(num_threads={THREADS}, prefetch_buffer_size={2 * THREADS})"
+            given = f"grain.DataLoader(..., read_options={read})"
+            changed = given if is_loader else f"ds.to_iter_dataset({read})"
+            lines.append(f"`{changed}`: {THREADS} elements in parallel, {stage.parallelism} so far")
+        elif kind.startswith("IterDataset.") and not is_loader:
+            lines.append(
+                f"put {name} before `.to_iter_dataset()`, whose threads then run it: 16 in parallel"
+            )
+    if more:
+        options = f"grain.MultiprocessingOptions(num_workers={more})"
+        changed = f"{'ds.to_iter_dataset()' if of_map else 'ds'}.mp_prefetch({options})"
+        changed = f"grain.DataLoader(..., worker_count={more})" if is_loader else changed
+        lines.append(f"`{changed}`{FREE if source.in_processes else f'; {MAIN}'}")
+    lines.append(f"batch before {name}, and have it make the whole batch with NumPy operations")
+    return tuple(lines)
+
+
+def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str, ...]:
+    """Returns what to change if epochs take long to start, the most rewarding change first.
+
+    Args:
+        record: Record of the input; None if unknown.
+        waits_first: Whether most of an epoch's start is the wait for its first batch.
+    """
+    python = record.python if record else None
+    if python is not None and python.library != "Keras":
+        return (*((PERSISTENT,) if python.restarts_workers else ()), _LONGER_EPOCHS)
+    if python is not None and python.name.endswith(PY_DATASET):
+        dataset = python.name.removesuffix(PY_DATASET)
+        contention = record.contention if record else None
+        holds_gil = contention is not None and (contention.gil_wait_s or 0.0) >= GIL_WAIT_S
+        return (
+            *((f"have {python.name} {WHOLE_BATCH}",) if waits_first and holds_gil else ()),
+            f"do once, in {dataset}.__init__, what comes before its first batch: list files, open "
+            "them, build an index",
+            _LONGER_EPOCHS,
+        )
+    stages = record.pipeline.stages if record and record.pipeline else ()
+    if any(stage.name.startswith(ARRAYS) for stage in stages):
+        return (_LONGER_EPOCHS, _FROM_ARRAYS) if waits_first else (_FROM_ARRAYS,)
+    return (_ONCE, _AHEAD) if waits_first else (ONE_PIPELINE,)

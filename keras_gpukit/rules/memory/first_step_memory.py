@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
 
 LATER_FRACTION = 0.9
 """Later steps must need at most this share of the first step's peak. Our choice: on an H100 it was
@@ -40,13 +39,13 @@ class FirstStepMemory(Rule):
         most = max(extra, key=_extra_bytes)
         return self.find(
             "info",
-            Figure(f"first step on {most.device}", most.first_step_peak_bytes or 0, "B"),
-            Figure("later steps at most", most.later_peak_bytes or 0, "B"),
+            figure("first_step_on", most.first_step_peak_bytes or 0, "B", most.device),
+            figure("later_steps_at_most", most.later_peak_bytes or 0, "B"),
             advice=(
                 "Judge by the later steps whether a larger batch fits: in the first step cuDNN "
                 "and XLA try algorithms, and make do with less memory where less is free",
                 "TensorFlow keeps the memory for itself. To leave it to other processes, limit the "
-                "trials: TF_CUDNN_WORKSPACE_LIMIT_IN_MB=512",
+                "trials: `TF_CUDNN_WORKSPACE_LIMIT_IN_MB=512`",
             ),
         )
 

@@ -9,6 +9,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.memory.epoch_growth import readings_of
 from keras_gpukit.rules.memory.memory_growth import THIS_PROCESS, Growth
+from keras_gpukit.rules.rule import figure
 
 MOSTLY = 0.5
 """Least share of the growth that a cause must account for; our choice."""
@@ -16,10 +17,10 @@ GROWN = 0.25
 """Growth, as a share of the memory at first, from which models that are kept are worth a warning;
 our choice, as for growth over time."""
 MODELS_KEPT = (
-    "keep results instead of models in lists and dictionaries: numbers such as history.history, or "
-    "model.get_weights() of the best one",
-    "if nothing of yours refers to old models, free them: del model; "
-    "keras.backend.clear_session(); gc.collect()",
+    "keep results instead of models in lists and dictionaries: numbers such as "
+    "`history.history`, or `model.get_weights()` of the best one",
+    "if nothing of yours refers to old models, free them: `del model`; "
+    "`keras.backend.clear_session()`; `gc.collect()`",
     "train each model in a process of its own, which returns its memory when it ends",
 )
 
@@ -85,13 +86,13 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
         # A collection that grows much faster than memory holds data that takes none, such as
         # untouched pages.
         if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
-            items = () if each.length is None else (Figure(f"items of {each.name}", each.length),)
+            items = () if each.length is None else (figure("items_of", each.length, of=each.name),)
             return Cause(
                 (
                     f"{each.label} keeps more tensors or arrays from {growth.turn} to "
-                    f"{growth.turn}: keep numbers, such as float(loss), or only the latest",
+                    f"{growth.turn}: keep numbers, such as `float(loss)`, or only the latest",
                 ),
-                (Figure(f"kept in {each.label}", each.size_bytes, "B"), *items),
+                (figure("kept_in", each.size_bytes, "B", each.label), *items),
             )
     return None
 
@@ -113,8 +114,8 @@ def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     return Cause(
         MODELS_KEPT,
         (
-            Figure("models alive", last.models),
-            Figure("variables of these models and optimizers", last.models_bytes, "B"),
+            figure("models_alive", last.models),
+            figure("variables_of_these_models_and_optimizers", last.models_bytes, "B"),
         ),
         title=f"{last.models} models of this script are alive and hold {held}",
         matters=by_variables and growth.grown_bytes >= GROWN * growth.before_bytes,
@@ -142,8 +143,8 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
         return None
     advice = f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: "
     advice += (
-        "call compile() and make_train_function() once, not in a callback"
+        "call `compile()` and `make_train_function()` once, not in a callback"
         if growth.turn == "epoch"
         else "compile one model once and reset its weights, or train each in a process of its own"
     )
-    return Cause((advice,), (Figure("traced again", last.tracings, "times"),))
+    return Cause((advice,), (figure("traced_again", last.tracings, "times"),))

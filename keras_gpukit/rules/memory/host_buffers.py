@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure
 
 NEARLY_ALL = 0.9
 """Share of the free host memory that the buffers may still take before a warning. Training and
@@ -50,11 +50,11 @@ class InputFillsMemory(Rule):
         return self.find(
             "critical" if runs_out else "warning",
             *(
-                Figure(f"{each.name} when full", each.full_bytes or 0.0, "B")
+                figure("full_size_of", each.full_bytes or 0.0, "B", each.name)
                 for each in record.buffers
             ),
-            Figure("still to come", missing_bytes, "B"),
-            Figure("free host memory", left_bytes, "B"),
+            figure("still_to_come", missing_bytes, "B"),
+            figure("free_host_memory", left_bytes, "B"),
             advice=_advice(record.buffers, largest),
             title=f"{largest.name} runs out of host memory {_when(record)}" if runs_out else None,
         )
@@ -98,7 +98,7 @@ def _advice(buffers: tuple[HostBuffer, ...], largest: HostBuffer) -> tuple[str, 
             "Shuffle before decoding, and batch after it",
         )
     return (
-        'Cache to a file: cache("/path/on/a/fast/disk"); tune_input() tries it',
+        'Cache to a file: `cache("/path/on/a/fast/disk")`; `tune_input()` tries it',
         smaller,
-        "Without cache(), read faster instead: more parallel calls, prefetch",
+        "Without `cache()`, read faster instead: more parallel calls, prefetch",
     )

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, percent
 
 NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
@@ -68,6 +68,8 @@ class MemoryMostlyUnused(_OfFullestGPU):
     code = "memory-mostly-unused"
     subject = "GPU memory"
     title = "GPU memory is mostly unused"
+    yields_to = None  # a larger batch is no remedy for what another rule found
+    yields_to_remarks = False
 
     def judge_fullest(self, share: Figure) -> Outcome:
         """Compares the share with the threshold."""
@@ -89,7 +91,7 @@ def fullest_fraction(summary: RunSummary) -> float | None:
 def _shares(summary: RunSummary) -> list[Figure]:
     """Returns the peak of each GPU as a percentage of its limit, for GPUs that report both."""
     return [
-        Figure(f"peak use of {memory.device}", 100 * memory.needed_bytes / memory.limit_bytes, "%")
+        percent("peak_use_of", memory.needed_bytes / memory.limit_bytes, memory.device)
         for memory in summary.allocators
         if memory.device.startswith("GPU") and memory.limit_bytes
     ]

@@ -19,12 +19,12 @@ from keras_gpukit.rules.memory.memory_growth import (
     growths_over_time,
     has_enough_readings,
 )
-from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure, too_short
 from keras_gpukit.rules.slowdown.change_points import FEWEST
 
 _LOOK_FOR = "look for what is kept: lists of losses or batches, tensors in callbacks, metrics"
-_NEW_EACH_TIME = "a new tf.function, dataset or model in each step, epoch or fit is kept too"
-_CACHE = "ds.cache() without a file grows in the first epoch, until it holds all data"
+_NEW_EACH_TIME = "a new `tf.function`, dataset or model in each step, epoch or fit is kept too"
+_CACHE = "`ds.cache()` without a file grows in the first epoch, until it holds all data"
 
 
 class MemoryGrows(Rule):
@@ -50,7 +50,7 @@ class MemoryGrows(Rule):
         by_epochs = has_enough(summary, "epoch")
         by_fits = has_enough(summary, "fit")
         if not (by_epochs or by_fits or has_enough_readings(summary)):
-            return self.abstain(f"{TOO_SHORT}: needs {self.requires}")
+            return too_short(f"needs {self.requires}")
         found = [
             each
             for each in (growths_between(summary, "epoch") if by_epochs else ())
@@ -88,10 +88,10 @@ def _title(growth: Growth) -> str:
 
 def _figures(growth: Growth) -> Iterator[Figure]:
     if growth.per_turn_bytes is not None:
-        yield Figure(f"each {growth.turn} adds", growth.per_turn_bytes, "B")
-    yield Figure("at first", growth.before_bytes, "B")
-    yield Figure("in the end", growth.after_bytes, "B")
+        yield figure(f"each_{growth.turn}_adds", growth.per_turn_bytes, "B")
+    yield figure("at_first", growth.before_bytes, "B")
+    yield figure("in_the_end", growth.after_bytes, "B")
     if growth.steps is not None:
-        yield Figure("per 1,000 steps", 1000 * growth.grown_bytes / growth.steps, "B")
+        yield figure("per_thousand_steps", 1000 * growth.grown_bytes / growth.steps, "B")
     if growth.left_bytes is not None:
-        yield Figure("left", growth.left_bytes, "B")
+        yield figure("left", growth.left_bytes, "B")

@@ -28,7 +28,7 @@ class NoGPU(Rule):
             return None
         return self.find(
             "info",
-            advice=("keras-gpukit doctor: says why, and what to install",),
+            advice=("`keras-gpukit doctor`: says why, and what to install",),
         )
 
 

@@ -44,11 +44,11 @@ class OtherProcessesOnGPU(Rule):
         return self.find(
             "warning",
             *(
-                percent(f"memory of GPU:{index} held by others", share)
+                percent("memory_held_by_others_on", share, f"GPU:{index}")
                 for index, share in shared.items()
             ),
             advice=(
-                "nvidia-smi names them: end those that are left over",
-                "Or train on another GPU: configure_gpus(devices=...)",
+                "`nvidia-smi` names them: end those that are left over",
+                "Or train on another GPU: `configure_gpus(devices=...)`",
             ),
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
+from keras_gpukit.records.finding import Advice
+from keras_gpukit.rules.rule import advise
 
 Slows = Literal[
     "steps",
@@ -61,18 +63,18 @@ _CHECKED = "slows Python code by its checks"
 _ALONE = "run without it"
 
 SETTINGS: dict[str, Setting] = {
-    RUN_EAGERLY: Setting("steps", _EAGER, "compile(run_eagerly=False)"),
-    RUN_FUNCTIONS_EAGERLY: Setting("steps", _EAGER, "tf.config.run_functions_eagerly(False)"),
-    DEBUG_MODE: Setting("input", "runs tf.data serially in Python", f"remove {DEBUG_MODE}"),
-    DUMP: Setting("steps and tracing", "writes each operation's results", f"remove {DUMP}"),
+    RUN_EAGERLY: Setting("steps", _EAGER, "`compile(run_eagerly=False)`"),
+    RUN_FUNCTIONS_EAGERLY: Setting("steps", _EAGER, "`tf.config.run_functions_eagerly(False)`"),
+    DEBUG_MODE: Setting("input", "runs tf.data serially in Python", f"remove `{DEBUG_MODE}`"),
+    DUMP: Setting("steps and tracing", "writes each operation's results", f"remove `{DUMP}`"),
     CHECK_NUMERICS: Setting(
-        "steps and tracing", "checks each tensor for NaN", f"remove {CHECK_NUMERICS}"
+        "steps and tracing", "checks each tensor for NaN", f"remove `{CHECK_NUMERICS}`"
     ),
     ACTIVE_PROFILER: Setting(
-        "steps", "records every step", "tf.profiler.experimental.stop() after ten to fifty steps"
+        "steps", "records every step", "`tf.profiler.experimental.stop()` after ten to fifty steps"
     ),
     PLACEMENT_LOG: Setting(
-        "eager steps", "logs each operation of a step", f"remove {PLACEMENT_LOG}"
+        "eager steps", "logs each operation of a step", f"remove `{PLACEMENT_LOG}`"
     ),
     "TF_CPP_MAX_VLOG_LEVEL": Setting("steps", _LOGS, values=r"[1-9]\d*"),
     "TF_CPP_VMODULE": Setting("steps", _LOGS, values=r".*=[1-9].*"),
@@ -83,12 +85,12 @@ SETTINGS: dict[str, Setting] = {
     "NVIDIA_TF32_OVERRIDE": Setting(
         "GPU steps", "keeps float32 products off the Tensor Cores", values="0"
     ),
-    DETERMINISM: Setting("GPU steps", _DETERMINISTIC, f"remove {DETERMINISM}", is_choice=True),
+    DETERMINISM: Setting("GPU steps", _DETERMINISTIC, f"remove `{DETERMINISM}`", is_choice=True),
     "TF_DETERMINISTIC_OPS": Setting("GPU steps", _DETERMINISTIC, is_choice=True),
     "TF_ENABLE_ONEDNN_OPTS": Setting(
         "CPU steps", "turns oneDNN's kernels off", values="0|[Ff]alse", is_choice=True
     ),
-    ONE_INTRA_THREAD: Setting("CPU steps on one core", _ONE_CORE, f"remove {ONE_INTRA_THREAD}"),
+    ONE_INTRA_THREAD: Setting("CPU steps on one core", _ONE_CORE, f"remove `{ONE_INTRA_THREAD}`"),
     "TF_NUM_INTRAOP_THREADS": Setting("CPU steps on one core", _ONE_CORE),
     TRACE: Setting("Python code", _FOLLOWED, _ALONE),
     PROFILE: Setting("Python code", _FOLLOWED, _ALONE),
@@ -124,6 +126,6 @@ def written(environment: Environment, key: str) -> str:
     return environment.settings.get(key, key)
 
 
-def undone(settings: Mapping[str, Setting]) -> tuple[str, ...]:
+def undone(settings: Mapping[str, Setting]) -> tuple[Advice, ...]:
     """Returns how to undo settings, a line each."""
-    return tuple(each.undo or f"unset {key}" for key, each in settings.items())
+    return tuple(advise(each.undo or f"unset `{key}`") for key, each in settings.items())

@@ -55,7 +55,7 @@ class SlowSettings(TimeRule):
         level: Severity = severity(saving, summary) if measured else "warning"
         return self.find(
             "info" if setting.is_choice else level,
-            percent(f"of the time in {_NAMES.get(setting.slows, 'steps')}", spent_s / parts.wall_s),
+            percent("of_the_time_in", spent_s / parts.wall_s, _NAMES.get(setting.slows, "steps")),
             advice=undone(found) if saving else (*undone(found), NOT_MEASURED),
             saving=saving,
             title=f"{written(summary.environment, key)} {setting.does}{seconds}",

@@ -56,7 +56,7 @@ class Throttled(Rule):
         return self.find(
             "info" if reasons == [POWER_CAP] else "warning",
             *(
-                percent(f"readings of GPU:{index} with {reason}", fraction)
+                percent("readings_with", fraction, f"{reason} on GPU:{index}")
                 for index, reason, fraction in limited
             ),
             advice=_advise(reasons),
@@ -69,5 +69,5 @@ def _advise(reasons: list[str]) -> tuple[str, ...]:
     if any("thermal" in reason or reason == "hardware slowdown" for reason in reasons):
         advice.append("Cool the GPU: fans, dust, and the air between cards")
     if any("power" in reason or reason == "hardware slowdown" for reason in reasons):
-        advice.append("Compare the power limits: nvidia-smi -q -d POWER")
+        advice.append("Compare the power limits: `nvidia-smi -q -d POWER`")
     return tuple(advice)

@@ -9,6 +9,7 @@ from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import HOST_CPU, HOST_PROCESS_CPU
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
+from keras_gpukit.rules.rule import figure
 from keras_gpukit.rules.slowdown.shifts import scale_of, series_of
 
 MOSTLY = 0.5
@@ -62,10 +63,10 @@ def levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
     return found[0], found[1]
 
 
-def changed(name: str, levels: tuple[float, float], unit: str) -> tuple[Figure, ...]:
+def changed(key: str, levels: tuple[float, float], unit: str, of: str = "") -> tuple[Figure, ...]:
     """Returns the figures of a level before and after a change."""
     before, after = levels
-    return Figure(f"{name} before", before, unit), Figure("after", after, unit)
+    return figure(f"earlier_{key}", before, unit, of), figure("after", after, unit)
 
 
 def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
@@ -79,9 +80,9 @@ def slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
         return Cause(
             f"the clock of {gpu} fell",
             SINCE_STEPS,
-            changed(f"clock of {gpu}", clocks, "MHz"),
+            changed("clock_of", clocks, "MHz", gpu),
             (
-                "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER: shows what lowers the clock",
+                "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`: shows what lowers the clock",
                 "cool the GPU, or compare its power limit with that of others",
             ),
         )
@@ -99,10 +100,12 @@ def busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
     if percents[1] - percents[0] < max(_OTHERS_PERCENT, sum(each or 0.0 for each in known)):
         return None
     first = host.others[:1] if host else ()
-    named = (Figure(f"{use.name} (pid {use.pid})", use.cpu_percent, "%") for use in first)
+    named = (
+        figure("CPU_use_of", use.cpu_percent, "%", f"{use.name} (pid {use.pid})") for use in first
+    )
     return Cause(
         "other processes began to use the CPU",
         SINCE_STEPS,
-        (*changed("CPU used by other processes", percents, "%"), *named),
+        (*changed("CPU_used_by_other_processes", percents, "%"), *named),
         ("stop the other processes, or give the run its own cores",),
     )

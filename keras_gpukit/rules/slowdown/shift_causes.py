@@ -27,7 +27,7 @@ from keras_gpukit.rules.slowdown.slower_stages import slower_stage
 _END_OF_DRIFT = 0.2
 _LOOK_INTO_STEPS = (
     "look for what grows: longer examples, lists kept between steps, memory that runs out",
-    "profile a step before and one after: keras_gpukit.Profiler(log_dir, at_steps=...)",
+    "profile a step before and one after: `keras_gpukit.Profiler(log_dir, at_steps=...)`",
 )
 
 
@@ -61,7 +61,7 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
     if waits is not None and is_known:
         if waits[1] - waits[0] >= MOSTLY * (shift.after - shift.before):
             return _input(summary, spans, waits, captured)
-        words, evidence = "the steps' own work slowed down", changed("input wait", waits, "ms")
+        words, evidence = "the steps' own work slowed down", changed("input_wait", waits, "ms")
     look = _LOOK_INTO_STEPS[:1] if captured else _LOOK_INTO_STEPS
     return (
         _callbacks(summary, shift, spans)
@@ -74,14 +74,14 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
 def _input(
     summary: RunSummary, spans: Spans, waits: tuple[float, float], captured: tuple[str, ...]
 ) -> Cause:
-    evidence = changed("input wait", waits, "ms")
+    evidence = changed("input_wait", waits, "ms")
     slower = slower_stage(summary, spans.before_s, spans.after_s)
     python = summary.input.python if summary.input else None
     name, where = python.name if python else "the input pipeline", ""
     if slower is not None:
         name, where = slower.stage.name, slower.stage.where
         costs_ms = 1e3 * slower.before_s, 1e3 * slower.after_s
-        evidence += changed(f"{name} per batch", costs_ms, "ms")
+        evidence += changed("time_per_batch_of", costs_ms, "ms", name)
     neighbours = busy_neighbours(summary, spans)
     if neighbours is not None:
         evidence += neighbours.evidence
@@ -109,7 +109,7 @@ def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
     return Cause(
         f"the callback {name} slowed down" if is_named else "callbacks slowed down",
         SINCE_CALLBACKS,
-        changed("between steps", between, "ms"),
+        changed("between_steps", between, "ms"),
         (
             "look for what grows in callbacks: lists of losses, files that they rewrite",
             "do less at each batch: every tenth or hundredth, or at the end of epochs",

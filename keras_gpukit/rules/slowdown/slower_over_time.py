@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from typing import ClassVar
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
-from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
+from keras_gpukit.rules.input.input_bound import InputBound
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.change_points import FEWEST
-from keras_gpukit.rules.slowdown.machine_causes import Cause
+from keras_gpukit.rules.slowdown.machine_causes import SINCE_CALLBACKS, SINCE_INPUT, Cause
 from keras_gpukit.rules.slowdown.shift_causes import cause_of
 from keras_gpukit.rules.slowdown.shifts import series_of, shifts_in
+from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 
 LEAST_SHARE = 0.05
 SHORTEST_S = float(FEWEST)
@@ -60,13 +62,14 @@ class SlowerOverTime(Rule):
     subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
+    same_cause: ClassVar = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the change to slower steps that cost the most."""
         series = series_of(summary, STEP_TIME)
         # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
-            return self.abstain(f"{TOO_SHORT}: needs {self.requires}")
+            return too_short(f"needs {self.requires}")
         found = slowdowns(summary, series)
         if not found:
             return None
@@ -80,10 +83,10 @@ class SlowerOverTime(Rule):
         return self.find(
             # A slowdown that lasts costs more in a longer run, so it is more than a remark.
             "critical" if severity(saving, summary) == "critical" else "warning",
-            Figure("step time before", shift.before, "ms"),
-            Figure("after", shift.after, "ms"),
+            figure("earlier_step_time", shift.before, "ms"),
+            figure("after", shift.after, "ms"),
             *cause.evidence,
-            percent("of the steps' time lost", share),
+            percent("of_the_steps_time_lost", share),
             advice=cause.advice,
             saving=saving,
             title=_title(worst, cause),

@@ -15,8 +15,8 @@ TENSORBOARD_DEFAULTS = {
 """Arguments of Keras' callback that take time, at epochs' ends or between steps, and defaults."""
 _BETWEEN_STEPS = ("update_freq", "profile_batch")
 _NOTABLE = 0.1
-_CHECKPOINT = "keras.callbacks.ModelCheckpoint: save less often, or only the weights"
-_DEFAULT = "keras.callbacks.TensorBoard: a log_dir on a local disk, and write_graph=False"
+_CHECKPOINT = "`keras.callbacks.ModelCheckpoint`: save less often, or only the weights"
+_DEFAULT = "`keras.callbacks.TensorBoard`: a log_dir on a local disk, and `write_graph=False`"
 _OWN = "in your own callbacks, do work every hundredth batch, not in each"
 
 
@@ -73,4 +73,4 @@ def _tensorboard_advice(summary: RunSummary) -> str:
         for each, seconds in costs_s.items()
     }
     took = ", ".join(f"{seconds:.3g} s {moment}" for moment, seconds in moments.items())
-    return f"{TENSORBOARD}({less}), or less often: it took {took}"
+    return f"`{TENSORBOARD}({less})`, or less often: it took {took}"

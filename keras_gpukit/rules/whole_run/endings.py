@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 
 HOST_NEARLY_FULL_FRACTION = 0.9
 _FRAGMENTED = (
-    "Enough is free in total, but not in one block: set TF_GPU_ALLOCATOR=cuda_malloc_async before "
-    "TensorFlow starts, and keep batches to one shape, or to a few"
+    "Enough is free in total, but not in one block: set `TF_GPU_ALLOCATOR=cuda_malloc_async` "
+    "before TensorFlow starts, and keep batches to one shape, or to a few"
 )
 # Exceptions with which users end a run on purpose.
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
@@ -29,6 +28,8 @@ class DeviceOutOfMemory(Rule):
     subject = "errors"
     title = "The run ended because memory ran out"
     requires = "the exception that ended the run"
+    comes_first = "always"
+    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Reports the figures of the exception, and the changes that would make the run fit."""
@@ -37,18 +38,16 @@ class DeviceOutOfMemory(Rule):
             return self.abstain() if summary.ending is None else None
         state = record.state
         figures = {
-            "asked for": state.asked_bytes,
-            "in use, at most" if state.in_use_is_peak else "in use": state.in_use_bytes,
-            "free, at least" if state.in_use_is_peak else "free": state.free_bytes,
-            "largest free block": state.largest_free_bytes,
+            "asked_for": state.asked_bytes,
+            "in_use_at_most" if state.in_use_is_peak else "in_use": state.in_use_bytes,
+            "free_at_least" if state.in_use_is_peak else "free": state.free_bytes,
+            "largest_free_block": state.largest_free_bytes,
             "limit": state.limit_bytes,
         }
-        evidence = [
-            Figure(name, value, "B") for name, value in figures.items() if value is not None
-        ]
+        evidence = [figure(key, value, "B") for key, value in figures.items() if value is not None]
         if record.holders:
             held = sum(each.used_bytes for each in record.holders)
-            evidence.append(Figure("held by other processes", held, "B"))
+            evidence.append(figure("held_by_other_processes", held, "B"))
         fragmented = ": the free memory is fragmented" if record.is_fragmented else ""
         who = f"Layer {record.layer!r} on {record.device}" if record.layer else record.device
         title = f"{who} ran out of memory{fragmented}"
@@ -67,6 +66,8 @@ class HostOutOfMemory(Rule):
     subject = "errors"
     title = "The system likely ended the run because the host ran out of memory"
     requires = "a run without a record of its end, and a last reading of the host's memory"
+    comes_first = "always"
+    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the last reading of the host's memory with the threshold."""
@@ -76,25 +77,25 @@ class HostOutOfMemory(Rule):
         shares = []
         if last.memory_available_bytes is not None and last.memory_total_bytes:
             used = 1 - last.memory_available_bytes / last.memory_total_bytes
-            shares.append(("of the machine's memory in use", used))
+            shares.append(("machine_memory_in_use", used))
         if last.memory_limit_used_bytes is not None and last.memory_limit_bytes:
             share = last.memory_limit_used_bytes / last.memory_limit_bytes
-            shares.append(("of the container's memory limit in use", share))
+            shares.append(("container_limit_in_use", share))
         if not shares:
             return self.abstain()
-        name, fullest = max(shares, key=lambda each: each[1])
+        key, fullest = max(shares, key=lambda each: each[1])
         if fullest < HOST_NEARLY_FULL_FRACTION:
             return None
-        evidence = [Figure(name, 100 * fullest, "%")]
+        evidence = [percent(key, fullest)]
         if last.memory_bytes is not None:
-            evidence.append(Figure("this process", last.memory_bytes, "B"))
+            evidence.append(figure("this_process", last.memory_bytes, "B"))
         return self.find(
             "critical",
             *evidence,
             advice=(
-                "To make sure, ask the system: journalctl -k | grep -i 'killed process', or the "
+                "To make sure, ask the system: `journalctl -k | grep -i 'killed process'`, or the "
                 "container's state (OOMKilled)",
-                "Smaller shuffle buffers; cache() to a file in place of memory; fewer workers",
+                "Smaller shuffle buffers; `cache()` to a file in place of memory; fewer workers",
                 "Ask for more memory: --mem in Slurm, resources.limits.memory in Kubernetes",
             ),
         )
@@ -102,10 +103,10 @@ class HostOutOfMemory(Rule):
 
 def _advice(record: OutOfMemory) -> tuple[str, ...]:
     changes = {
-        "batch size": "Train with batch_size={batch}",
-        "accumulation": "keras_gpukit.accumulate_gradients with micro-batches of {batch}",
-        "mixed precision": 'keras_gpukit.configure_gpus(mixed_precision="auto")',
-        "rematerialization": "keras_gpukit.rematerialize: activations are recomputed, not kept",
+        "batch size": "Train with `batch_size={batch}`",
+        "accumulation": "`keras_gpukit.accumulate_gradients` with micro-batches of {batch}",
+        "mixed precision": '`keras_gpukit.configure_gpus(mixed_precision="auto")`',
+        "rematerialization": "`keras_gpukit.rematerialize`: activations are recomputed, not kept",
     }
     ranked = sorted(record.options, key=lambda each: each.fits is False)
     lines = [_FRAGMENTED] if record.is_fragmented else []
@@ -130,6 +131,8 @@ class EndedByError(Rule):
     subject = "errors"
     title = "The run ended by an exception"
     requires = "the exception that ended the run"
+    comes_first = "always"
+    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Names the exception or the signal."""
@@ -142,7 +145,7 @@ class EndedByError(Rule):
         if error.startswith(SIGNAL):
             advice = (
                 "Start it again where it ended: "
-                'callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]'
+                '`callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]`'
             )
         where = f" ({summary.error_line})" if summary.error_line else ""
         says = f": {summary.error_message}" if summary.error_message else ""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule, gpu_readings, host_readings
+from keras_gpukit.rules.rule import Outcome, Rule, figure, gpu_readings, host_readings
 from keras_gpukit.rules.whole_run.endings import ON_PURPOSE
 
 LEAST_S = 10.0
@@ -15,17 +14,19 @@ BUSY_CORES, WAITING_CORES = 0.5, 0.2
 and most of XLA's compilation run on one core."""
 IDLE_PERCENT = 5.0
 """Highest mean utilization of GPUs that count as idle. Our choice."""
-TRIAL = "For a trial, model.compile(jit_compile=False): the step is then only traced"
+TRIAL = "For a trial, `model.compile(jit_compile=False)`: the step is then only traced"
 FEWER_SHAPES = (
-    "Use few shapes of batches: drop_remainder=True, padding to few lengths. XLA compiles the step "
-    "for each shape"
+    "Use few shapes of batches: `drop_remainder=True`, padding to few lengths. XLA compiles the "
+    "step for each shape"
 )
 CACHE = (
     "Keep what XLA compiled for the next process, in a folder for this GPU and TensorFlow version: "
-    "export TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=FOLDER"
+    "`export TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=FOLDER`"
 )
 TRACING = "A smaller model traces faster: compare with fewer layers or blocks"
-INPUT = "See how long the first batch takes: next(iter(dataset)). A shuffle buffer is filled first"
+INPUT = (
+    "See how long the first batch takes: `next(iter(dataset))`. A shuffle buffer is filled first"
+)
 
 
 class FirstStepNotOver(Rule):
@@ -41,6 +42,7 @@ class FirstStepNotOver(Rule):
     subject = "first step"
     title = "No step has ended"
     requires = "a run that is in its first step, or ended in it"
+    judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the time in the first step with the threshold."""
@@ -52,12 +54,12 @@ class FirstStepNotOver(Rule):
             return self.abstain("another exception ended the first step")
         if lasted_s < LEAST_S:
             return None
-        figures = [Figure("in the first step", lasted_s, "s")]
+        figures = [figure("in_the_first_step", lasted_s, "s")]
         cores, gpus_percent = _busy_cores(summary), mean_busy_percent(gpu_readings(summary))
         if cores is not None:
-            figures.append(Figure("cores busy", cores))
+            figures.append(figure("cores_busy", cores))
         if gpus_percent is not None:
-            figures.append(Figure("GPU utilization", gpus_percent, "%"))
+            figures.append(figure("GPU_utilization", gpus_percent, "%"))
         doing, advice = _doing(summary, cores, gpus_percent)
         title = f"{self.title} after {lasted_s:.0f} s: the first one {doing}"
         return self.find("warning", *figures, advice=advice, title=title)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure
 from keras_gpukit.rules.savings import of_run, severity
 
 # The sampling thread looks about once a second.
@@ -41,9 +40,9 @@ class Hung(Rule):
         saving = of_run(summary, total_s - ACCURACY_S * len(waits), total_s, basis="hangs")
         return self.find(
             severity(saving, summary),
-            Figure("hangs", len(waits)),
-            Figure("longest", longest_s, "s"),
-            Figure("after step", longest.step),
+            figure("hangs", len(waits)),
+            figure("longest", longest_s, "s"),
+            figure("after_step", longest.step),
             advice=(_advice(longest),),
             saving=saving,
             title=one_line(f"No step ended for {longest_s:.0f} s: {longest.activity}"),

@@ -19,6 +19,8 @@ class Killed(Rule):
     subject = "errors"
     title = "The process was killed"
     requires = "a run without a record of its end"
+    comes_first = "always"
+    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Says what the process was doing last."""
@@ -31,7 +33,7 @@ class Killed(Rule):
             advice=(
                 "Ask what killed it: journalctl -k | grep -i 'killed process' (out of memory), or "
                 "sacct -j JOB (time limit, preemption)",
-                'Let it continue: fit(callbacks=[keras.callbacks.BackupAndRestore("backup")])',
+                'Let it continue: `fit(callbacks=[keras.callbacks.BackupAndRestore("backup")])`',
             ),
             title=f"{self.title} while {doing(summary.killed_in)}",
         )

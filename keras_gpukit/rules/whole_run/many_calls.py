@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Finding, Saving
+from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.rules.rule import NO_SCRIPT, Outcome, Rule, seconds
+from keras_gpukit.rules.rule import NO_SCRIPT, Outcome, Rule, figure, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 MANY = 5
@@ -28,31 +28,31 @@ FEW_BATCHES = 1.5
 """Calls with at most this many batches on average are calls for one batch. Our choice."""
 
 NEW_MODELS = (
-    "build and compile one model before the loop, and reset it in each round: weights = "
-    "model.get_weights() once, then model.set_weights(weights)",
-    "reset its optimizer, too: model.optimizer.build(model.trainable_variables) and "
-    "model.optimizer.save_own_variables(state) once, with state = {}, then "
-    "model.optimizer.load_own_variables(state)",
+    "build and compile one model before the loop, and reset it in each round: `weights = "
+    "model.get_weights()` once, then `model.set_weights(weights)`",
+    "reset its optimizer, too: `model.optimizer.build(model.trainable_variables)` and "
+    "`model.optimizer.save_own_variables(state)` once, with state = {}, then "
+    "`model.optimizer.load_own_variables(state)`",
     "if models differ in a value, such as the learning rate, assign it: "
-    "model.optimizer.learning_rate.assign(1e-3). If their layers differ, each has to be traced: "
+    "`model.optimizer.learning_rate.assign(1e-3)`. If their layers differ, each has to be traced: "
     "try fewer of them, or several in processes side by side",
 )
 COMPILED_AGAIN = (
-    "call model.compile() once, before the loop: each time, it discards the traced step",
-    "to change a value between calls, assign it: model.optimizer.learning_rate.assign(1e-3)",
+    "call `model.compile()` once, before the loop: each time, it discards the traced step",
+    "to change a value between calls, assign it: `model.optimizer.learning_rate.assign(1e-3)`",
 )
 ONE_BATCH = {
-    "fit": ("model.train_on_batch(x, y) for one batch, without an iterator and callbacks",),
-    "evaluate": ("model.test_on_batch(x, y) for one batch, without an iterator and callbacks",),
+    "fit": ("`model.train_on_batch(x, y)` for one batch, without an iterator and callbacks",),
+    "evaluate": ("`model.test_on_batch(x, y)` for one batch, without an iterator and callbacks",),
     "predict": (
         "predict once for all examples, if they are known at the same time",
-        "model.predict_on_batch(x), or model(x, training=False), for a few examples",
+        "`model.predict_on_batch(x)`, or `model(x, training=False)`, for a few examples",
     ),
 }
 MORE_BATCHES = {
     "fit": (
-        "call fit once: model.fit(..., epochs=N). What happens between calls goes into "
-        "on_epoch_end of a keras.callbacks.Callback",
+        "call fit once: `model.fit(..., epochs=N)`. What happens between calls goes into "
+        "`on_epoch_end` of a `keras.callbacks.Callback`",
         "if data change between calls, use more of them in each call",
     ),
     "predict": ("predict for more examples in each call, with a larger batch_size",),
@@ -72,6 +72,8 @@ class ManyShortCalls(Rule):
     subject = "the script's calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
+    judges_first_step = True  # the calls of the script are no part of the run
+    comes_first = "always"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares what starting calls takes with the script's time."""
@@ -91,9 +93,9 @@ class ManyShortCalls(Rule):
             return None
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
-            Figure("calls", calls.count),
-            Figure("of each to start", (calls.starting_s or 0.0) / calls.count, "s"),
-            Figure("of each in all", calls.total_s / calls.count, "s"),
+            figure("calls", calls.count),
+            figure("of_each_to_start", (calls.starting_s or 0.0) / calls.count, "s"),
+            figure("of_each_in_all", calls.total_s / calls.count, "s"),
             advice=advice,
             saving=saving,
             title=title,

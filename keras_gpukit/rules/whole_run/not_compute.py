@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.tiny_steps import TinySteps
 from keras_gpukit.rules.compute.tracing_again import TracingAgain
 from keras_gpukit.rules.input.input_bound import InputBound
-from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.rule import Outcome, percent
 from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.whole_run.hangs import Hung
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
@@ -22,28 +24,28 @@ from keras_gpukit.rules.whole_run.time_parts import (
 
 HALF = 0.5
 SHORT_RUN_S = 60.0
-# Rules that explain one part of the time. If one of them reports it, it says more than this rule.
-COVERED_BY: dict[str, tuple[Rule, ...]] = {
-    "input": (InputBound(),),
-    "epoch starts": (SlowEpochStart(),),
-    "tracing again": (TracingAgain(),),
-    "callbacks": (SlowCallbacks(), TinySteps(), TracingAgain()),
-    "validation": (LongValidation(),),
-    "hangs": (Hung(),),
+# Rules that explain one part of the time, and then say more than this rule.
+COVERED_BY: dict[str, tuple[str, ...]] = {
+    "input": (InputBound.code,),
+    "epoch starts": (SlowEpochStart.code,),
+    "tracing again": (TracingAgain.code,),
+    "callbacks": (SlowCallbacks.code, TinySteps.code, TracingAgain.code),
+    "validation": (LongValidation.code,),
+    "hangs": (Hung.code,),
 }
 ONCE = "the first step"
 ADVICE: dict[str, tuple[str, ...]] = {
-    "input": ("Prepare batches ahead: ds.prefetch(tf.data.AUTOTUNE) last",),
-    "epoch starts": ("ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",),
+    "input": ("Prepare batches ahead: `ds.prefetch(tf.data.AUTOTUNE)` last",),
+    "epoch starts": ("`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",),
     ONCE: (
         "It traces and compiles the model, once: over a longer run it matters less",
         "Where it takes minutes: a smaller graph, without unrolled loops",
     ),
     "tracing again": ("Create the step function once and reuse it",),
-    "validation": ("fit(validation_freq=...), validation_steps, or a larger batch there",),
+    "validation": ("`fit(validation_freq=...)`, validation_steps, or a larger batch there",),
     "callbacks": ("In your own callbacks, do work every hundredth batch, not in each",),
     "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
-    "unknown": ("keras_gpukit.Profiler(log_dir, at_steps=(100,)) shows what the steps do",),
+    "unknown": ("`keras_gpukit.Profiler(log_dir, at_steps=(100,))` shows what the steps do",),
 }
 
 
@@ -62,6 +64,13 @@ class MostlyNotCompute(TimeRule):
     title = "Most of the time did not go to compute"
     requires = REQUIRES
 
+    def superseded_by(self, finding: Finding) -> Collection[str]:
+        """Returns the rules that explain the part; of the first step, those on lasting causes."""
+        part = finding.evidence[0].of
+        if part != ONCE:
+            return COVERED_BY.get(part, ())
+        return ManyShortCalls.code, *(code for codes in COVERED_BY.values() for code in codes)
+
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares compute with half of the time, then looks for the largest other part."""
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
@@ -75,15 +84,9 @@ class MostlyNotCompute(TimeRule):
         )
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
-        covering = COVERED_BY.get(name, ())
-        if name == ONCE:
-            lasting = (rule for rules in COVERED_BY.values() for rule in rules)
-            covering = (*lasting, ManyShortCalls())
-        if any(isinstance(rule.judge(summary), Finding) for rule in covering):
-            return None
         short = name == ONCE and parts.wall_s < SHORT_RUN_S
         severity: Severity = "info" if short else "warning"
-        figures = [percent(name, spent_s / parts.wall_s)]
+        figures = [percent("time_of", spent_s / parts.wall_s, name)]
         if parts.compute_s is not None:
             figures.append(percent("compute", parts.compute_s / parts.wall_s))
         return self.find(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.learning import Learning, NonFinite
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule
+from keras_gpukit.rules.rule import Outcome, Rule, figure
 
 LEAST_STEPS = 10
 """Fewest updates due before weights are called unchanged. Our choice: loss scaling may skip a few
@@ -22,26 +22,27 @@ NEARLY_ALL = 0.9
 """Share of skipped updates from which nothing is learnt. Our choice."""
 
 FLOAT16 = (
-    'Give layers that divide, take a root, log or exp dtype="float32", or raise their epsilon to '
+    'Give layers that divide, take a root, log or exp `dtype="float32"`, or raise their epsilon to '
     "1e-4: in float16, 1e-8 is 0 and the largest number is 65,504",
-    'For comparison, train with keras.mixed_precision.set_global_policy("float32")',
+    'For comparison, train with `keras.mixed_precision.set_global_policy("float32")`',
 )
-ROWS = "Check the data, here and for y: np.isfinite(x).all(), x.min(), x.max()"
+ROWS = "Check the data, here and for y: `np.isfinite(x).all()`, `x.min()`, `x.max()`"
 SAFE = (
-    "Keep logs and divisions from 0: keras.ops.log(p + 1e-7), keras.ops.divide_no_nan(a, b); "
-    "from_logits=True instead of a softmax before the loss"
+    "Keep logs and divisions from 0: `keras.ops.log(p + 1e-7)`, `keras.ops.divide_no_nan(a, b)`; "
+    "`from_logits=True` instead of a softmax before the loss"
 )
 RATE = (
-    "Lower the learning rate to a tenth, or clip gradients: keras.optimizers.Adam(1e-4, clipnorm=1)"
+    "Lower the learning rate to a tenth, or clip gradients: `keras.optimizers.Adam(1e-4, "
+    "clipnorm=1)`"
 )
 FIRST_LAYER = (
-    "Find the first bad layer with a new model and one batch: for l in model.layers: l.call = "
-    "(lambda f, n: lambda *a, **k: tf.debugging.check_numerics(f(*a, **k), n))(l.call, l.name); "
-    "then model(batch)"
+    "Find the first bad layer with a new model and one batch: `for l in model.layers: l.call = "
+    "(lambda f, n: lambda *a, **k: tf.debugging.check_numerics(f(*a, **k), n))(l.call, l.name)`; "
+    "then `model(batch)`"
 )
 CHECKS = (
-    "If every layer's output is finite, a gradient is not: call tf.debugging."
-    "enable_check_numerics() first and compile(jit_compile=False), for a short run"
+    "If every layer's output is finite, a gradient is not: call `tf.debugging."
+    "enable_check_numerics()` first and `compile(jit_compile=False)`, for a short run"
 )
 
 
@@ -56,6 +57,7 @@ class LossNotFinite(Rule):
     subject = "loss"
     title = "The loss is not finite"
     requires = "the losses that Keras gives to callbacks"
+    comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Names the loss, and where it began."""
@@ -89,6 +91,7 @@ class NotLearning(Rule):
     subject = "weights"
     title = "The weights do not change"
     requires = "weights that were read after two epochs or more, or after 10 steps"
+    comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the reason why the weights do not change."""
@@ -116,10 +119,10 @@ class NotLearning(Rule):
 
 
 _ZERO_GRADIENTS = (
-    'Check the last layer: Dense(1, activation="softmax") is always 1, use "sigmoid"; a "relu" '
+    'Check the last layer: `Dense(1, activation="softmax")` is always 1, use "sigmoid"; a "relu" '
     "whose input is negative is always 0",
     "Look for what stops gradients between weights and loss: stop_gradient, argmax, round, casts, "
-    ".numpy()",
+    "`.numpy()`",
 )
 
 
@@ -127,19 +130,19 @@ def _cause(known: Learning, constant: float | None) -> tuple[str, tuple[str, ...
     """Returns why weights do not change, and what to do; None if nothing confirms that."""
     if known.trainable == 0:
         return "none is trainable", (
-            "Make layers trainable, then compile again: for l in model.layers[-3:]: l.trainable = "
-            "True; model.compile(...)",
+            "Make layers trainable, then compile again: `for l in model.layers[-3:]: l.trainable = "
+            "True`; `model.compile(...)`",
         )
     if known.skipped is not None and known.skipped >= LEAST_STEPS and known.updates == 0:
         return "loss scaling skipped every update", (*FLOAT16, FIRST_LAYER, CHECKS)
     if known.updates == 0:
         return "the optimizer applied no update", (
-            "Call self.optimizer.apply_gradients(zip(gradients, self.trainable_variables)) in "
+            "Call `self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))` in "
             "train_step",
         )
     if known.learning_rate == 0:
         return "the learning rate is 0", (
-            "Compile with a learning rate: model.compile(keras.optimizers.Adam(1e-3), ...)",
+            "Compile with a learning rate: `model.compile(keras.optimizers.Adam(1e-3), ...)`",
             "Look for a schedule or a callback that sets it to 0",
         )
     if constant is not None or known.read == known.trainable:
@@ -162,8 +165,11 @@ def _constant_loss(known: Learning) -> float | None:
 def _figures(known: Learning) -> list[Figure]:
     if not known.skipped or known.loss_scale is None:
         return []
-    due = f"of {known.updates_due:,} updates, skipped by loss scaling"
-    return [Figure(due, known.skipped), Figure("loss scale at the end", known.loss_scale)]
+    due = f"{known.updates_due:,} updates"
+    return [
+        figure("skipped_of", known.skipped, of=due),
+        figure("loss_scale_at_the_end", known.loss_scale),
+    ]
 
 
 def _skips(known: Learning, fraction: float) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from keras_gpukit.records.finding import Figure, Severity
+from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
-from keras_gpukit.rules.rule import TOO_SHORT, Outcome, Rule, percent
+from keras_gpukit.rules.input.python_advice import SLOW_ONES, starts_advice
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
@@ -17,7 +18,6 @@ from keras_gpukit.rules.savings import (
     validation_wait_s,
 )
 from keras_gpukit.rules.whole_run.callback_advice import as_written, callback_advice
-from keras_gpukit.rules.whole_run.epoch_start_advice import SLOW_ONES, starts_advice
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -28,7 +28,7 @@ MOSTLY = 0.5
 FEW, NEARLY_ALL = 0.25, 0.8
 
 REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
-LESS_TIME = f"{TOO_SHORT}: it took less than {MINIMUM_WALL_S:g} s"
+LESS_TIME = too_short(f"it took less than {MINIMUM_WALL_S:g} s")
 
 
 class TimeRule(Rule):
@@ -82,9 +82,9 @@ class SlowEpochStart(TimeRule):
         if share < NOTABLE_FRACTION:
             return None
         figures = [
-            percent("of the time", share),
-            Figure("start of an epoch", each_s, "s"),
-            Figure("of it waiting for the first batch", start.mean_s, "s"),
+            percent("of_the_time", share),
+            figure("start_of_an_epoch", each_s, "s"),
+            figure("of_it_waiting_for_the_first_batch", start.mean_s, "s"),
         ]
         waits_first = start.mean_s >= MOSTLY * each_s
         few = _slow_ones(start) if waits_first else 0
@@ -92,13 +92,13 @@ class SlowEpochStart(TimeRule):
         title = None
         if few:
             title = f"{few} of {start.epochs} epochs took long to start"
-            figures.append(Figure("longest wait for a first batch", start.longest_s[0], "s"))
+            figures.append(figure("longest_wait_for_a_first_batch", start.longest_s[0], "s"))
             advice = (SLOW_ONES,)
         elif start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
-            figures.append(Figure("of it filling the shuffle buffer", start.shuffle_s, "s"))
+            figures.append(figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"))
             advice = (
                 "a smaller shuffle buffer, or shuffle file names instead of examples",
-                "ds.repeat() and fit(steps_per_epoch=...): one pipeline for all epochs",
+                "`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",
             )
         saving = of_run(
             summary,
@@ -154,12 +154,12 @@ class SlowCallbacks(TimeRule):
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
-        figures = [percent("of the time", share), Figure("in callbacks", spent_s, "s")]
+        figures = [percent("of_the_time", share), figure("in_callbacks", spent_s, "s")]
         title = None
         if is_named:
             # Its time comes from samples, and may exceed the time left without Keras' loop.
             longest_s = min(longest_s, spent_s)
-            figures.append(Figure(f"in {name}", longest_s, "s"))
+            figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
             title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
         return self.find(
@@ -200,19 +200,19 @@ class LongValidation(TimeRule):
         if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
             return None
         saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
-        figures = [percent("of the time", share)]
+        figures = [percent("of_the_time", share)]
         if summary.validation is not None:
-            figures.append(Figure("steps of validation", summary.validation.steps))
+            figures.append(figure("steps_of_validation", summary.validation.steps))
         title = f"Validation takes {100 * share:.0f} % of the time"
         advice: tuple[str, ...] = (
-            "fit(validation_freq=...), validation_steps, or a larger validation_batch_size",
+            "`fit(validation_freq=...)`, validation_steps, or a larger validation_batch_size",
         )
         if wait_s >= MOSTLY * parts.validation_s:
-            figures.append(Figure("of it waiting for input", wait_s, "s"))
+            figures.append(figure("of_it_waiting_for_input", wait_s, "s"))
             title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
             advice = (
-                "make batches of validation_data faster: ds.cache(), parallel maps, ds.prefetch(); "
-                "workers=4 of a PyDataset",
+                "make batches of validation_data faster: `ds.cache()`, parallel maps, "
+                "`ds.prefetch()`; `workers=4` of a PyDataset",
                 *advice,
             )
         least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"

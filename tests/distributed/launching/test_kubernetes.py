@@ -14,6 +14,7 @@ from keras_gpukit.distributed.clusters import read_cluster
 from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
 from keras_gpukit.distributed.launching.job import Job
 
+STARTED = ["python", "-m", "keras_gpukit.scripts.launched_script"]
 PODS = Pods(image="registry.example/team/train:1")
 JOBS = {
     "plain": {"gpus_per_worker": 0},
@@ -146,7 +147,7 @@ def test_each_worker_gets_its_gpus_cores_and_shared_memory():
     assert container["resources"] == resources
     assert container["volumeMounts"] == [{"name": "shared-memory", "mountPath": "/dev/shm"}]
     assert spec["volumes"][0]["emptyDir"] == {"medium": "Memory", "sizeLimit": "2Gi"}
-    assert (container["image"], container["command"]) == ("train:1", ["python", "train.py"])
+    assert (container["image"], container["command"]) == ("train:1", [*STARTED, "train.py"])
     assert {"name": "NCCL_DEBUG", "value": "WARN"} in container["env"]
     _, manifest = of_train_job(which)
     assert manifest["spec"]["trainer"]["resourcesPerNode"] == resources
@@ -181,9 +182,9 @@ def test_arguments_reach_the_script_as_they_were_given():
     which = job(**JOBS["whose arguments need quotes"])
     _, manifest = of_indexed_job(which)
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == ["python", *which.command]
+    assert container["command"] == [*STARTED, *which.command]
     _, manifest = of_train_job(which)
-    assert manifest["spec"]["trainer"]["command"] == ["python", *which.command]
+    assert manifest["spec"]["trainer"]["command"] == [*STARTED, *which.command]
 
 
 @pytest.mark.parametrize("write", [indexed_job, train_job])

@@ -1,11 +1,17 @@
-"""The strategy that a script makes itself, as in TensorFlow's tutorial, under `launch`."""
+"""The strategy that a script makes itself, as in TensorFlow's tutorial, wherever it runs."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
+from helpers.clusters import free_addresses
 from helpers.launches import Launch
+from helpers.processes import environment
+
+from keras_gpukit.distributed.launching.job import RUNNER
 
 MAKES_IT = """
 import tensorflow as tf
@@ -51,6 +57,52 @@ def test_it_trains_as_one_process(tmp_path, alone, options):
         assert history == {name: pytest.approx(values, rel=1e-4) for name, values in alone.items()}
     assert ("Report: " in done.stderr) == bool(options)
     assert "workers-train-alone" not in done.stderr
+
+
+def elsewhere(addresses, index):
+    """Variables as Kubernetes sets them for a job that `launch --kubernetes` has written."""
+    given = {"GPUKIT_WORKERS": "2", "GPUKIT_ADDRESSES": ",".join(addresses)}
+    return given | {"JOB_COMPLETION_INDEX": str(index)}
+
+
+def by_hand(addresses, index):
+    task = {"type": "worker", "index": index}
+    return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "variables"),
+    [(RUNNER, elsewhere), (("-m", "keras_gpukit", "run"), by_hand)],
+    ids=["on a cluster", "under run"],
+)
+def test_it_trains_as_one_process_in_a_cluster(tmp_path, alone, command, variables):
+    (tmp_path / "script.py").write_text("import json\n" + MAKES_IT + FIT)
+    addresses = free_addresses(2)
+    plain = {name: text for name, text in environment().items() if name != "TF_CONFIG"}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, *command, "script.py"],
+            env=plain | variables(addresses, index),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    printed, errors = zip(*(each.communicate(timeout=240) for each in workers), strict=True)
+    assert [each.returncode for each in workers] == [0, 0], errors
+    for line in printed:
+        assert json.loads(line) == {
+            name: pytest.approx(values, rel=1e-4) for name, values in alone.items()
+        }
+    if variables is by_hand:
+        [report] = tmp_path.glob("logs/script-2-workers-*/report.html")
+        assert "2 of 2 workers" in report.read_text() or "2 workers compared" in report.read_text()
+        assert errors[0].count("Report: ") == 1
+        assert "the chief reports on all workers" in errors[1]
 
 
 def test_a_job_that_recorded_nothing_names_no_report(tmp_path):

@@ -31,7 +31,7 @@ from keras_gpukit.input.wait.meters import Stretch, WaitReading
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
-# The step of a small model takes about a millisecond, so such a pipeline always holds it up, also
+# The step of a small model takes about a millisecond, so such a pipeline always limits it, also
 # on a machine that is busy with other things. How exact the figures are, a benchmark shows.
 PIPELINE_S = 0.04
 # Likewise, such a step takes many times as long as fetching what is there.

@@ -13,7 +13,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.generators import python_source
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.input.input_advice import advice_for
+from keras_gpukit.rules.input.advice import advice_for
 
 BATCH, BATCHES, SLEEP_S = 8, 12, 0.004
 
@@ -72,7 +72,7 @@ def test_a_slow_operation_of_a_grain_loader_is_the_bottleneck():
     assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
     assert record.python.library == "Grain DataLoader"
     first, *_ = advice_for(record, on_cores(8))
-    assert first.startswith("grain.DataLoader(..., worker_count=4)")
+    assert first.text.startswith("grain.DataLoader(..., worker_count=4)")
 
 
 def test_the_threads_of_a_grain_dataset_share_its_stages():
@@ -107,7 +107,7 @@ def test_worker_processes_of_grain_are_named_and_not_advised_again():
     assert (record.name, record.workers, record.in_processes) == ("slow", 2, True)
     advice = advice_for(SimpleNamespace(python=record, pipeline=None, contention=None), on_cores(2))
     assert advice
-    assert not any("mp_prefetch" in line for line in advice)
+    assert not any("mp_prefetch" in each.text for each in advice)
 
 
 def test_a_timed_grain_dataset_gives_the_same_batches():
@@ -136,8 +136,8 @@ def test_the_dataset_of_a_torch_loader_is_named_and_timed():
     assert (stage.name, stage.location) == (record.python.name, line_of(fetch))
     assert BATCH * SLEEP_S <= stage.cost_per_batch_s < 3 * BATCH * SLEEP_S
     first, *others = advice_for(record, on_cores(8))
-    assert "num_workers=4, persistent_workers=True" in first
-    assert not any("persistent_workers" in line for line in others)
+    assert "num_workers=4, persistent_workers=True" in first.text
+    assert not any("persistent_workers" in each.text for each in others)
 
 
 def test_transforms_and_collate_fn_of_a_torch_loader_count_for_themselves():

@@ -94,7 +94,7 @@ def test_slow_callbacks_are_told_apart_from_input():
     pauses = Pauses()
     breakdown = watched(fast_dataset(BATCHES), others=[pauses]).breakdown
     slept_s = pauses.slept_s
-    # What a callback behind this one does with an epoch's last batch is not told apart.
+    # What a callback behind this one does with an epoch's last batch is not known.
     assert 0.95 * slept_s <= breakdown.callbacks_s <= 1.3 * slept_s
     assert breakdown.input_s < 0.1 * slept_s
     assert next(iter(breakdown.by_callback)) == "Pauses"

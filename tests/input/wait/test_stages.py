@@ -546,7 +546,7 @@ def test_operations_tell_what_a_function_does(operations, work):
 
 
 class Clock:
-    """Wakes whoever sleeps too late by a given time."""
+    """Wakes each sleeper too late by a given time."""
 
     def __init__(self, late_s: float):
         self.now_s, self.late_s = 0.0, late_s

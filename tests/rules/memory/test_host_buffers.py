@@ -39,7 +39,7 @@ def test_when_a_cache_runs_out_within_the_first_epoch():
         "cache() after decode runs out of host memory after about 65 % of the first epoch"
     )
     assert found.severity == "critical"
-    assert figures["cache() after decode when full"] == pytest.approx(39.06, abs=0.01)
+    assert figures["full size of cache() after decode"] == pytest.approx(39.06, abs=0.01)
     assert figures["still to come"] == pytest.approx(37.5)
     assert figures["free host memory"] == 24
     assert found.advice[0].startswith("Cache to a file")

@@ -41,7 +41,7 @@ def test_a_leak_of_the_process_is_named_with_its_rate():
         "Memory of this process grows as the run goes on",
     )
     figures = {figure.name: figure.value / GIB for figure in found.evidence}
-    assert figures["per 1,000 steps"] == pytest.approx(5.0, rel=0.05)  # ten steps a point
+    assert figures["per thousand steps"] == pytest.approx(5.0, rel=0.05)  # ten steps a point
     assert figures["in the end"] == pytest.approx(GROWS[-1] / GIB, rel=0.05)
     assert figures["left"] == 50
 

@@ -84,7 +84,7 @@ def found(summary, code="slow-settings"):
     ],
 )
 def test_a_setting_is_named_only_where_the_part_that_it_slows_takes_time(key, costs, free):
-    assert settings.undone({key: settings.SETTINGS[key]})[0] in found(run(key, **costs)).advice
+    assert settings.undone({key: settings.SETTINGS[key]})[0].text in found(run(key, **costs)).advice
     assert found(run(key, **free)) is None
 
 
@@ -110,7 +110,7 @@ def test_at_most_the_part_that_it_slows_is_promised():
 def test_all_settings_that_matter_are_undone_the_costliest_first():
     both = found(run(settings.CHECK_NUMERICS, settings.ACTIVE_PROFILER, RUN_FUNCTIONS_EAGERLY))
     assert both.title.startswith(RUN_FUNCTIONS_EAGERLY)
-    assert both.advice[:3] == settings.undone(
+    assert both.actions[:3] == settings.undone(
         {
             key: settings.SETTINGS[key]
             for key in (RUN_FUNCTIONS_EAGERLY, settings.CHECK_NUMERICS, settings.ACTIVE_PROFILER)
@@ -224,7 +224,7 @@ def test_preprocessing_layers_are_named_with_their_share():
     assert told.saving.low_s == pytest.approx(36.0 * 0.9)
     assert told.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
     shares = {figure.name: figure.value for figure in told.evidence}
-    assert shares["random_rotation"] == pytest.approx(40.0)
+    assert shares["share of random_rotation"] == pytest.approx(40.0)
 
 
 def test_operations_that_ran_in_parallel_are_taken_off_at_the_lower_end():

@@ -71,7 +71,7 @@ def test_a_slow_stage_is_named_with_when_and_how_much():
         "(train.py:12)"
     )
     assert finding.severity == "critical"
-    assert figures_of(finding)["read_record per batch before"] == pytest.approx(3.0)
+    assert figures_of(finding)["earlier time per batch of read_record"] == pytest.approx(3.0)
     assert any("read_record" in line for line in finding.advice)
     lost_s = 28 * 10 * ADDED_MS / 1e3
     assert finding.saving.low_s == pytest.approx(lost_s) == finding.saving.high_s
@@ -222,7 +222,7 @@ def host(**figures):
 def test_other_processes_are_named():
     seen = host(others=(ProcessUse("ffmpeg", 77, 60.0),))
     finding = slower(run({**waits(1.0, 1.2), **NEIGHBOURS}, input=fed_by(), utilization=seen))
-    assert figures_of(finding)["ffmpeg (pid 77)"] == 60.0
+    assert figures_of(finding)["CPU use of ffmpeg (pid 77)"] == 60.0
 
 
 @pytest.mark.parametrize("whose", ["children_cpu_percent", "job_cpu_percent"])
@@ -236,7 +236,7 @@ def test_an_input_that_other_processes_slow_down_says_so():
     told = fed_by(costs(0, 60, 20, 3), costs(80, 128, 21, 214))
     finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=told))
     assert "read_record slowed down" in finding.title
-    assert figures_of(finding)["CPU used by other processes before"] == pytest.approx(5.0)
+    assert figures_of(finding)["earlier CPU used by other processes"] == pytest.approx(5.0)
     assert "the other processes" in finding.advice[0]
 
 

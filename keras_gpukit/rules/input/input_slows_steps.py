@@ -1,17 +1,24 @@
-"""Whether Python code that makes batches slows training down by holding the GIL."""
+"""Batches that are ready in time, but slow the steps down as they are made: by GIL or cores."""
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Finding
-from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.finding import Advice
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.rules.input.contention import gil_is_contended
-from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, InputBound
-from keras_gpukit.rules.input.library_advice import for_library
-from keras_gpukit.rules.input.python_advice import for_gil
-from keras_gpukit.rules.rule import Outcome, Rule
-from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_gil
+from keras_gpukit.rules.input.advice import cache_advice
+from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, gil_is_contended
+from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, InputBound, is_input_bound
+from keras_gpukit.rules.input.python_advice import for_gil, for_library
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
+from keras_gpukit.rules.savings import (
+    CRITICAL_FRACTION,
+    input_cores_fraction,
+    of_gil,
+    of_input_cores,
+)
+
+MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are without their input"
 
 
 class InputHoldsGIL(Rule):
@@ -31,6 +38,8 @@ class InputHoldsGIL(Rule):
     code = "input-holds-gil"
     subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
+    yields_to = (InputBound.code,)
+    yields_to_remarks = False
     requires = (
         f"waits for the GIL, and the time of {MINIMUM_STEPS} steps and of Python code for batches"
     )
@@ -45,9 +54,6 @@ class InputHoldsGIL(Rule):
             return self.abstain()
         if throughput.measured_steps < MINIMUM_STEPS:
             return self.abstain()
-        input_bound = InputBound().judge(summary)
-        if isinstance(input_bound, Finding) and input_bound.severity != "info":
-            return None
         cores, fraction = summary.environment.cpu_count, contention.input_cores_fraction
         if not gil_is_contended(contention, cores):
             return None
@@ -71,9 +77,9 @@ class InputHoldsGIL(Rule):
             advice = for_library(python, _stage(record, name), cores, holds_gil=True)
         return self.find(
             "warning",
-            Figure("wait for the GIL", 1000 * contention.gil_wait_s, "ms"),
-            Figure(f"{name} per batch", 1000 * time_s, "ms"),
-            Figure("step time", 1000 * throughput.step_time_s, "ms"),
+            figure("wait_for_the_GIL", 1000 * contention.gil_wait_s, "ms"),
+            figure("time_per_batch_of", 1000 * time_s, "ms", name),
+            figure("step_time", 1000 * throughput.step_time_s, "ms"),
             advice=advice,
             saving=of_gil(summary, time_s),
             title=f"{name}{where} slows training down: {threads} the GIL",
@@ -108,3 +114,71 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
         if time_s is not None
     ]
     return max(known, key=lambda each: each[2], default=None)
+
+
+class InputTakesCores(Rule):
+    """Batches that are ready in time, but are made on the cores that compute the steps.
+
+    Such steps take longer without ever waiting. Two figures together show this. This process keeps
+    at least 70 % of its cores busy, as measured where pipelines that compute slowed training down.
+    And the threads that make batches take at least a fifth of all cores, our choice. A stage that
+    waits for a disk or a network uses no processor time and does not count. The threads' share
+    is at most the time of all stages of the pipeline, if that is known.
+
+    How much of the steps' time this costs is not measured. It is at most the time for which those
+    threads computed.
+    """
+
+    code = "input-takes-cores"
+    subject = "cores for input"
+    title = "Making batches takes cores away from the steps"
+    yields_to = (InputHoldsGIL.code,)  # the same code also holds the GIL, scarcer than cores
+    requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the share of busy cores, and the share that input takes, with the thresholds."""
+        contention, throughput = summary.contention, summary.throughput
+        by_input = input_cores_fraction(summary)
+        if contention is None or by_input is None:
+            return self.abstain()
+        if summary.environment.gpus or contention.cores_busy_fraction is None:
+            return self.abstain()
+        if throughput is None or throughput.measured_steps < MINIMUM_STEPS:
+            return self.abstain()
+        if contention.cores_busy_fraction < CORES_BUSY_FRACTION:
+            return None
+        if by_input < CRITICAL_FRACTION or is_input_bound(summary):
+            return None
+        stage = _costliest(summary.pipeline)
+        figures = [
+            percent("cores_that_this_process_keeps_busy", contention.cores_busy_fraction),
+            percent("of_it_making_batches", by_input),
+        ]
+        advice: list[str | Advice] = [
+            MEASURE,
+            "Do less work per example, or give the run more cores",
+        ]
+        title = self.title
+        if stage is not None:
+            title = f"{title}, most of all {stage.name}{stage.where}"
+            figures.append(figure("time_per_batch_of", _cost_ms(stage), "ms", stage.name))
+            stages = summary.pipeline.stages if summary.pipeline else ()
+            advice = [*cache_advice(stages, stage, summary), *advice]
+        return self.find(
+            "warning",
+            *figures,
+            advice=tuple(advice),
+            saving=of_input_cores(summary),
+            title=title,
+        )
+
+
+def _costliest(pipeline: PipelineRecord | None) -> StageRecord | None:
+    """Returns the stage that takes longest per batch, without those that read; None if unknown."""
+    stages = pipeline.stages if pipeline else ()
+    known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
+    return max(known, key=_cost_ms, default=None)
+
+
+def _cost_ms(stage: StageRecord) -> float:
+    return 1000 * (stage.cost_per_batch_s or 0.0)
