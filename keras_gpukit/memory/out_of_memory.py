@@ -58,10 +58,6 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
     """Returns a record of why memory ran out and what would fit.
 
     The step is traced again to predict what would fit. This takes as long as the first tracing.
-
-    Args:
-        error: The exception. No reference to it is kept.
-        call: The call that raised the exception.
     """
     message = read_message(str(getattr(error, "message", error))) or OOMMessage()
     device = message.device or ("GPU:0" if call.gpus else "CPU:0")

@@ -40,9 +40,6 @@ class GraphCollector:
     def stop(self, batch_size: BatchSize) -> StepOperations | None:
         """Stops, and returns the operations that ran; None if the step was built before `start`.
 
-        Args:
-            batch_size: Returns the number of examples in the batch of one device.
-
         Raises:
             PlacementUnknownError: If operations of another thread took a part of the graphs.
         """

@@ -39,12 +39,7 @@ def read_sent(
     partitions: Collection[Any],
     shapes: Shapes,
 ) -> tuple[SentTensor, ...]:
-    """Returns the tensors that are sent to another device.
-
-    Args:
-        partitions: Partition graphs of one step, one for each device.
-        shapes: Shapes of the node outputs; None for an unknown shape.
-    """
+    """Returns the tensors that are sent to another device."""
     into_host = {
         _way(node) for graph in partitions for node in graph.node if node.op == "_HostRecv"
     }

@@ -16,13 +16,7 @@ _GIVES_BATCH = ("IteratorGetNext", "OptionalGetValue")
 
 
 def infer_shapes(graph: Any, outputs: Collection[Output], batch_size: int | None) -> Shapes:
-    """Returns the shapes of node outputs in a graph; None for an unknown shape.
-
-    Args:
-        graph: A `GraphDef`, which is modified.
-        outputs: The node outputs whose shapes to find.
-        batch_size: Examples in the batch of one device; None if unknown.
-    """
+    """Returns the shapes of node outputs in a graph; None for an unknown shape."""
     import tensorflow as tf
 
     needed = tf.compat.v1.GraphDef(versions=graph.versions)
@@ -76,11 +70,6 @@ def python_bytes(
     TensorFlow does not know the shape of what they return, unless a `tf.ensure_shape` follows. An
     open first dimension there counts as the batch. Tensors of unknown size are left out, and so are
     types without any of known size.
-
-    Args:
-        graph: A `GraphDef` of the step.
-        shapes: Shapes of the node outputs that the functions take; None for an unknown shape.
-        batch_size: Examples in the batch of one device; None if unknown.
     """
     ensured = {
         output_of(node.input[0]): _ensured(node, batch_size)

@@ -63,12 +63,6 @@ def make_record(
 
     Without a GPU, the fallbacks are predicted. If TensorFlow was also built without GPU kernels,
     prediction is not possible and the record has no fallbacks.
-
-    Args:
-        ran: The operations that ran in the step.
-        around: Properties of the machine and the model.
-        registry: Returns the kernels of an operation type.
-        xla_refuses: Says what XLA cannot compile.
     """
     predicted = around.knows_gpu_kernels and not around.has_gpu
     # Without a GPU, a request for the CPU may not be the user's: a strategy requests it as the only

@@ -14,9 +14,6 @@ in the same direction uses the n-th power of the factor."""
 class Bisection:
     """Brackets the largest batch size that fits, and halves the bracket.
 
-    Args:
-        most: Maximum batch size to try.
-
     Attributes:
         failed: The smallest batch size that failed; None if none failed yet.
     """
@@ -50,13 +47,7 @@ class Bisection:
         return max(middle, min(nearer, failed - 1))
 
     def note(self, batch_size: int, fits: bool, expected: int | None = None) -> None:
-        """Records the outcome of a trial.
-
-        Args:
-            batch_size: Batch size of the trial.
-            fits: Whether the batch size fits.
-            expected: Batch size that is now expected to be the largest; None if unknown.
-        """
+        """Records the outcome of a trial."""
         self._expected = expected
         if fits:
             goes_on = self.failed is None and (expected or 0) <= batch_size

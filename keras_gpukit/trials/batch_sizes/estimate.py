@@ -19,9 +19,6 @@ class Estimate:
 
     The estimate is the predicted curve, scaled to the peak of the last trial. Without a complete
     prediction, it is a line through the smallest and the largest trial.
-
-    Args:
-        survey: Memory limit and predicted peaks.
     """
 
     def __init__(self, survey: Survey) -> None:

@@ -82,9 +82,6 @@ def examples_of(dataset: Any) -> Examples:
     If batches have different shapes, as with padded sequences, the examples come from the batch
     with the largest examples among the first eight.
 
-    Args:
-        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
-
     Raises:
         TypeError: If the dataset has none of these types.
         ValueError: If the dataset is empty, or its elements are not batches of dense tensors.

@@ -28,11 +28,6 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
     The rate in examples per second is assumed to be the same for batches of another size. Fetching
     a ready batch takes a fixed time for each batch, so that time is subtracted.
 
-    Args:
-        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
-        examples: Examples taken from the dataset.
-        seconds: Duration of the measurement.
-
     Returns:
         Examples per second; None if a batch takes less than twice as long as fetching a ready
         batch. The rate in larger batches may then be much higher.

@@ -69,12 +69,7 @@ class Survey:
 
 
 class Trainer:
-    """Trains a model to find whether batch sizes fit. The model is changed.
-
-    Args:
-        model: A compiled model.
-        examples: Examples from which batches are made.
-    """
+    """Trains a model to find whether batch sizes fit. The model is changed."""
 
     def __init__(self, model: Any, examples: Examples) -> None:
         self._model = model
@@ -115,10 +110,6 @@ class Trainer:
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """Measures how fast the model trains on one batch in memory.
-
-        Args:
-            batch_size: Examples per batch.
-            seconds: Duration of the measurement; slow steps take longer.
 
         Returns:
             Rate in examples/s, and peak of the bytes in use by the allocator (None if unknown).

@@ -68,12 +68,7 @@ def prepared_context() -> Iterator[BaseContext]:
 
 
 class InOwnProcesses:
-    """Runs trials in separate processes that hold nothing else in memory.
-
-    Args:
-        job: The model, examples and device settings for the trials.
-        context: Context of `multiprocessing` with which to start processes.
-    """
+    """Runs trials in separate processes that hold nothing else in memory."""
 
     def __init__(self, job: Job, context: BaseContext) -> None:
         self._job, self._context = job, context

@@ -21,11 +21,6 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
     function is rebuilt, so the traces of the user's own training are neither used nor changed. No
     callback of the user runs. Call this within `untouched(model)`.
 
-    Args:
-        model: A compiled model.
-        source: Endless source of batches, of any type that `fit` accepts.
-        experiment: Called with the step function and the iterator that Keras would pass to it.
-
     Raises:
         ValueError: If the source ran out of batches.
         BaseException: Any exception that the experiment raised, after Keras has stopped the
@@ -73,10 +68,6 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
 
 def without_model(source: Any, experiment: Experiment) -> None:
     """Runs an experiment with the iterator that Keras makes over a source.
-
-    Args:
-        source: Endless source of batches, of any type that `fit` accepts.
-        experiment: Called with a step function that does nothing, and the iterator.
 
     Raises:
         ValueError: If the source ran out of batches.

@@ -42,11 +42,7 @@ def own_cpu_s() -> float:
 
 
 def wait_until_quiet(limit_s: float) -> None:
-    """Waits until this process is idle, for example because its buffers are full.
-
-    Args:
-        limit_s: Maximum wait in seconds.
-    """
+    """Waits until this process is idle, for example because its buffers are full."""
     end = time.perf_counter() + limit_s
     while time.perf_counter() < end:
         before_s = time.process_time()

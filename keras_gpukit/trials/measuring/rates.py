@@ -24,11 +24,6 @@ def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
     """Measures how fast a model trains on batches in memory, with its own compiled train step.
 
     This trains the model: call it within `untouched(model)`.
-
-    Args:
-        model: A compiled model.
-        held: Batches in memory, as returned by `hold`; training repeats them.
-        seconds: Duration of the measurement. Tracing takes additional time.
     """
     rates: list[float] = []
 
@@ -46,12 +41,6 @@ def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
 
 def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = SETTLING) -> float:
     """Measures how often a function can be called once its speed has settled.
-
-    Args:
-        call: The function to call.
-        seconds: Duration of the measurement, including the time that is not counted.
-        batches: Batches per call.
-        settling: Share of the duration, at its start, that is not counted.
 
     Returns:
         Batches per second.

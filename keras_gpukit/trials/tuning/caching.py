@@ -49,13 +49,7 @@ _PLACES: dict[Any, tuple[Place, ...]] = {
 
 
 class CachePermission:
-    """The user's permission to cache elements.
-
-    Args:
-        choice: The `cache` argument of `tune_input`: "ask", "memory", "disk", True or False.
-        folder: Existing folder for the files of a cache; None for a temporary folder.
-        ask: Asks the user a question and returns whether the answer is yes.
-    """
+    """The user's permission to cache elements."""
 
     def __init__(
         self, choice: Choice, folder: str | os.PathLike[str] | None, ask: Callable[[str], bool]
@@ -74,12 +68,7 @@ class CachePermission:
         """Path prefix of the files of a cache on disk."""
 
     def decide(self, description: str, found: Gain) -> str:
-        """Returns why a cache that makes the pipeline faster is not kept; "" if it is kept.
-
-        Args:
-            description: Description of the change, for the question to the user.
-            found: Measured gain of the cache.
-        """
+        """Returns why a cache that makes the pipeline faster is not kept; "" if it is kept."""
         if not self._asks:
             return ""
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -113,13 +102,6 @@ def propose(
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[Change | None, str]:
     """Proposes a cache at the highest place where it fits.
-
-    Args:
-        dataset: The pipeline.
-        allowed: Changes that the user allows.
-        readings: Reads samples of the pipeline to estimate its size.
-        permission: Places and folder that the user allows for a cache.
-        is_over: Returns whether time has run out.
 
     Returns:
         The change and "", or None and the reason.
@@ -193,11 +175,6 @@ def _count(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) 
 
     Counts them once, at the lowest stage from which the number follows, where they are cheapest to
     make.
-
-    Args:
-        dataset: The pipeline.
-        readings: Reads the stage.
-        counts: Earlier counts by the id of the stage; the new count is added.
     """
     known = int(dataset.cardinality())
     if known >= 0:

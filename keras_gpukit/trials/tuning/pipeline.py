@@ -55,13 +55,6 @@ _PROPOSALS: tuple[changes.Proposal, ...] = (
 class PipelineTuning:
     """Tunes a `tf.data.Dataset`.
 
-    Args:
-        dataset: The pipeline.
-        allowed: Changes that the user allows.
-        permission: The user's permission to cache elements.
-        readings: Prepares pipelines for reading.
-        service: Address of a tf.data service that may make elements; None for no service.
-
     Raises:
         ValueError: If reading the pipeline would leave an incomplete cache on disk.
     """

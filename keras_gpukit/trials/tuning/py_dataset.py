@@ -18,13 +18,7 @@ _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the d
 
 
 class PyDatasetTuning:
-    """Tunes a `keras.utils.PyDataset`: tries more workers, processes, and a longer queue.
-
-    Args:
-        dataset: The dataset; it is not changed.
-        read_s: Duration of a reading in seconds.
-        processes: Whether worker processes may be tried.
-    """
+    """Tunes a `keras.utils.PyDataset`: tries more workers, processes, and a longer queue."""
 
     def __init__(self, dataset: Any, read_s: float, *, processes: bool) -> None:
         self._read_s = read_s

@@ -191,9 +191,6 @@ class Trials:
 
         If the gain does not hold, the kept changes are recorded as not kept.
 
-        Args:
-            best: Reads the tuned pipeline.
-
         Returns:
             The gain of the tuned pipeline; None if no change is kept.
         """
