@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +14,9 @@ from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import render
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.trials.checks import check_experiment, check_model
-from keras_gpukit.trials.diagnosing import Tell, Turns, conclude
+from keras_gpukit.trials.diagnosing import Turns, conclude
 from keras_gpukit.trials.measuring.inside_fit import within_fit
+from keras_gpukit.trials.progress import progress
 from keras_gpukit.trials.sources import endless
 
 
@@ -76,7 +75,7 @@ def diagnose(
         )
     check_verbose(verbose)
     began = time.perf_counter()
-    with untouched(model), _progress(bool(verbose)) as tell:
+    with untouched(model), progress("diagnose", 1.0, shown=bool(verbose)) as tell:
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)
         within_fit(model, turns.source, turns.take)
     concluded = conclude(turns.rounds)
@@ -91,17 +90,3 @@ def diagnose(
     if verbose:
         print_anywhere(render(diagnosis))
     return diagnosis
-
-
-@contextmanager
-def _progress(shown: bool) -> Iterator[Tell]:
-    from rich.progress import Progress
-
-    # Refresh between rounds only: a refresh thread would disturb the measurement.
-    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
-        task = progress.add_task("diagnose", total=1.0)
-
-        def tell(what: str, done: float) -> None:
-            progress.update(task, description=what, completed=done, refresh=True)
-
-        yield tell

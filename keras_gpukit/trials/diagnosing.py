@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +15,8 @@ from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 from keras_gpukit.trials.measuring.inside_fit import Step, hold, replay
 from keras_gpukit.trials.measuring.intervals import summarize
-from keras_gpukit.trials.measuring.processor_time import busy_cpu_s, wait_until_quiet
-from keras_gpukit.trials.measuring.rates import Call, rate_of, run_for
+from keras_gpukit.trials.measuring.rates import Call, busy_cpu_s, rate_of, run_for, wait_until_quiet
+from keras_gpukit.trials.progress import Tell
 
 # A machine's speed changes as much within seconds as within minutes, so many rounds give a more
 # precise result than long ones. But when a round empties a full buffer, tf.data may double it, and
@@ -40,8 +40,6 @@ FULL_S = 0.05
 # Interval of the contention samples, each of three naps of a millisecond. It is long enough not to
 # slow training down, and short enough for a median.
 NAP_EVERY_S = 0.05
-
-Tell = Callable[[str, float], None]
 
 
 class Turns:

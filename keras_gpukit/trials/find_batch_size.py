@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ from keras_gpukit.reports.batch_size import print_search
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
-from keras_gpukit.trials.batch_sizes.device_settings import current_settings
 from keras_gpukit.trials.batch_sizes.examples import Examples, examples_of
 from keras_gpukit.trials.batch_sizes.finding import Finding
 from keras_gpukit.trials.batch_sizes.input_rate import input_rate
-from keras_gpukit.trials.batch_sizes.job import Job
+from keras_gpukit.trials.batch_sizes.job import Job, current_settings
 from keras_gpukit.trials.batch_sizes.trainer import InThisProcess
 from keras_gpukit.trials.batch_sizes.trial_process import InOwnProcesses, prepared_context
 from keras_gpukit.trials.checks import (
@@ -29,6 +28,7 @@ from keras_gpukit.trials.checks import (
     check_model,
     check_one_device,
 )
+from keras_gpukit.trials.progress import progress
 
 MOST = 2**16
 INPUT_SHARE, INPUT_S = 1 / 50, 2.0
@@ -105,7 +105,11 @@ def find_batch_size(
     examples = examples_of(dataset)
     most, most_because = _most(max_batch_size, examples)
     with ExitStack() as stack:
-        tell = stack.enter_context(_progress(bool(verbose), seconds))
+        show = stack.enter_context(progress("find_batch_size", seconds, shown=bool(verbose)))
+
+        def tell(what: str) -> None:
+            show(what, time.perf_counter() - began)
+
         tell("the input alone")
         measured = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
         rate = None if measured is None else measured.median
@@ -207,19 +211,3 @@ def _trials(
         stack.callback(trials.close)
         job.save(model, examples)
         yield trials
-
-
-@contextmanager
-def _progress(shown: bool, seconds: float) -> Iterator[Callable[[str], None]]:
-    from rich.progress import Progress
-
-    began = time.perf_counter()
-    # Refresh between trials only: a refresh thread would disturb the measurement.
-    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
-        task = progress.add_task("find_batch_size", total=seconds)
-
-        def tell(what: str) -> None:
-            passed_s = time.perf_counter() - began
-            progress.update(task, description=what, completed=passed_s, refresh=True)
-
-        yield tell

@@ -38,8 +38,7 @@ from keras_gpukit.trials.diagnose import diagnose
 from keras_gpukit.trials.diagnosing import conclude
 from keras_gpukit.trials.measuring.inside_fit import hold, replay, within_fit
 from keras_gpukit.trials.measuring.intervals import mean_interval, summarize
-from keras_gpukit.trials.measuring.processor_time import own_cpu_s
-from keras_gpukit.trials.measuring.rates import compute_rate
+from keras_gpukit.trials.measuring.rates import compute_rate, own_cpu_s
 from keras_gpukit.trials.sources import endless
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
