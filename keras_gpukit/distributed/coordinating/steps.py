@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from keras_gpukit.distributed.meeting import answers
@@ -87,13 +88,13 @@ class BatchesAhead:
         return self._taken // self._steps == self._finished // self._steps
 
 
+@dataclass
 class CoordinatedDataset:
     """Replaces the distributed dataset that Keras would iterate over."""
 
-    def __init__(self, dataset: Any, at_once: int, steps: int | None) -> None:
-        self._dataset = dataset
-        self._at_once = at_once
-        self._steps = steps
+    _dataset: Any
+    _at_once: int
+    _steps: int | None
 
     def __iter__(self) -> BatchesAhead:
         spec = self._dataset.element_spec
@@ -104,54 +105,48 @@ _LOOK_EVERY_S = 5.0
 _POLL_EVERY_S = 0.001
 
 
+@dataclass
 class Workers:
     """The workers, at least one of which has to be reachable for a step to end.
 
     TensorFlow waits an hour for lost workers to come back, and does not name them.
 
-    Args:
+    Attributes:
         addresses: The "host:port" of each worker.
         timeout_s: Seconds for which all workers may be gone before that is an error.
         is_there: Function that returns whether a worker answers at its address. Tests replace it.
         clock: Clock in seconds. Tests replace it.
     """
 
-    def __init__(
-        self,
-        addresses: Sequence[str],
-        timeout_s: float,
-        is_there: Callable[[str], bool] = answers,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._addresses = addresses
-        self._timeout_s = timeout_s
-        self._is_there = is_there
-        self._clock = clock
+    addresses: Sequence[str]
+    timeout_s: float
+    is_there: Callable[[str], bool] = answers
+    clock: Callable[[], float] = time.monotonic
 
     def wait(self, is_over: Callable[[float], bool]) -> None:
         """Waits until a step, or all of them, have ended."""
         gone_since_s: float | None = None
         while not is_over(_LOOK_EVERY_S):
-            if any(map(self._is_there, self._addresses)):
+            if any(map(self.is_there, self.addresses)):
                 gone_since_s = None
             elif gone_since_s is None:
-                gone_since_s = self._clock()
-            elif self._clock() - gone_since_s >= self._timeout_s:
-                names = (f"worker {index} at {at}" for index, at in enumerate(self._addresses))
+                gone_since_s = self.clock()
+            elif self.clock() - gone_since_s >= self.timeout_s:
+                names = (f"worker {index} at {at}" for index, at in enumerate(self.addresses))
                 raise WorkerError(
-                    f"Lost contact with all workers for {self._timeout_s:g} s: {', '.join(names)}. "
+                    f"Lost contact with all workers for {self.timeout_s:g} s: {', '.join(names)}. "
                     "Their own logs say why. Start one of them again within `worker_timeout_s`, or "
                     "all processes; with keras.callbacks.BackupAndRestore they resume from the "
                     "last backup."
                 )
 
 
+@dataclass
 class Coordinator:
     """Hands steps to workers, and waits for the steps."""
 
-    def __init__(self, tensorflows: Any, workers: Workers) -> None:
-        self._tensorflows = tensorflows
-        self._workers = workers
+    _tensorflows: Any
+    _workers: Workers
 
     def hand_out(self, function: Any, batch: Any) -> WorkerStep:
         """Schedules a `tf.function` on a worker, called with a batch."""
@@ -174,6 +169,7 @@ class Coordinator:
         return True
 
 
+@dataclass
 class WorkerStep:
     """A step that runs on a worker; its result outlives the worker.
 
@@ -181,9 +177,8 @@ class WorkerStep:
     no error is raised when all workers are gone.
     """
 
-    def __init__(self, result: Any, coordinator: Coordinator) -> None:
-        self._result = result
-        self._coordinator = coordinator
+    _result: Any
+    _coordinator: Coordinator
 
     def fetch(self) -> Any:
         """Waits for the step to end, and returns its logs.

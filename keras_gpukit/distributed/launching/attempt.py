@@ -14,9 +14,9 @@ from typing import IO
 from keras_gpukit.distributed.launching.failures import ALONE, Ending, describe
 from keras_gpukit.distributed.launching.job import Task, cluster_variables
 from keras_gpukit.distributed.launching.lines import Tail
-from keras_gpukit.distributed.launching.plan import Output, Start
+from keras_gpukit.distributed.launching.plan import Start
 from keras_gpukit.distributed.launching.ports import REUSE, Arrivals, address_of, reserved_ports
-from keras_gpukit.distributed.launching.streams import Stream, streams_of
+from keras_gpukit.distributed.launching.streams import Output, Stream, streams_of
 from keras_gpukit.distributed.launching.workers import ENDING, Signals, WorkerProcess
 
 _TURN_S = 0.25
@@ -103,7 +103,7 @@ class Attempt:
     def _start(self, start: Start) -> None:
         tail = Tail()
         number = [each.task for each in self._starts].index(start.task)
-        file = self._output.logs.open(start.task)
+        file = self._output.open_log(start.task)
         streams = streams_of(start.task, number, self._output.screens, tail, file)
         process = WorkerProcess(
             start.task,
