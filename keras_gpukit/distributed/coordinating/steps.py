@@ -92,13 +92,13 @@ class BatchesAhead:
 class CoordinatedDataset:
     """Replaces the distributed dataset that Keras would iterate over."""
 
-    _dataset: Any
-    _at_once: int
-    _steps: int | None
+    dataset: Any
+    at_once: int
+    steps: int | None
 
     def __iter__(self) -> BatchesAhead:
-        spec = self._dataset.element_spec
-        return BatchesAhead(iter(self._dataset), self._at_once, self._steps, spec)
+        spec = self.dataset.element_spec
+        return BatchesAhead(iter(self.dataset), self.at_once, self.steps, spec)
 
 
 _LOOK_EVERY_S = 5.0
