@@ -190,7 +190,7 @@ def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
 
 
 def _in_words(error: Exception) -> str:
-    from keras_gpukit.watching.error_place import kind_and_message, user_line
+    from keras_gpukit.watching.call_errors import kind_and_message, user_line
 
     (kind, message), line = kind_and_message(error), user_line(error)
     at = f" ({line})" if line else ""

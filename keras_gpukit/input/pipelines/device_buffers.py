@@ -7,9 +7,8 @@ times into a table, on its own threads: training does not wait for it.
 
 Private names, seen on TensorFlow 2.21: `_CopyToDeviceDataset._target_device`,
 `._source_device_string` and `._input_dataset`, `DatasetV2._variant_tensor`, and
-`DistributedDataset._input_workers`, `._options` and `._cloned_datasets`; and
-`context.anonymous_name`, for a variable that no strategy mirrors, and that is freed along with the
-pipelines that write to it. If one is missing, the times of such batches are unknown.
+`DistributedDataset._input_workers`, `._options` and `._cloned_datasets`. If one is missing, the
+times of such batches are unknown.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from keras_gpukit.input.pipelines.measurable import (
 )
 from keras_gpukit.input.pipelines.rebuilding import replace, spine
 from keras_gpukit.input.pipelines.structure import Dataset
+from keras_gpukit.input.pipelines.tf_private import anonymous_name
 
 BATCHES_KEPT = 512
 """Number of batches per device whose times are kept: more than training takes between readings."""
@@ -44,14 +44,13 @@ class BatchTimes:
 
     def __init__(self, kept: int) -> None:
         import tensorflow as tf
-        from tensorflow.python.eager import context
 
         self.kept = kept
         # For each batch two rows: when it was requested, and when it was handed out. A row holds
         # when the iterator began, which sets it apart, the batch's number, and the time.
         shape = [2 * kept, 3]
         self._handle = tf.raw_ops.VarHandleOp(
-            dtype=tf.float64, shape=shape, shared_name=context.anonymous_name()
+            dtype=tf.float64, shape=shape, shared_name=anonymous_name()
         )
         nothing = tf.fill(shape, tf.constant(-1, tf.float64))
         tf.raw_ops.AssignVariableOp(resource=self._handle, value=nothing)

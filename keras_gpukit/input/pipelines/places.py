@@ -1,9 +1,4 @@
-"""Name and place of a pipeline's function in user code.
-
-Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
-maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. If one is missing, the
-place is unknown.
-"""
+"""Name and place of a pipeline's function in user code."""
 
 from __future__ import annotations
 
@@ -17,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.tf_private import before_conversion
 from keras_gpukit.records.pipeline import CallLine
 
 # In an operation's traceback, this TensorFlow function calls the user's function.
@@ -124,36 +120,13 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
             frame = frames[called[depth] + 1]
             name, filename, line = frame.name, frame.filename, frame.lineno
             if os.path.basename(filename).startswith(GENERATED):
-                name, filename, line = _before_conversion(name, filename, line)
+                name, filename, line = before_conversion(name, filename, line)
             # AutoGraph converts a lambda to a function of another name.
             called_as = "<lambda>" if graph.name.endswith("_lambda") else name
             name, location = _in_code(called_as, filename, line)
             if name is not None:
                 return name, location
     return None, None
-
-
-def _before_conversion(name: str, filename: str, line: int) -> tuple[str, str | None, int]:
-    """Returns the function, file and line from which AutoGraph generated a line of code.
-
-    Tracebacks of operations already have them, except for functions that a converted one defines.
-    The file is None if it is unknown.
-    """
-    try:
-        from tensorflow.python.autograph.impl import api
-
-        converted = [
-            factory
-            for factories in list(api._TRANSPILER._cache._cache.values())
-            for factory in factories.values()
-        ]
-        for factory in converted:
-            origin = factory.source_map.get((filename, line))
-            if origin is not None:
-                return origin.function_name, origin.loc.filename, origin.loc.lineno
-    except (ImportError, AttributeError):
-        pass
-    return name.removeprefix("tf__"), None, line
 
 
 def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, str | None]:

@@ -4,9 +4,8 @@ A stage is rebuilt from its operation, with the function that was traced and the
 drawn when user code made it: nothing is traced again, and no random number is drawn. If private
 names of a stage are missing, it counts as unknown, and tuning leaves it unchanged.
 
-Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._common_args`,
-`UnaryDataset` and `DatasetSource`, and the attributes of the stages' classes in
-`tensorflow.python.data.ops`.
+Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._common_args`, and the
+attributes of the stages' classes in `tensorflow.python.data.ops`.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 from keras_gpukit.input.pipelines.functions import helper_of
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.structure import Dataset, is_readable
+from keras_gpukit.input.pipelines.tf_private import initialize, nest, parallel_form
 
 _IN_PARALLEL = "num_parallel_calls deterministic"
 _BATCHES = "batch_size drop_remainder"
@@ -63,11 +63,10 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
         KeyError: If the stage's kind is unknown.
     """
     import tensorflow as tf
-    from tensorflow.python.data.util import nest
 
     name = kind(stage)
     if name == "Zip":
-        structure = nest.pack_sequence_as(stage._datasets, below)
+        structure = nest().pack_sequence_as(stage._datasets, below)
         return tf.data.Dataset.zip(structure, name=stage._name)
     if name == "Concatenate":
         return below[0].concatenate(below[1], name=stage._name)
@@ -114,7 +113,6 @@ def _argument(stage: Dataset, name: str) -> Any:
         AttributeError: If the stage has no such attribute.
     """
     import tensorflow as tf
-    from tensorflow.python.data.util import nest
 
     if name in ("f", "predicate", "other_arguments"):
         called = stage._predicate if kind(stage) == "Filter" else stage._map_func
@@ -124,22 +122,7 @@ def _argument(stage: Dataset, name: str) -> Any:
     if name == "legacy_autotune":
         return int(stage._buffer_size) == tf.data.AUTOTUNE
     value = getattr(stage, f"_{name}")
-    return nest.flatten(value) if name in ("padded_shapes", "padding_values") else value
-
-
-def parallel_form(stage: Dataset) -> Any | None:
-    """Returns the class of a serial stage's parallel form; None if it has none."""
-    try:
-        from tensorflow.python.data.ops import batch_op, interleave_op, map_op
-    except ImportError:
-        return None
-    module, name = {
-        "Map": (map_op, "_ParallelMapDataset"),
-        "Batch": (batch_op, "_ParallelBatchDataset"),
-        "Interleave": (interleave_op, "_ParallelInterleaveDataset"),
-        "FlatMap": (interleave_op, "_ParallelInterleaveDataset"),
-    }.get(kind(stage), (None, ""))
-    return getattr(module, name, None)
+    return nest().flatten(value) if name in ("padded_shapes", "padding_values") else value
 
 
 def in_parallel(
@@ -157,7 +140,7 @@ def in_parallel(
     import tensorflow as tf
 
     autotune = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    form: Any = parallel_form(stage)
+    form: Any = parallel_form(kind(stage))
     parallel = object.__new__(form)
     parallel.__dict__.update(copy.copy(stage).__dict__)
     parallel._num_parallel_calls = autotune
@@ -184,7 +167,6 @@ def with_buffer(stage: Dataset, below: Dataset, buffer_size: int) -> Dataset:
 
 def _made(stage: Any, below: Dataset) -> Dataset:
     import tensorflow as tf
-    from tensorflow.python.data.ops import dataset_ops
 
     operation, names = OPERATIONS[kind(stage)]
     stage._input_dataset = below
@@ -196,13 +178,12 @@ def _made(stage: Any, below: Dataset) -> Dataset:
             del common["output_types"]
         arguments = {name: _argument(stage, name) for name in names.split()}
         variant = made(input_dataset=variant, **arguments, **common)
-    dataset_ops.UnaryDataset.__init__(stage, below, variant)
+    initialize(stage, variant, below)
     return stage
 
 
 def _random(stage: Any) -> Dataset:
     import tensorflow as tf
-    from tensorflow.python.data.ops import dataset_ops
 
     if not stage._rerandomize:
         return stage  # it yields the same numbers in each iteration
@@ -214,7 +195,7 @@ def _random(stage: Any) -> Dataset:
         rerandomize_each_iteration=True,
         **stage._common_args,
     )
-    dataset_ops.DatasetSource.__init__(made, variant)
+    initialize(made, variant)
     return made
 
 
