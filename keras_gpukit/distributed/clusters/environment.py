@@ -160,7 +160,7 @@ def read_ranks(
 
     Args:
         kind: Kind of the cluster, such as "Slurm".
-        source: What started the processes, such as "Slurm job 17, step 0".
+        source: Launcher of the processes, such as "Slurm job 17, step 0".
         variables: The environment's variables.
         names: Variables with the rank and the size.
         advices: How to set the two, as sentences for error messages.

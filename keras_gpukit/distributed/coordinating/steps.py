@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from keras_gpukit.distributed.meeting import answers
@@ -19,30 +19,28 @@ class Pending(Protocol):
         """Waits for the step to end, and returns its logs."""
 
 
+@dataclass(eq=False)
 class BatchesAhead:
     """Hands out the next batches before it waits for the oldest step.
 
     The coordinator fetches batches while workers compute, so workers wait for data no longer than
     the coordinator does.
 
-    Args:
+    Attributes:
         batches: The batches.
         at_once: Maximum number of steps that are handed out and not finished.
         steps: Number of steps in an epoch; None if an epoch has all batches.
         spec: Types and shapes of the batches.
     """
 
-    def __init__(
-        self, batches: Iterator[Any], at_once: int, steps: int | None, spec: Any = None
-    ) -> None:
-        self._batches = batches
-        self._spec = spec
-        self._at_once = at_once
-        self._steps = steps
-        self._taken = 0
-        self._finished = 0
-        self._pending: deque[Pending] = deque()
-        self._fetching_s = 0.0
+    batches: Iterator[Any]
+    at_once: int
+    steps: int | None
+    spec: Any = None
+    _taken: int = 0
+    _finished: int = 0
+    _pending: deque[Pending] = field(default_factory=deque)
+    _fetching_s: float = 0.0
 
     def gpukit_fetch_time(self) -> float:
         """Returns the seconds of all fetches so far; `pipelines.measurable` calls it by name."""
@@ -53,7 +51,7 @@ class BatchesAhead:
 
     def __next__(self) -> Any:
         """Returns the next batch, without handing it out."""
-        return next(self._batches)
+        return next(self.batches)
 
     def step(self, hand_out: Callable[[Any, Any], Pending]) -> Any:
         """Hands out further batches, and waits for the oldest step.
@@ -61,13 +59,13 @@ class BatchesAhead:
         Raises:
             StopIteration: If all steps have finished and there are no more batches.
         """
-        while len(self._pending) < self._at_once and self._may_take():
+        while len(self._pending) < self.at_once and self._may_take():
             try:
                 batch = self._fetch()
             except StopIteration:
                 break
             self._taken += 1
-            self._pending.append(hand_out(batch, self._spec))
+            self._pending.append(hand_out(batch, self.spec))
         if not self._pending:
             raise StopIteration
         logs = self._pending.popleft().fetch()
@@ -77,18 +75,18 @@ class BatchesAhead:
     def _fetch(self) -> Any:
         began_s = time.perf_counter()
         try:
-            return next(self._batches)
+            return next(self.batches)
         finally:
             self._fetching_s += time.perf_counter() - began_s
 
     def _may_take(self) -> bool:
         """Whether the epoch has more steps; the next epoch waits until the metrics are reset."""
-        if self._steps is None:
+        if self.steps is None:
             return True
-        return self._taken // self._steps == self._finished // self._steps
+        return self._taken // self.steps == self._finished // self.steps
 
 
-@dataclass
+@dataclass(eq=False)
 class CoordinatedDataset:
     """Replaces the distributed dataset that Keras would iterate over."""
 
@@ -169,7 +167,7 @@ class Coordinator:
         return True
 
 
-@dataclass
+@dataclass(eq=False)
 class WorkerStep:
     """A step that runs on a worker; its result outlives the worker.
 

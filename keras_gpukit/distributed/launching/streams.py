@@ -17,7 +17,7 @@ _BAR_EVERY_S = 30.0
 """Seconds between two lines with a progress bar, if there is no terminal in which to draw it."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Stream:
     """Standard output or standard error of a process, or both if they share a terminal.
 
