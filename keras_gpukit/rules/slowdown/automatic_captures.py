@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.capture import Trigger
 from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.rules.rule import seconds
 from keras_gpukit.rules.slowdown.anomalies import StepAnomalies
 
 # These are our choice. A run that is over by then needs no profile.
@@ -60,7 +61,7 @@ class AutomaticCaptures:
             self.none_because = "the step time was never steady"
             return None
         self.none_because = None
-        return "steady", f"steady steps of {self._step_time_s * 1e3:.3g} ms"
+        return "steady", f"steady steps of {seconds(self._step_time_s * 1e3)} ms"
 
     def _note(self, window: StepWindow) -> None:
         self._steps += window.steps

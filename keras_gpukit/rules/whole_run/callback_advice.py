@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import seconds
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -69,8 +70,8 @@ def _tensorboard_advice(summary: RunSummary) -> str:
         return _DEFAULT
     less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
     moments = {
-        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": seconds
-        for each, seconds in costs_s.items()
+        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": spent_s
+        for each, spent_s in costs_s.items()
     }
-    took = ", ".join(f"{seconds:.3g} s {moment}" for moment, seconds in moments.items())
+    took = ", ".join(f"{seconds(spent_s)} s {moment}" for moment, spent_s in moments.items())
     return f"`{TENSORBOARD}({less})`, or less often: it took {took}"

@@ -8,7 +8,7 @@ from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.python_advice import SLOW_ONES, starts_advice
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
@@ -161,7 +161,8 @@ class SlowCallbacks(TimeRule):
             longest_s = min(longest_s, spent_s)
             figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
-            title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
+            took = f"{seconds(longest_s)} of {seconds(parts.wall_s)} s"
+            title = f"{as_written(summary, name)} takes {took}"
         return self.find(
             severity(all_of_them, summary),
             *figures,
