@@ -119,10 +119,6 @@ def with_prefetch_of_its_own(dataset: Any) -> Any:
 
 def without_further_prefetch(timed: Any, options: Any) -> Any:
     """Returns a timed dataset to which TensorFlow appends no prefetch, which would hide the wait.
-
-    Args:
-        timed: The dataset with the stage that times its batches.
-        options: Options of the dataset without that stage.
     """
     import tensorflow as tf
 
