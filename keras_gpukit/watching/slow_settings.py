@@ -18,7 +18,7 @@ from typing import Any
 
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.whole_run.callback_advice import TENSORBOARD, TENSORBOARD_DEFAULTS
+from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.tf_private import is_deterministic
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 
