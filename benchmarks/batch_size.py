@@ -149,7 +149,7 @@ def measure(name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argument_parser(__doc__)
-    parser.add_argument("--only", nargs="*", help="models to run, besides what --json has")
+    parser.add_argument("--only", nargs="*", help="models to run, in addition to what --json has")
     parser.add_argument("--inter-op-threads", type=int, default=1)
     options = parser.parse_args()
     os.environ["TF_NUM_INTEROP_THREADS"] = str(options.inter_op_threads)

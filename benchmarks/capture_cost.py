@@ -1,11 +1,11 @@
-"""What a capture costs training, beside TensorFlow's own start and stop on the training thread.
+"""What a capture costs training, next to TensorFlow's own start and stop on the training thread.
 
     python benchmarks/capture_cost.py --json benchmarks/results/capture_cost.json
 
 In one fit, blocks of 150 steps come in turn: one in which `Profiler` captures, one in which a
 callback calls `tf.profiler.experimental.start` and `stop` around as many steps, and a bare one.
 What a capture costs in all is how much longer its block takes than the bare one after it: also
-what it costs beside training, while the profile is written. The medians' intervals are 95 %.
+what it costs alongside training, while the profile is written. The medians' intervals are 95 %.
 """
 
 from __future__ import annotations

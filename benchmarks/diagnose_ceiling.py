@@ -6,7 +6,7 @@ Each pipeline has one planted cause. `diagnose` looks at it; between its rounds,
 callback of this file's own, with the cause and without it in turns: it is removed by hand, by
 having the very same batches in memory. Predicted and reached gain are compared. Two pipelines hold
 training up by more than their slowness, one by burning all cores and one by holding the
-interpreter's lock: that must be recognised.
+GIL: that must be recognised.
 
 Between the rounds, since a machine's speed drifts by a tenth and more within a minute: what is
 gained by removing a wait is really another gain a minute later.

@@ -1,4 +1,4 @@
-"""What people's everyday scripts are told: the cause, what it costs, and nothing where all is well.
+"""Verdicts on people's everyday scripts: the cause, what it costs, and nothing where all is well.
 
     python benchmarks/everyday.py --json benchmarks/results/everyday.json
 

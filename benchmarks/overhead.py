@@ -1,10 +1,10 @@
-"""What watching costs a step: interleaved epochs of a small model, bare and with each callback.
+"""The overhead of each step: interleaved epochs of a small model, bare and with each callback.
 
     python benchmarks/overhead.py --json benchmarks/results/overhead.json
 
 Each round runs every variant once, in an order of its own, and compares it with the mean of the
 round's two bare runs; how far the second of these is off shows what the machine's own noise is. Two
-estimates are told: the median of the ratios with its 95 % interval, and the
+estimates are reported: the median of the ratios with its 95 % interval, and the
 ratio of the fastest tenths. Other work on the machine only ever makes a run slower, so the fastest
 runs are those that were least disturbed. Keras' own callback, which goes on writing after its run,
 has rounds to itself, so that it slows no other variant down.

@@ -1,4 +1,4 @@
-"""The stall read from a capture, beside the always-on one and xprof's, of the very same steps.
+"""The stall read from a capture, next to the always-on one and xprof's, of the very same steps.
 
     python benchmarks/profile_stall.py --json benchmarks/results/profile_stall.json
 

@@ -1,4 +1,4 @@
-"""What watching adds to short fits and short epochs, apart from their steps."""
+"""What monitoring adds to short fits and short epochs, apart from their steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stage holds training up: pipelines with one slow stage planted, and some with none.
+"""Which stage limits training: pipelines with one slow stage planted, and some with none.
 
     python benchmarks/stage_naming.py --json benchmarks/results/stage_naming.json
 

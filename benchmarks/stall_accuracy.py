@@ -1,4 +1,4 @@
-"""How exact the input stall is: what `InputStall` reports, beside what is known in two other ways.
+"""How exact the input stall is: what `InputStall` reports, next to what is known in two other ways.
 
     python benchmarks/stall_accuracy.py --json benchmarks/results/stall_accuracy.json
 
@@ -26,7 +26,7 @@ from rich.progress import track
 AT_ONCE = 12
 LIMIT_S = 280
 TRUTHS = {"profile": "profile", "constructed": "construction"}
-"""What is known, as rows name it and as it is told."""
+"""What is known, as rows name it and as it is printed."""
 
 
 def grouped(names: list[str]) -> list[list[str]]:
@@ -81,14 +81,14 @@ def bars(rows: list[dict]) -> list[tuple[str, bool, str]]:
         )
         free = [100 * row["reported"] for row in told if row[truth] <= 0.01]
         limits += [
-            (f"{known}, 1 step an execution: off by at most 2 points, 40 times", one, 2, 40),
-            (f"{known}, 8 steps an execution: off by at most 5 points", more, 5),
-            (f"{known}: off by at most 8 points", points, 8),
+            (f"{known}, 1 step an execution: off by at most 2 pp, 40 times", one, 2, 40),
+            (f"{known}, 8 steps an execution: off by at most 5 pp", more, 5),
+            (f"{known}: off by at most 8 pp", points, 8),
             (f"{known}, not stalled: at most 1 point reported", free, 1),
         ]
     both = [row for row in rows if all(row.get(truth) is not None for truth in TRUTHS)]
     apart = [100 * abs(row["constructed"] - row["profile"]) for row in both]
-    limits.append(("the two known: apart by at most 5 points", apart, 5))
+    limits.append(("the two known: apart by at most 5 pp", apart, 5))
     return [bar(*each) for each in limits if each[1]]
 
 

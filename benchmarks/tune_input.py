@@ -3,11 +3,11 @@
     python benchmarks/tune_input.py --json benchmarks/results/tune_input.json
 
 Ten pipelines of kinds that users write, each slow for one reason, are tuned; where what helps is
-advice only, the advice is followed by hand ("advice" in the column "by"). Beside each stands a
+advice only, the advice is followed by hand ("advice" in the column "by"). Next to each is a
 version written for speed by hand, which gives the same elements, and the rate at which a small
 convolutional model trains on batches in memory. The goal is nine tenths of the lower of these two.
-Rates are read in rounds, the pipelines in turn; what is told is the median of the rounds' ratios,
-with its 95 % interval. With `--only` some are measured, and put into the file beside
+Rates are read in rounds, the pipelines in turn; reported is the median of the rounds' ratios,
+with its 95 % interval. With `--only` some are measured, and put into the file next to
 those that are there.
 """
 
@@ -65,7 +65,7 @@ def reader(dataset: Dataset) -> Callable[[], float]:
     repeated = endless(dataset)
 
     def read() -> float:
-        # Anew each time, as fit does for an epoch: one that is left to wait makes batches ahead
+        # Made each time, as fit does for an epoch: one that is left to wait makes batches ahead
         # while others are read, twice as many each time.
         iterator = iter(repeated)
         return examples * rate_of(lambda: next(iterator), 2 * READ_S, settling=0.5)

@@ -26,7 +26,7 @@ BEFORE = 16
 
 
 class Watched(gpukit.InputStall):
-    """Tells when a window ends."""
+    """Notes when a window ends."""
 
     def __init__(self, log_dir: str) -> None:
         super().__init__(log_dir)
@@ -110,7 +110,7 @@ class Turns(keras.callbacks.Callback):
 
     @property
     def beside_us(self) -> float:
-        """Processor time that the threads beside training took, a step."""
+        """Processor time that the threads alongside training took, a step."""
         first_s, last_s = self._beside_s
         return (last_s - first_s) / (len(self._began_s) - FIRST) * 1e6
 

@@ -4,7 +4,7 @@
 
 A step of half a millisecond to one, since a longer one would hide the cost; on one device, and
 mirrored over two logical CPUs. The process keeps to one core, where nothing that watching does can
-hide beside the step.
+hide alongside the step.
 
 Of every two steps of a fit one is watched (`watched_steps.py`), and the median of their differences
 is what each step costs. What comes only now and then, a reading of the pipeline and the end of a
@@ -147,7 +147,7 @@ def main() -> int:
     [memory] = in_own_process(
         __file__, ["--memory-steps", str(arguments.memory_steps), "--part", "memory"]
     )
-    parts = ("each step", "readings", "ends of windows", "threads beside")
+    parts = ("each step", "readings", "ends of windows", "other threads")
     print_table(
         "What InputStall adds to a step",
         ("devices", "step, µs", "added, µs", "95 %", "of a step", *parts),

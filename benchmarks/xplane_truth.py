@@ -1,7 +1,7 @@
 """The input stall as a profile of the same steps shows it.
 
 Each step is marked with TensorFlow's own `Trace`, so that a profile shows where it began. What of
-the time from the second mark to the last is inside `IteratorGetNext`, and beside no step's
+the time from the second mark to the last is inside `IteratorGetNext`, and alongside no step's
 operations, is stall. Nothing of keras_gpukit is in it.
 """
 

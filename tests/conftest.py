@@ -17,29 +17,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import pytest
 from helpers import prepared
-from helpers.processes import TESTS, environment
-
-# Files that take half a minute and more, the longest first: see `pytest --durations`.
-LONGEST = (
-    "trials/test_diagnose.py",
-    "input/wait/test_input_stall.py",
-    "memory/less/test_less_memory.py",
-    "gpu_kit/test_parts.py",
-    "trials/test_tune_input.py",
-    "distributed/launching/test_slurm.py",
-    "distributed/test_multi_worker.py",
-    "profiling/test_profiler.py",
-    "watching/test_after_a_run.py",
-    "input/wait/test_records.py",
-    "placement/test_placement.py",
-    "distributed/test_split_model.py",
-    "callbacks/test_harmless.py",
-    "callbacks/test_hostile_input.py",
-    "memory/test_out_of_memory.py",
-    "trials/test_find_batch_size.py",
-    "distributed/test_parameter_servers.py",
-    "distributed/launching/test_input_service.py",
-)
+from helpers.processes import environment
 
 # A shell that starts the tests in the background has interrupts ignored, `nohup` the hangup.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -67,14 +45,6 @@ def pytest_collection_finish():
 def pytest_sessionfinish(session):
     if session.config.getoption("--no-tensorflow"):
         assert not {"tensorflow", "keras"} & sys.modules.keys()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
-    """Begins with the files that take longest, so that none is left to one worker at the end."""
-    if hasattr(config, "workerinput"):
-        places = {TESTS / name: place for place, name in enumerate(LONGEST)}
-        items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 class NoTensorFlow(MetaPathFinder):

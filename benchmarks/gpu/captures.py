@@ -53,7 +53,7 @@ class ByHand(keras.callbacks.Callback):
 
 
 def costs(work_s: float, steps: int, rounds: int) -> dict[str, Any]:
-    """Measures how long a capture holds up training, by hand and with `Profiler` in turns.
+    """Measures how long a capture delays training, by hand and with `Profiler` in turns.
 
     Args:
         work_s: Of the GPU in a step.

@@ -5,7 +5,7 @@ Read from the profile's own schema; nothing of keras_gpukit is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +24,6 @@ from benchmarks.xplane_truth import (
 
 PS = 1e12
 """Picoseconds in a second."""
-JOINED_PS = 20_000_000
-CALL = "multi_step_on_iterator"
-"""Keras' function of several steps, from its entry to its exit."""
 
 
 @dataclass(frozen=True)
@@ -71,28 +68,9 @@ class GapCapture(Capture):
     def on_train_end(self, logs: object = None) -> None:
         tf.profiler.experimental.stop()
         [path] = Path(self._folder.name).rglob("*.xplane.pb")
-        self._events, self._busy = read_host_events(path), read_gpu_spans(path)
-        self.gaps = gaps_of(self._events, self._busy)
+        self._events = read_host_events(path)
+        self.gaps = gaps_of(self._events, read_gpu_spans(path))
         self._folder.cleanup()
-
-    def spans_us(self) -> dict[str, list[list[int]]]:
-        """Returns when executions began, were called, fetched batches, and kept the GPU busy.
-
-        In microseconds since the first execution's begin. Spans of the GPU that are less than 20 µs
-        apart are joined.
-        """
-        marks = sorted(self._events[MARK])
-
-        def since(spans: Iterable[Span]) -> list[list[int]]:
-            return [[round((moment - marks[0][0]) / 1e6) for moment in span] for span in spans]
-
-        busy = ((begin, end + JOINED_PS) for begin, end in self._busy)
-        return {
-            "began_us": since(marks),
-            "calls_us": since(sorted(self._events.get(CALL, ()))),
-            "fetches_us": since(fetches(self._events)),
-            "busy_us": since((begin, end - JOINED_PS) for begin, end in union(busy)),
-        }
 
 
 def fetches(events: Mapping[str, list[Span]]) -> list[Span]:

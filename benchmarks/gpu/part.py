@@ -61,9 +61,7 @@ class Claim:
 
     name: str
     expected: str
-    """What a GPU should show, in plain words."""
-    falsified_by: str
-    """What would prove the claim wrong."""
+    """What a GPU should show, in plain words; anything else proves the claim wrong."""
 
 
 @dataclass(frozen=True)

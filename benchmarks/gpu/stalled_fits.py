@@ -12,7 +12,6 @@ import tensorflow as tf
 from rich.console import Console
 
 import keras_gpukit as gpukit
-from benchmarks.gpu.clocks import Clocks
 from benchmarks.gpu.kernel_gaps import GapCapture
 from benchmarks.gpu.producers import make, transferred
 from benchmarks.gpu.work import compiled, products_for
@@ -90,8 +89,7 @@ class Way:
         synchronous = self._synchronous if synchronous is None else synchronous
         monitor = gpukit.Monitor(None, verbose=0) if self._shows_panel else None
         stall, capture = monitor or gpukit.InputStall(None), GapCapture(async_safe=not synchronous)
-        clocks = Clocks() if self._each > 1 else None
-        model.fit(data, verbose=0, callbacks=[*filter(None, (clocks,)), stall, capture])
+        model.fit(data, verbose=0, callbacks=[stall, capture])
         record = stall.summary.input if monitor else stall.summary
         gaps = capture.gaps
         row = {
@@ -105,8 +103,6 @@ class Way:
             "idle_while_fetching": gaps.idle_while_fetching,
             "host_spans": capture.stall(overlapping=self._each > 1),
         }
-        if clocks is not None:
-            row["clocks"] = clocks.rows() | capture.spans_us()
         if monitor is not None:
             row["panel"] = panel(monitor.summary)
             row["own_overhead_ms"] = 1e3 * (monitor.summary.overhead_s or 0.0)

@@ -34,7 +34,7 @@ class Cause:
     """A run with a cause.
 
     Attributes:
-        planted: Runs `fit` with the cause, and with some callbacks besides.
+        planted: Runs `fit` with the cause, and with some callbacks in addition.
         removed: The same without the cause; of two causes, without the larger one.
         codes: Codes of findings that name the cause; empty for a healthy run.
     """
@@ -155,7 +155,7 @@ class Saves(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
 @contextmanager
 def neighbours(number: int) -> Iterator[None]:
     """Other processes that keep a core each busy."""
-    # A shell starts each and ends: a run counts its own children as part of itself.
+    # A shell starts each and ends: a run counts its own children as its own.
     command = f"{shlex.quote(sys.executable)} -c 'while True: pass' >/dev/null & echo $!"
     pids = [int(subprocess.check_output(["sh", "-c", command])) for _ in range(number)]
     try:
@@ -177,7 +177,7 @@ def fit(
     beside: Callable[[], Any] = lambda: neighbours(0),
     **options: Any,
 ) -> Fit:
-    """Returns a run: everything in it is made anew for each fit."""
+    """Returns a run: everything in it is made again for each fit."""
 
     def run(callbacks: Sequence[keras.callbacks.Callback]) -> None:
         called = {name: each() if callable(each) else each for name, each in options.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 
-# Not all with all: each kind of pipeline is held up in some way of running, and each
+# Not all with all: each kind of pipeline limits some way of running, and each
 # way of running by some kinds of pipeline. Under several devices XLA cannot compile a mirrored
 # step on a CPU.
 COMBINATIONS = """

@@ -96,7 +96,7 @@ def pause(seconds: float) -> Callable:
 
 
 def noting_arrivals(batches: int, seconds: float, arrivals_s: list[float]) -> tf.data.Dataset:
-    """Tells when each batch is there."""
+    """Notes when each batch is there."""
     arrived = passing(lambda: arrivals_s.append(time.perf_counter()))
     return unmodelled(serial(batches, seconds).map(arrived).prefetch(2))
 
@@ -237,7 +237,7 @@ def expected_stall(
         pipeline: What makes them.
         batch_s: Mean time from one batch to the next.
         hand_over_s: What a batch takes that is ready.
-        step_s: Time of a step.
+        step_s: Step time.
         pauses_s: What passes after each execution. Of the executions the first and the last are
             left out, as they are when it is measured.
         an_execution: Steps in an execution.

@@ -27,7 +27,7 @@ class Case:
         name: What is slow about it.
         slow: Makes it as it came.
         by_hand: Makes the version written for speed.
-        advised: Makes it with the advice followed, where the cure is advice; given the tuned one.
+        advised: Makes it with the advice followed, where the fix is advice; given the tuned one.
         arguments: For `tune_input`.
     """
 

@@ -103,7 +103,7 @@ class Way:
         return [end - back for back, end in zip(returned_s, executions.ends_s, strict=True)]
 
     def ready_step_s(self, pipeline: Pipeline = READY) -> float:
-        """Time of a step whose batch was made before, and is handed over."""
+        """Step time where the batch was made before, and is handed over."""
         executions, count = Executions(), 24 // self.an_execution
         self.fit(pipeline.make(count * self.an_execution, 0.0), executions)
         # A generator's end is looked for by an execution that does not end.
@@ -111,7 +111,7 @@ class Way:
         return statistics.median([end - begin for begin, end in spans][1:]) / self.an_execution
 
     def waiting_step_s(self, batch_s: float) -> float:
-        """Time of a step from its batch's arrival, that long after the batch before.
+        """Step time from its batch's arrival, that long after the batch before.
 
         It finds cores that were idle, and so takes longer than one that never waits.
         """

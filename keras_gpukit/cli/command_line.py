@@ -19,13 +19,6 @@ def split(
 
     All that follows belongs to the script, whatever it looks like. argparse would remove a "--"
     from it.
-
-    Args:
-        argv: Arguments after `keras-gpukit`.
-        value_flags: For each command that runs a script, its flags that are followed by a value.
-
-    Returns:
-        Our part of the command line, and the script's part.
     """
     flags = value_flags.get(argv[0] if argv else "")
     if flags is None:
@@ -76,11 +69,6 @@ def check_script(args: argparse.Namespace) -> None:
         args.error("give the SCRIPT to run, or -m MODULE")
 
 
-def end(command: str, failed_because: str | None) -> int:
-    """Returns the exit code of a command, 0 or 2, and prints why it failed."""
-    return 0 if failed_because is None else fail(command, f"{failed_because}.")
-
-
 def fail(command: str, why: object, *, code: int = 2) -> int:
     """Prints why a command fails, and returns its exit code."""
     print(f"keras-gpukit {command}: {why}", file=sys.stderr)
@@ -88,11 +76,7 @@ def fail(command: str, why: object, *, code: int = 2) -> int:
 
 
 def positive(text: str) -> int:
-    """Parses a whole number from 1 on.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is not such a number.
-    """
+    """Parses a whole number from 1 on."""
     number = int(text) if text.isdecimal() else 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, and is {text!r}")
@@ -100,11 +84,7 @@ def positive(text: str) -> int:
 
 
 def folder(text: str) -> Path:
-    """Returns a folder's path; the folder need not exist.
-
-    Raises:
-        argparse.ArgumentTypeError: If the text is empty, or the path exists but is not a folder.
-    """
+    """Returns a folder's path; the folder need not exist."""
     if not text:
         raise argparse.ArgumentTypeError("the folder's name is empty")
     path = Path(text).expanduser()

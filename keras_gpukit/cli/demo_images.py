@@ -18,9 +18,6 @@ def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
     Returns:
         The paths of the images, and for each image the index in `PHOTOGRAPHS` of the photograph it
         is cut from.
-
-    Raises:
-        OSError: If the files cannot be written.
     """
     folder = data_dir / FOLDER
     if not folder.is_dir():

@@ -16,24 +16,14 @@ from keras_gpukit.reports import units
 
 
 def print_code(function: Callable[..., Any], console: Console) -> None:
-    """Prints a function's own source, so that what is shown cannot differ from what runs.
-
-    Args:
-        function: Function to print.
-        console: Console to print to. Lines that are wider than it are not wrapped.
-    """
+    """Prints a function's own source, so that what is shown cannot differ from what runs."""
     source = inspect.getsource(function).rstrip()
     highlighted = Syntax(source, "python", theme="ansi_dark").highlight(source)
     console.print(highlighted, soft_wrap=True)
 
 
 def comparison(written: RunSummary, advised: RunSummary) -> RenderableType:
-    """Returns a table of both runs' figures, and the speed-up.
-
-    Args:
-        written: The run with the pipeline as beginners write it.
-        advised: The run with the verdict's advice applied.
-    """
+    """Returns a table of both runs' figures, and the speed-up."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column()
     for heading in ("as written", "as advised"):

@@ -21,11 +21,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examines the machine and prints what it found.
-
-    Returns:
-        0 if training can use a GPU, else 1.
-    """
+    """Examines the machine and prints what it found."""
     from keras_gpukit.cli.examination import as_dict, examine
     from keras_gpukit.cli.quiet import quiet_tensorflow
 

@@ -14,12 +14,10 @@ from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
-from keras_gpukit.sensors.cuda_packages import read_packages
+from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.gpu_health import read_health
+from keras_gpukit.sensors.gpu_health import read_health, read_xids
 from keras_gpukit.sensors.installation import read_environment, read_machine
-from keras_gpukit.sensors.kernel_log import read_xids
-from keras_gpukit.sensors.library_loading import try_loading
 from keras_gpukit.version import __version__
 
 _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof")

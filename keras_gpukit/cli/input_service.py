@@ -36,11 +36,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the service until it is stopped, or prints the manifests.
-
-    Returns:
-        The exit code: 2 if it cannot start.
-    """
+    """Runs the service until it is stopped, or prints the manifests."""
     from keras_gpukit.distributed.launching.input_service import input_service_manifest, serve
 
     try:

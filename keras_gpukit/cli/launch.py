@@ -97,11 +97,7 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the job.
-
-    Returns:
-        The exit code of the process that failed first; 0 if none did.
-    """
+    """Runs the job."""
     from keras_gpukit.distributed.launching.job import Job, job_name
 
     first = ("-m", args.module) if args.module is not None else (args.script,)

@@ -50,11 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def complete(words: Sequence[str]) -> list[str]:
-    """Adds the default value to `--kubernetes`: argparse would take the next word, even the script.
-
-    Args:
-        words: Our part of the command line.
-    """
+    """Adds the default of `--kubernetes`: argparse would take the next word, even the script."""
     if words[:1] != ["launch"]:  # in other commands, the flag has no value
         return list(words)
     return [
@@ -71,12 +67,7 @@ def _volume(text: str) -> tuple[str, str]:
 
 
 def is_elsewhere(args: argparse.Namespace) -> bool:
-    """Whether the job is for a cluster.
-
-    Raises:
-        ValueError: If flags do not fit together, such as `--submit` without a cluster, or
-            `--monitor` with one.
-    """
+    """Whether the job is for a cluster."""
     if args.submit and not (args.slurm or args.kubernetes):
         raise ValueError("--submit needs --slurm or --kubernetes.")
     if not args.kubernetes and (args.image or args.volume or args.shared_memory):
@@ -93,15 +84,7 @@ def is_elsewhere(args: argparse.Namespace) -> bool:
 
 
 def launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
-    """Prints the job's script or manifest, or submits it.
-
-    Returns:
-        The exit code.
-
-    Raises:
-        ValueError: If the cluster could not run the job.
-        OSError: If the job cannot be submitted from this machine.
-    """
+    """Prints the job's script or manifest, or submits it."""
     text = _slurm(job, args) if args.slurm else _kubernetes(job, args)
     if args.submit:
         return _submit(text, _SBATCH if args.slurm else _KUBECTL)
@@ -134,14 +117,7 @@ def _kubernetes(job: Job, args: argparse.Namespace) -> str:
 
 
 def _submit(text: str, command: tuple[str, ...]) -> int:
-    """Submits a job by running the cluster's own program, with the text as standard input.
-
-    Returns:
-        The program's exit code.
-
-    Raises:
-        FileNotFoundError: If this machine does not have the program.
-    """
+    """Submits a job by running the cluster's own program, with the text as standard input."""
     program = shutil.which(command[0])
     if program is None:
         raise FileNotFoundError(

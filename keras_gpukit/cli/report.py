@@ -49,11 +49,7 @@ def _path(text: str) -> Path:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads the runs and writes the report.
-
-    Returns:
-        0, or 2 if there is no run to report or the file cannot be written.
-    """
+    """Reads the runs and writes the report."""
     from keras_gpukit.saved_runs import load_report
 
     try:
@@ -93,11 +89,7 @@ def _json(report: Report) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """Writes the file completely or not at all; never overwrites a file that is not a report.
-
-    Raises:
-        OSError: If the file cannot be written, or is not a report.
-    """
+    """Writes the file completely or not at all; never overwrites a file that is not a report."""
     if out.exists() and not out.is_file():
         # Writing would replace a device or a pipe by a file, and reading it could block.
         raise FileExistsError(f"{out} is not a regular file; give another --out.")

@@ -45,11 +45,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the script. Its exceptions pass through, so that Python itself ends the process.
-
-    Returns:
-        0 if the script ran to its end, 2 if it cannot be read.
-    """
+    """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
     from keras_gpukit.configure.settings import check
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main

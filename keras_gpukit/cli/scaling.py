@@ -63,11 +63,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the forecast.
-
-    Returns:
-        0, or 2 if nothing is given, there is no run, or a link is unknown.
-    """
+    """Prints the forecast."""
     try:
         made = _forecast(args)
     except (OSError, ValueError) as error:

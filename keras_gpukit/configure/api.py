@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,6 @@ from keras_gpukit.configure.apply import apply, differences
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
-from keras_gpukit.configure.starters import likely_starter
 from keras_gpukit.distributed.clusters import read_cluster
 from keras_gpukit.distributed.strategies import cluster_strategy, mirrored_devices
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
@@ -189,4 +189,37 @@ def _apply_what_still_can_be(planned: Plan, machine: Machine) -> str:
         f"TensorFlow has already started its devices, so it is too late for: {late}. "
         f"{likely_starter()} Call configure_gpus() before it, best right after the imports. "
         f"Still possible, and done: {done}."
+    )
+
+
+def likely_starter() -> str:
+    """Returns a sentence on what probably started TensorFlow's devices.
+
+    TensorFlow does not record the call, so this looks for objects that cannot be created without
+    starting the devices. It walks over every object in the process, which takes up to a second.
+    """
+    if mirrored_devices() is not None:
+        return "The MirroredStrategy of this process probably started them."
+    import keras
+    import tensorflow as tf
+
+    kinds: list[tuple[type, str]] = [
+        (tf.distribute.Strategy, "a tf.distribute strategy"),
+        (keras.Optimizer, "a Keras optimizer (making one creates its variables)"),
+        (keras.Layer, "a Keras layer with weights"),
+        (tf.Variable, "a tf.Variable"),
+        (tf.data.Iterator, "an iterator over a tf.data.Dataset"),
+        (tf.Tensor, "a tensor"),
+    ]
+    # Look at the type, not at the object: a proxy's __class__ would run foreign code.
+    types = {type(candidate) for candidate in gc.get_objects()}
+    for kind, description in kinds:
+        # TensorFlow itself keeps its default strategy, which starts nothing.
+        found = [t for t in types if issubclass(t, kind) and not t.__name__.startswith("_Default")]
+        if found:
+            names = ", ".join(sorted(t.__name__ for t in found)[:3])
+            return f"What started them is probably {description}: this process holds {names}."
+    return (
+        "What started them is unknown. Anything that computes starts them, such as "
+        "tf.constant(…), and so does tf.config.list_logical_devices()."
     )

@@ -15,15 +15,7 @@ from keras_gpukit.records.setup import Action
 
 
 def apply(actions: tuple[Action, ...], machine: Machine) -> Any:
-    """Applies the actions that do not hold already, in the given order.
-
-    Args:
-        actions: Actions of a plan.
-        machine: Facts that the plan was made from.
-
-    Returns:
-        The strategy; None if the actions create none.
-    """
+    """Applies the actions that do not hold already, in the given order."""
     strategy = None
     for action in actions:
         if action.kind == "given_strategy":

@@ -6,10 +6,13 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from keras_gpukit.configure.actions import Draft, holds
-from keras_gpukit.configure.plan_devices import plan_devices
-from keras_gpukit.configure.plan_execution import plan_execution, plan_jit, plan_variables
-from keras_gpukit.configure.plan_memory import plan_memory
-from keras_gpukit.configure.plan_strategy import plan_strategy
+from keras_gpukit.configure.plan_gpus import plan_devices, plan_memory
+from keras_gpukit.configure.plan_training import (
+    plan_execution,
+    plan_jit,
+    plan_strategy,
+    plan_variables,
+)
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.distributed.strategies import ACTIONS
 from keras_gpukit.records.codec import to_dict
@@ -74,9 +77,6 @@ def plan(settings: Settings, machine: Machine) -> Plan:
     Environment variables come first, since TensorFlow reads them when it starts its devices. Then
     the visible GPUs are chosen, since memory is set for each. The strategy comes last, since
     creating one starts the devices.
-
-    Returns:
-        The plan, with the reason for each action.
 
     Raises:
         ValueError: If the machine cannot do what was asked, or if arguments contradict each other

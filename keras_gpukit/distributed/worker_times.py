@@ -115,11 +115,7 @@ class CollectiveClock:
 
 @functools.cache
 def collective_clock() -> CollectiveClock:
-    """Returns the clock of this process, to which traced functions refer.
-
-    Raises:
-        GPUKitError: If this TensorFlow has no `CollectiveReplicaLauncher` with the known methods.
-    """
+    """Returns the clock of this process, to which traced functions refer."""
     return CollectiveClock()
 
 
@@ -182,12 +178,7 @@ class RoundTrips:
 
 
 def ask_peer(task: str, timeout_s: float) -> None:
-    """Asks a worker whether it is alive, over the connection that collectives use, and waits.
-
-    Raises:
-        Exception: If the worker does not answer, or is another process than at the start; or if
-            this TensorFlow has no such health check.
-    """
+    """Asks a worker whether it is alive, over the connection that collectives use, and waits."""
     from tensorflow.python.eager import context
 
     context.context().check_collective_ops_peer_health(task, timeout_in_ms=int(timeout_s * 1000))

@@ -84,8 +84,8 @@ class RunSummary(Displayed):
             without one, or if it was not read.
         validation: Rates of the validation inside `fit`.
         validation_input: Input wait of the validation inside `fit`.
-        overhead_s: Overhead of keras_gpukit, in seconds per step: time on the training thread, and
-            processor time alongside it.
+        overhead_s: Overhead of keras_gpukit, in seconds per step: readings and callbacks on the
+            training thread, and the processor time of its other threads.
         startup_s: One-time overhead of keras_gpukit, in seconds: starting, reading the first step's
             placement, and ending.
         ending: "completed", or "interrupted" by an exception or an interrupt; None if unknown,

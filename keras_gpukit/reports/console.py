@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -84,7 +86,7 @@ def _verdict(summary: RunSummary) -> RenderableType:
         rows.append(("Next", phrases.train_longer(summary)))
         style = "green" if phrases.is_judged(summary) else ""
     else:
-        why = " ".join(evidence_sentences(worst)[:_REASONS])
+        why = " ".join(evidence_sentences(_without_second_share(worst))[:_REASONS])
         rows = [("Verdict", worst.title), ("Why", why)]
         rows.append(("Next", worst.advice[0] if worst.advice else None))
         rows.append(("", _gain(worst.saving) if worst.saving else None))
@@ -99,6 +101,14 @@ def _verdict(summary: RunSummary) -> RenderableType:
             table.add_row(plain(name, style="bold"), text)
         style = ""
     return table
+
+
+def _without_second_share(finding: Finding) -> Finding:
+    """Leaves out the stall, a share of the steps' time, where the title has a share of the run."""
+    if "%" not in finding.title:
+        return finding
+    told = takewhile(lambda figure: figure.key != "input_stall", finding.evidence)
+    return replace(finding, evidence=tuple(told))
 
 
 def _gain(saving: Saving) -> str:

@@ -193,14 +193,14 @@ class Conclusion:
             count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
-        summary, is_script = longest.summary, False
+        summary = longest.summary
         if script is not None:
             self._print(f"{account(script)}.")
-            is_script = ManyShortCalls().judge_script(script) is not None
             # The newest fit has the readings of memory after all fits of this process.
             summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
             summary = replace(summary, verdict=judge(summary))
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
+        is_script = any(each.code == ManyShortCalls.code for each in summary.findings)
         is_many = is_script or len(fits) > _VERDICTS_LISTED
         titles = [each.title for each in summary.findings]
         names = defaultdict(list)

@@ -20,9 +20,6 @@ def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
 
     Returns:
         Why there is no answer; None if there is one.
-
-    Raises:
-        BaseException: Any exception that the script raised before its first `fit`.
     """
     first_fit = _FirstFit(question)
     ImportHook({"keras": first_fit.watch_fits}).install()
@@ -72,11 +69,7 @@ class _FirstFit:
 
 
 def predict(batch_size: int | None) -> Question:
-    """Returns a question: how much memory do the training steps need?
-
-    Args:
-        batch_size: Batch size to predict for; None for the script's own.
-    """
+    """Returns a question: how much memory do the training steps need?"""
 
     def question(callback_list: Any) -> None:
         from keras_gpukit.reports.console import print_anywhere
@@ -94,12 +87,7 @@ def predict(batch_size: int | None) -> Question:
 
 
 def find_size(max_batch_size: int | None, seconds: float) -> Question:
-    """Returns a question: which batch size is the largest that fits, and which is the fastest?
-
-    Args:
-        max_batch_size: Largest batch size to try; None for the default.
-        seconds: How long to search, in seconds.
-    """
+    """Returns a question: which batch size is the largest that fits, and which is the fastest?"""
 
     def question(callback_list: Any) -> None:
         from keras_gpukit.trials.find_batch_size import find_batch_size

@@ -14,12 +14,6 @@ class ImportHook(MetaPathFinder):
     """Calls an action for each of several modules as soon as the module's code has run.
 
     The usual finders find the modules, and their own loaders load them.
-
-    Args:
-        actions: Action to call for each module, by the module's name.
-
-    Attributes:
-        spent_s: Seconds in which these modules were imported so far.
     """
 
     def __init__(self, actions: dict[str, Callable[[], None]]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.records.script import METHODS, Method
-from keras_gpukit.scripts.tracebacks import PACKAGE
+from keras_gpukit.scripts.main_module import PACKAGE
 
 STEP_FUNCTIONS = {
     "fit": ("train_function", "test_function"),
@@ -40,9 +40,6 @@ def on_each_list(action: Callable[[str, Any, int], None]) -> Callable[[], None]:
     Args:
         action: Called with the method's name, the list, and the number of callbacks that the caller
             gave. Callbacks that Keras adds come after these.
-
-    Returns:
-        A function that undoes this.
     """
     import keras
 
@@ -67,14 +64,7 @@ def on_each_list(action: Callable[[str, Any, int], None]) -> Callable[[], None]:
 
 
 def around_each_call(around: Callable[[Method, Any], Any]) -> Callable[[], None]:
-    """Wraps `fit`, `evaluate`, `predict` and the methods for one batch of every model.
-
-    Args:
-        around: Returns the wrapper for a method and its function.
-
-    Returns:
-        A function that undoes this.
-    """
+    """Wraps `fit`, `evaluate`, `predict` and the methods for one batch of every model."""
     import keras
     from keras.src.utils import traceback_utils
 

@@ -20,12 +20,7 @@ from keras_gpukit.scripts.on_imports import OnImports
 
 
 def run(words: Sequence[str]) -> int:
-    """Runs a script or a module; its exceptions pass through.
-
-    Returns:
-        0 if it ran to its end, 2 if the script cannot be read, as Python itself ends, or if the
-        environment's description of a cluster is wrong.
-    """
+    """Runs a script or a module; its exceptions pass through."""
     try:
         set_tf_config(os.environ)
     except ClusterError as error:

@@ -2,20 +2,61 @@
 
 Not earlier: settings that the script makes before its imports, such as environment variables, must
 take effect. And not later: TensorFlow's devices may start with the script's next line.
+
+A script that makes `tf.distribute.MultiWorkerMirroredStrategy()` itself gets the repairs of Keras
+that `configure_gpus` makes, once it has both the strategy and Keras: looking for the faults starts
+TensorFlow's devices, and then TensorFlow refuses to make the strategy.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from keras_gpukit.errors import Guard
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.own_loop import OwnLoops
-from keras_gpukit.scripts.own_strategies import OwnStrategies
 from keras_gpukit.scripts.watched_fits import WatchedFits
+
+
+class OwnStrategies:
+    """Repairs Keras when the script has made a strategy over several workers."""
+
+    def __init__(self) -> None:
+        self._is_made = self._has_keras = False
+
+    def watch(self) -> None:
+        """Starts to watch for strategies; called once TensorFlow was imported."""
+        import tensorflow as tf
+
+        from keras_gpukit.distributed.strategies import is_multi_worker
+
+        strategy_class = tf.distribute.MultiWorkerMirroredStrategy
+        original = strategy_class.__init__
+
+        @functools.wraps(original)
+        def make(strategy: Any, *args: Any, **kwargs: Any) -> None:
+            original(strategy, *args, **kwargs)
+            self._is_made = self._is_made or is_multi_worker(strategy)
+            self._repair()
+
+        strategy_class.__init__ = make
+
+    def keras_imported(self) -> None:
+        """Notes that Keras was imported."""
+        self._has_keras = True
+        self._repair()
+
+    def _repair(self) -> None:
+        if self._is_made and self._has_keras:
+            from keras_gpukit.distributed.repairs import repair_multi_worker
+
+            with Guard("Repairing Keras for several workers", "Its fit() may fail."):
+                repair_multi_worker()
 
 
 class OnImports:

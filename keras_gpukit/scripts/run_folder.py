@@ -95,11 +95,7 @@ class RunFolder:
         self._taken: set[str] = set()
 
     def path(self) -> Path:
-        """Returns the run's folder, and creates it unless this process or a fork has done so.
-
-        Raises:
-            OSError: If the folder cannot be created.
-        """
+        """Returns the run's folder, and creates it unless this process or a fork has done so."""
         if self._path is None:
             if not self.is_made:
                 name = self._make().name.encode()
@@ -129,9 +125,6 @@ class RunFolder:
         """Returns the folder of a model, which is the same for all its fits.
 
         It is named after the model or, if that has no name of its own, after the script.
-
-        Raises:
-            OSError: If the run's folder cannot be created.
         """
         folder = self._of_models.get(model)
         if folder is None:

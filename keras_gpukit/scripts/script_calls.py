@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.script import Calls, Method, ScriptRecord
 from keras_gpukit.scripts import keras_private
-from keras_gpukit.scripts.tracebacks import PACKAGE
+from keras_gpukit.scripts.main_module import PACKAGE
 
 _OWN_BATCHES = {"fit": "train", "evaluate": "test", "predict": "predict"}
 
@@ -116,12 +116,7 @@ class ScriptCalls:
                 _time_first_batch(call, callback_list, kind)
 
     def record(self, began_s: float, imports_s: float) -> ScriptRecord:
-        """Returns what the script did from its start until now.
-
-        Args:
-            began_s: When the process started, in seconds since the Unix epoch.
-            imports_s: Seconds in which TensorFlow and Keras were imported.
-        """
+        """Returns what the script did from its start until now."""
         now_s = time.time()
         first_s = now_s if self._first_began_s is None else self._first_began_s
         calls = [

@@ -23,9 +23,6 @@ class Termination:
 
     The action runs on a thread of its own, since a training thread that waits inside TensorFlow
     runs no Python code. Python notifies that thread through a pipe.
-
-    Args:
-        finish: Function to call. If it takes longer than `WITHIN_S`, the process ends without it.
     """
 
     def __init__(self, finish: Callable[[], None]) -> None:

@@ -1,45 +1,53 @@
-"""The CUDA libraries that TensorFlow loads."""
+"""The CUDA libraries and packages that TensorFlow needs: where they are, and whether they load."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
+from keras_gpukit.records.gpu_health import CUDAPackage
 from keras_gpukit.records.installation import CUDALibrary
 
 # Libraries that TensorFlow opens, by the CUDA release it was built for. If one of them is missing,
 # it uses no GPU. The numbers are the libraries' own (soname), which differ from CUDA's:
 # https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ lists each release's component versions.
+_LIBRARIES = ["cudart", "cublas", "cublasLt", "cufft", "cusolver", "cusparse"]
 _BY_CUDA_MAJOR = {
-    11: (
-        "libcudart.so.11.0",
-        "libcublas.so.11",
-        "libcublasLt.so.11",
-        "libcufft.so.10",
-        "libcusolver.so.11",
-        "libcusparse.so.11",
-    ),
-    12: (
-        "libcudart.so.12",
-        "libcublas.so.12",
-        "libcublasLt.so.12",
-        "libcufft.so.11",
-        "libcusolver.so.11",
-        "libcusparse.so.12",
-    ),
-    13: (
-        "libcudart.so.13",
-        "libcublas.so.13",
-        "libcublasLt.so.13",
-        "libcufft.so.12",
-        "libcusolver.so.12",
-        "libcusparse.so.12",
-    ),
+    11: ["11.0", "11", "11", "10", "11", "11"],
+    12: ["12", "12", "12", "11", "11", "12"],
+    13: ["13", "13", "13", "12", "12", "12"],
 }
+# Prints one line of JSON for each library, so that the results before a crash are known. The
+# argument is a JSON list of [name, path]. Versions are read from cuDNN and the CUDA runtime.
+_LOAD = """
+import ctypes, json, sys
+for name, path in json.loads(sys.argv[1]):
+    version, error = None, None
+    try:
+        library = ctypes.CDLL(name if path == "system" else path, ctypes.RTLD_GLOBAL)
+        if name.startswith("libcudnn."):
+            library.cudnnGetVersion.restype = ctypes.c_size_t
+            version = library.cudnnGetVersion()
+        elif name.startswith("libcudart."):
+            number = ctypes.c_int()
+            if library.cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
+                version = number.value
+    except (OSError, AttributeError) as failure:
+        error = str(failure)
+    print(json.dumps([name, version, error]), flush=True)
+"""
+_AT_MOST_S = 60.0
+EXTRA = "and-cuda"
 
 
 def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tuple[str, ...]:
@@ -49,9 +57,10 @@ def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tup
         cuda_version: CUDA version in `tf.sysconfig.get_build_info()`, such as "12.5.1".
         cudnn_version: cuDNN version in `tf.sysconfig.get_build_info()`, such as "9".
     """
-    names = _BY_CUDA_MAJOR.get(_major(cuda_version), ())
+    numbers = _BY_CUDA_MAJOR.get(_major(cuda_version), [])
+    names = [f"lib{name}.so.{each}" for name, each in zip(_LIBRARIES, numbers, strict=False)]
     cudnn = _major(cudnn_version)
-    return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names
+    return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else tuple(names)
 
 
 def find_libraries(
@@ -96,3 +105,70 @@ def _find(
 def _major(version: str | None) -> int:
     text = (version or "").split(".")[0]
     return int(text) if text.isdigit() else 0
+
+
+def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
+    """Loads the libraries that were found, in order; adds versions or the loader's messages."""
+    present = [(each.name, each.path) for each in libraries if each.path is not None]
+    if not present:
+        return libraries
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOAD, json.dumps(present)],
+            capture_output=True,
+            text=True,
+            timeout=_AT_MOST_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return libraries  # whether they load stays unknown
+    found = {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
+    crashed = next((name for name, _ in present if name not in found), None)
+    if crashed is not None:
+        found[crashed] = [None, f"loading it ended the process with code {done.returncode}"]
+    return tuple(
+        replace(each, version=_version(each.name, found[each.name][0]), error=found[each.name][1])
+        if each.name in found
+        else each
+        for each in libraries
+    )
+
+
+def _version(name: str, number: int | None) -> str | None:
+    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2, and 8907 is 8.9.7."""
+    if number is None:
+        return None
+    if name.startswith("libcudart."):
+        return f"{number // 1000}.{number % 1000 // 10}"
+    major = 10_000 if number >= 90_000 else 1_000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+def read_packages(
+    requires: Callable[[str], Sequence[str] | None] = metadata.requires,
+    version: Callable[[str], str] = metadata.version,
+) -> tuple[CUDAPackage, ...]:
+    """Returns the packages of TensorFlow's extra `and-cuda`, with their installed versions.
+
+    TensorFlow's build info contains only cuDNN's major version. The extra names the lowest version
+    that TensorFlow was built for.
+    """
+    try:
+        listed = requires("tensorflow") or ()
+    except metadata.PackageNotFoundError:
+        return ()
+    found = []
+    for text in listed:
+        need = Requirement(text)
+        if need.marker is None or not need.marker.evaluate({"extra": EXTRA}):
+            continue
+        if need.marker.evaluate({"extra": ""}):  # one that every installation needs
+            continue
+        try:
+            installed = version(need.name)
+        except metadata.PackageNotFoundError:
+            found.append(CUDAPackage(need.name, str(need.specifier)))
+            continue
+        fits = need.specifier.contains(installed, prereleases=True)
+        found.append(CUDAPackage(need.name, str(need.specifier), installed, fits))
+    return tuple(found)

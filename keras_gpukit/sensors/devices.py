@@ -10,9 +10,8 @@ from typing import Any
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import Driver
 from keras_gpukit.sensors import tf_private
-from keras_gpukit.sensors.cuda import cuda_devices
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.identity import identify
+from keras_gpukit.sensors.identity import cuda_devices, identify
 
 
 def visible_gpus() -> tuple[GPUInfo, ...]:

@@ -1,15 +1,28 @@
-"""Finds other processes that use the host's processors; looks only while they use much."""
+"""Finds other processes that use the host's processors; looks only while they use much.
+
+Processes of the same job as this one are recognized by their environments: the variables with which
+each was started, as the system keeps them.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from keras_gpukit.records.machine import HostSample, ProcessUse
-from keras_gpukit.sensors.job_processes import JobProcesses
 
+CLUSTER = "TF_CONFIG"
+# Groups of variables. All variables of a group are equal in the processes of one start, and in no
+# other processes on this host.
+_STARTS = (
+    ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ("PMIX_NAMESPACE",),
+    ("OMPI_MCA_ess_base_jobid",),
+)
 MUCH_PERCENT = 25.0
 """Share of all cores that others must use, in percent; with less there is no reason to look."""
 FIRST_LOOKS_APART_S = 2.0
@@ -39,8 +52,14 @@ class NeighbourSensor:
         self._cores = psutil.cpu_count() or 1
         self._looks: tuple[_Look, _Look] | None = None  # the first one and the latest
         self._children: set[int] = set()
-        self._job: JobProcesses | None = None
+        self._of_job: dict[tuple[int, str], bool] = {}  # of each process, looked up once
         self._due_s = now() + FIRST_LOOK_AFTER_S
+
+    @functools.cached_property
+    def _job(self) -> tuple[str, ...] | None:
+        import psutil
+
+        return _job_of_process(psutil.Process())
 
     def note(self, sample: HostSample) -> None:
         """Looks at all processes if a reading of the host shows that others use much."""
@@ -75,24 +94,18 @@ class NeighbourSensor:
         return self._ranked(lambda key: not any(holds(key) for holds in own))[:NAMED]
 
     def children_percent(self) -> float | None:
-        """Returns the use by this process's children, in percent of all cores.
-
-        Returns None before the second look.
-        """
+        """Returns the use by this process's children, in percent; None before the second look."""
         return self._percent(self._is_child)
 
     def job_percent(self) -> float | None:
-        """Returns the use by other processes of this job, in percent of all cores.
-
-        Returns None before the second look.
-        """
+        """Returns the use by others of this job, in percent; None before the second look."""
         return self._percent(lambda key: self._is_of_job(key) and not self._is_child(key))
 
     def _is_child(self, key: tuple[int, str]) -> bool:
         return key[0] in self._children
 
     def _is_of_job(self, key: tuple[int, str]) -> bool:
-        return self._job is not None and self._job.contains(key)
+        return self._of_job.get(key, False)
 
     def _percent(self, counts: Callable[[tuple[int, str]], bool]) -> float | None:
         if self._looks is None or self._looks[0] is self._looks[1]:
@@ -119,7 +132,6 @@ class NeighbourSensor:
         import psutil
 
         times = {}
-        self._job = job = self._job or JobProcesses()
         kernel_has_threads = False  # in a container, process 2 can be any process
         for process in psutil.process_iter(["pid", "name", "cpu_times", "ppid"]):
             # The kernel's own threads cannot be stopped; they are children of its process 2.
@@ -131,5 +143,45 @@ class NeighbourSensor:
             if spent is not None:
                 key = process.info["pid"], process.info["name"] or "unnamed"
                 times[key] = spent.user + spent.system
-                job.note(key, process)
+                if self._job is not None and key not in self._of_job:
+                    self._of_job[key] = _job_of_process(process) == self._job
         return times
+
+
+def job_of(environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Returns what identifies a job on this host; None if the variables describe no job.
+
+    Args:
+        environment: Variables with which a process was started.
+    """
+    cluster = _cluster_of(environment.get(CLUSTER, ""))
+    if cluster is not None:
+        return CLUSTER, cluster
+    for names in _STARTS:
+        values = [environment.get(name, "") for name in names]
+        if all(values):
+            return (*names, *values)
+    return None
+
+
+def _cluster_of(text: str) -> str | None:
+    """Returns the addresses of the cluster in `TF_CONFIG`, without the process's own place in it.
+
+    No other cluster has these addresses. Returns None if the text describes no cluster.
+    """
+    try:
+        cluster = json.loads(text)["cluster"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return json.dumps(cluster, sort_keys=True) if cluster else None
+
+
+def _job_of_process(process: Any) -> tuple[str, ...] | None:
+    import psutil
+
+    # Environments of other users' processes are not readable, and a process may have ended
+    # since it was listed.
+    try:
+        return job_of(process.environ())
+    except (psutil.Error, OSError):
+        return None

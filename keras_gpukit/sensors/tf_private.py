@@ -1,12 +1,13 @@
-"""Private names of TensorFlow that setting up GPUs needs.
+"""Private names of TensorFlow that sensors and captures need.
 
-Seen on TensorFlow 2.21: `context.context()._initialized`, `.config`, and
-`config.is_op_determinism_enabled`. If one is missing, a public function takes its place, or the
-answer is None.
+Seen on TensorFlow 2.21: `context.context()._initialized`, `.config`,
+`config.is_op_determinism_enabled` and `trace.enabled`. If one is missing, a public function takes
+its place, or the answer is None.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -39,6 +40,18 @@ def grows_memory() -> bool | None:
         return None
     except ValueError:  # the setting differs between GPUs, which TensorFlow rejects only here
         return None
+
+
+def profiler_state() -> Callable[[], bool]:
+    """Returns a function that says whether a profile is being recorded.
+
+    If that is unknown it is always true: then all steps are marked, which costs a microsecond or
+    more even if no profile is recorded.
+    """
+    from tensorflow.python.profiler import trace
+
+    enabled: Callable[[], bool] = getattr(trace, "enabled", lambda: True)
+    return enabled
 
 
 def _context() -> Any:

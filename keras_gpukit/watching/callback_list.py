@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.watching.callback_times import CallbackTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
@@ -35,20 +34,6 @@ Hook = Callable[..., None]
 
 def _nothing(*args: Any) -> None:
     pass
-
-
-def hooks_alone(step_function: StepFunction) -> StepFunction:
-    """Returns a step function with watched batch hooks around it, to measure their overhead."""
-    watch = CallbackListWatch(None, _nothing, _nothing, _nothing, _nothing)
-    hook = watch._watched("on_train_batch_end", lambda batch, logs: None)
-
-    def with_hooks(source: Any) -> Any:
-        hook(0)
-        outputs = step_function(source)
-        hook(0)
-        return outputs
-
-    return with_hooks
 
 
 class CallbackListWatch:

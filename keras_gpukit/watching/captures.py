@@ -1,7 +1,13 @@
-"""Captures profiles in a monitored `fit`: connects the triggers of captures to the recorder."""
+"""Captures profiles in a monitored `fit`: connects the triggers of captures to the recorder.
+
+Private names, seen on Keras 3.12 to 3.15, of `keras.callbacks.TensorBoard`: `_should_trace`,
+`_start_batch`, `_stop_batch` and `_global_train_batch`. If one is missing, captures may collide
+with that callback's: TensorFlow records one profile at a time, and the first to start gets it.
+"""
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -10,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.input.wait.self_cost import StepFunction
+from keras_gpukit.profiling.capturing.profile_files import (
+    LARGEST_AMENDED_BYTES,
+    amend,
+    profile_files,
+)
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import (
@@ -28,22 +38,7 @@ from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.tensorboard_captures import TensorBoardCaptures
-
-_NO_CAPTURES = CaptureSettings(
-    steps=1,
-    at_steps=(),
-    every_steps=None,
-    every_minutes=None,
-    on_demand=False,
-    signal_number=None,
-    slower=None,
-    stall_rise=None,
-    utilization_drop=None,
-    max_captures=1,
-    max_bytes=1,
-    cooldown_s=0.0,
-)
+from keras_gpukit.whole_files import replace_file
 
 MAY_CRASH = (
     "TensorFlow's profiler may crash a worker of a cluster when a capture ends (seen with 2.21 on "
@@ -80,10 +75,11 @@ class CaptureWatch:
         self._request_signal: RequestSignal | None = None
         self._nvml: NVMLSensor | None = None
         self._unknown_because: str | None = None
-        self._others = TensorBoardCaptures(callbacks_of_fit())
+        self._tensorboards = _tensorboards_that_capture()
+        self._began_s = time.time()
         self._none_automatic_because: str | None = None
         if settings.automatic:
-            others = (*other_profilers, *self._others.callbacks)
+            others = (*other_profilers, *self._tensorboards)
             self._none_automatic_because = because = not_automatic_because(session, others)
             self._settings = replace(self._settings, automatic=because is None)
         automatic = (
@@ -103,7 +99,7 @@ class CaptureWatch:
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
             global_step=lambda: session.first_step + session.steps_of("fit").steps,
-            kept_out_by=self._others.within,
+            kept_out_by=functools.partial(_captured_by_keras, self._tensorboards),
             tell=tell,
             on_counted=automatic.cut if automatic else lambda: None,
         )
@@ -114,7 +110,7 @@ class CaptureWatch:
             self._unknown_because = "captures are of training steps, and this was not a fit"
             return
         try:
-            self._watch_steps(session, self._recorder)
+            self._watch_steps(session)
         except GPUKitError as error:
             self._unknown_because = str(error)
             return
@@ -128,7 +124,7 @@ class CaptureWatch:
         """Ends a running capture and waits until it is written.
 
         Afterwards the Profile tab also finds the steps in profiles that Keras' own TensorBoard
-        callback has captured.
+        callback has captured. They are marked, but in a profile with loops that is not enough.
         """
         if self._request is not None:
             with Guard("Removing the request for a capture", "The next run answers it again."):
@@ -138,7 +134,15 @@ class CaptureWatch:
         if self._nvml is not None:
             self._nvml.close()
         self._recorder.close()
-        self._others.amend()
+        for callback in self._tensorboards:
+            for path, status in profile_files(Path(callback.log_dir, "train/plugins/profile")):
+                if status.st_mtime < self._began_s or status.st_size > LARGEST_AMENDED_BYTES:
+                    continue
+                with Guard(f"Marking the steps in {path}", "TensorBoard may find no steps in it."):
+                    content = path.read_bytes()
+                    amended, _ = amend(content)
+                    if amended is not content:
+                        replace_file(path, amended)
 
     @property
     def record(self) -> ProfilerRecord:
@@ -155,8 +159,8 @@ class CaptureWatch:
         """Contents of the profile that was captured without being asked for; None without one."""
         return self._automatic.profile if self._automatic else None
 
-    def _watch_steps(self, session: Session, recorder: Recorder) -> None:
-        settings, automatic = self._settings, self._automatic
+    def _watch_steps(self, session: Session) -> None:
+        settings, automatic, recorder = self._settings, self._automatic, self._recorder
         when = automatic.when if automatic else StepAnomalies(settings.slower, settings.stall_rise)
 
         def on_window(window: StepWindow) -> None:
@@ -172,7 +176,7 @@ class CaptureWatch:
             recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
 
         session.on_window("fit", on_window)
-        session.around_steps(recorder.wrap, _marked_alone, on_pause)
+        session.around_steps(recorder.wrap, on_pause)
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
@@ -230,6 +234,25 @@ class CaptureWatch:
         session.every_second("how busy GPUs are", look)
 
 
-def _marked_alone(step_function: StepFunction) -> StepFunction:
-    """Marks the steps of a step function without capturing any, to measure the overhead."""
-    return Recorder(Path("none"), _NO_CAPTURES).wrap(step_function)
+def _tensorboards_that_capture() -> list[Any]:
+    import keras
+
+    return [
+        each
+        for each in callbacks_of_fit()
+        if isinstance(each, keras.callbacks.TensorBoard)
+        and getattr(each, "_should_trace", False)
+        and hasattr(each, "_global_train_batch")
+    ]
+
+
+def _captured_by_keras(tensorboards: list[Any], batches: int) -> str | None:
+    """Returns which of the next batches Keras' TensorBoard captures; None if it does not."""
+    for each in tensorboards:
+        first = each._global_train_batch
+        if first + batches > each._start_batch and first <= each._stop_batch:
+            return (
+                f"keras.callbacks.TensorBoard captures the batches {each._start_batch} to "
+                f"{each._stop_batch}"
+            )
+    return None

@@ -6,19 +6,22 @@ import time
 from collections.abc import Callable
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.wait.clock import OwnCost
 
 
 class FirstStepHooks:
     """Context manager around the first step of a call. Actions that fail are logged and skipped.
 
+    Args:
+        cost: Adds up the time of the actions.
+
     Attributes:
         before: Actions called before the step.
         after: Actions called after the step, also if it raised.
-        spent_s: Total time of the actions, in seconds.
     """
 
-    def __init__(self) -> None:
-        self.spent_s = 0.0
+    def __init__(self, cost: OwnCost) -> None:
+        self._cost = cost
         self._entered = False
         self.before: list[Callable[[], None]] = []
         self.after: list[Callable[[], None]] = []
@@ -42,4 +45,4 @@ class FirstStepHooks:
         for action in actions:
             with Guard("Monitoring the first step", "What it would have measured is unknown."):
                 action()
-        self.spent_s += time.perf_counter() - began
+        self._cost.add(time.perf_counter() - began, once=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.host_buffers import host_buffers
-from keras_gpukit.input.wait.stages.element_sizes import Sizes, measured_element_bytes
+from keras_gpukit.input.wait.stages.readings import Sizes, measured_element_bytes
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
 from keras_gpukit.reports.phrases import evidence
 from keras_gpukit.rules.memory.host_buffers import InputFillsMemory

@@ -9,7 +9,8 @@ functions are not visible.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from contextlib import suppress
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from keras_gpukit.placement.names import short_device
@@ -21,7 +22,7 @@ MOST_NAMED = 5
 MOST_LOOKED_AT = 1000
 """Maximum number of items looked at in one collection. Larger collections are sampled."""
 MOST_OF_OTHERS = 32
-"""Number of first items without a tensor after which a collection is taken to contain none."""
+"""Number of first values without a tensor after which a collection is taken to contain none."""
 
 
 class KeptTensors:
@@ -39,7 +40,7 @@ class KeptTensors:
             owners: Callbacks and the model, whose attributes are looked at.
         """
         grown = []
-        for held in _different(_held(owners)):
+        for held in _held(owners):
             try:
                 sizes = _sizes(held.collection)
             except (RuntimeError, LookupError):  # another thread is changing it
@@ -62,20 +63,17 @@ class _Held(NamedTuple):
 
 
 def _held(owners: Iterable[Any]) -> Iterator[_Held]:
-    for owner in owners:
-        for name, value in _of_object(owner):
-            yield _Held(None, f"{type(owner).__name__}.{name}", value)
-    for held in global_collections():
-        yield _Held(*held)
-
-
-def _different(held: Iterable[_Held]) -> Iterator[_Held]:
     """Yields each collection once, even if it has several names."""
+    of_owners = (
+        _Held(None, f"{type(owner).__name__}.{name}", value)
+        for owner in owners
+        for name, value in _of_object(owner)
+    )
     seen = set()
-    for each in held:
-        if id(each.collection) not in seen:
-            seen.add(id(each.collection))
-            yield each
+    for held in chain(of_owners, map(_Held._make, global_collections())):
+        if id(held.collection) not in seen:
+            seen.add(id(held.collection))
+            yield held
 
 
 def _of_object(owner: Any) -> Iterator[tuple[str, Any]]:
@@ -83,19 +81,11 @@ def _of_object(owner: Any) -> Iterator[tuple[str, Any]]:
     for name, value in tuple(vars(owner).items()):
         if is_collection(value):
             yield name, value
-        for enclosed_name, enclosed in _enclosed(value):
-            if is_collection(enclosed):
-                yield enclosed_name, enclosed
-
-
-def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
-    code = getattr(function, "__code__", None)
-    cells = getattr(function, "__closure__", None) or ()
-    for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
-        try:
-            yield name, cell.cell_contents
-        except ValueError:  # the cell is still empty
-            continue
+        code, cells = getattr(value, "__code__", None), getattr(value, "__closure__", None)
+        for enclosed, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
+            with suppress(ValueError):  # the cell is still empty
+                if is_collection(cell.cell_contents):
+                    yield enclosed, cell.cell_contents
 
 
 def _sizes(collection: Any) -> dict[str, int]:
@@ -104,25 +94,22 @@ def _sizes(collection: Any) -> dict[str, int]:
     A tensor or array that occurs several times counts once. A view counts as the array that owns
     its memory.
     """
-    seen: set[int] = set()
     items, every = _sample(collection)
+    # Items are often tuples or dictionaries of tensors, one per batch or epoch.
+    samples = (_sample(each) if is_collection(each) else ((each,), 1.0) for each in items)
+    parts = ((part, stands_for) for found, stands_for in samples for part in found)
+    seen: set[int] = set()
     sizes: dict[str, float] = {}
     repeats = False
-    for number, item in enumerate(items):
+    for number, (part, stands_for) in enumerate(parts):
         if number == MOST_OF_OTHERS and not sizes:
             break
-        # Items are often tuples or dictionaries of tensors, one per batch or epoch.
-        parts, each_stands_for = _sample(item) if is_collection(item) else ((item,), 1.0)
-        for part_number, part in enumerate(parts):
-            if part_number == MOST_OF_OTHERS and not sizes:
-                break
-            where, size_bytes, owner = _size(part)
-            if not size_bytes:
-                continue
-            repeats = repeats or owner in seen
-            if owner not in seen:
-                seen.add(owner)
-                sizes[where] = sizes.get(where, 0.0) + size_bytes * each_stands_for
+        where, size_bytes, owner = _size(part)
+        if size_bytes and owner in seen:
+            repeats = True
+        elif size_bytes:
+            seen.add(owner)
+            sizes[where] = sizes.get(where, 0.0) + size_bytes * stands_for
     # If the sample has repeats, the share of repeats among the other items is unknown.
     return {where: int(size * (1.0 if repeats else every)) for where, size in sizes.items()}
 

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.errors import Guard
+from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
-from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.calls import Calls, StepFunction
+from keras_gpukit.input.wait.clock import OwnCost, StepClock
 from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.measurable_input import make_measurable
 from keras_gpukit.input.wait.meter_choice import MeterChoice
-from keras_gpukit.input.wait.meters import Meter
-from keras_gpukit.input.wait.request_meter import RequestMeter
-from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.tf_private import host_iterator
+from keras_gpukit.input.wait.timed_fetches import RequestMeter
+from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.input.wait.wait_reader import WaitReader
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
@@ -32,12 +34,14 @@ from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
-from keras_gpukit.watching.watched_function import WatchedFunction
 
 OnWindow = Callable[[StepWindow], None]
+Around = Callable[[StepFunction], StepFunction]
 
 # The model's attribute that holds each phase's step function.
 ATTRIBUTES = {"fit": "train_function", "evaluate": "test_function", "predict": "predict_function"}
+REPLACED = "the step function was replaced while it was monitored"
+NOT_MADE = "Keras had not made the step function when the run began"
 
 
 class PhaseSteps:
@@ -53,10 +57,11 @@ class PhaseSteps:
         frame: Stack frame of the call.
         wall: Accounts for the call's wall time; None for a phase inside the call.
         first_call: Context manager around the first step; None for a phase inside the call.
+        cost: Adds up the processor time of timing.
 
     Attributes:
-        watched: The step function.
         pipeline: Reads tf.data's model of the input; None without one.
+        is_between_epochs: Whether the steps of an epoch are over and the next has not started.
     """
 
     def __init__(
@@ -71,7 +76,10 @@ class PhaseSteps:
         frame: CallFrame,
         wall: WallTime | None,
         first_call: FirstStepHooks | None,
+        cost: OwnCost,
     ) -> None:
+        self.pipeline: PipelineWatch | None = None
+        self.is_between_epochs = False
         self._model = model
         self._phase = phase
         self._counted = FitCount(model, first_step) if phase == "fit" else None
@@ -79,55 +87,65 @@ class PhaseSteps:
         self._wall = wall
         self._on_window: list[OnWindow] = [on_window]
         self._watchers: list[OnWindow] = []
+        self._around: list[Around] = []
         self._on_pause: list[Callable[[], None]] = []
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
-        self._requests = RequestMeter()
-        self.pipeline: PipelineWatch | None = None
+        self._requests = RequestMeter() if phase == "predict" else None
         self._times_fetches = False
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
         self._device = DeviceWork() if runs_behind(model) else None
         # If several callbacks report the ends of steps, only this one counts.
         self._reporter: object = None
-        self._clock = StepClock(
-            phase=phase,
-            steps_per_execution=model.steps_per_execution,
-            first_step=first_step,
+        self._calls = Calls(model.steps_per_execution, first_step)
+        self._totals = StepTotals(phase, model.steps_per_execution)
+        self._waits = WaitReader(self._choice(), self._device, stood_still_since)
+        counts = not self._requests
+        self._windows = StepWindows(
+            self._calls,
+            self._totals,
+            self._waits,
             on_window=self._take,
-            on_error=on_error,
-            examples=(
-                None
-                if phase == "predict"
-                else ExampleCounter(model, phase, batch_size=batch_of(phase)[1])
-            ),
-            around_first_call=first_call,
-            choose=self._make_choice(),
-            wall=wall,
-            accepts=self._accepts,
-            stood_still_since=stood_still_since,
-            device=self._device,
+            on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
+            examples=ExampleCounter(model, phase, batch_of(phase)[1]) if counts else None,
         )
-        self.watched = WatchedFunction(self._function, self._clock)
+        self._clock = StepClock(
+            self._calls,
+            self._windows,
+            wall=wall,
+            on_error=on_error,
+            around_first_call=first_call,
+            accepts=self._accepts,
+            cost=cost,
+        )
 
     @property
     def step(self) -> int:
         """Global step."""
-        return self._clock.step
+        return self._calls.step
+
+    @property
+    def steps(self) -> int:
+        """Number of steps that ran."""
+        calls = self._calls
+        if self._counted is None or calls.steps_per_execution == 1:
+            return calls.steps
+        return self._counted.steps(calls.count, calls.steps_per_execution, self._clock.pipelines)
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Mean step time."""
+        return self._totals.step_time_s
+
+    @property
+    def executions(self) -> int:
+        """Number of times that the step function has returned."""
+        return self._calls.count
 
     @property
     def follows_device(self) -> bool:
         """Whether ends of steps must be reported: the device finishes them asynchronously."""
         return self._device is not None
-
-    @property
-    def recurring_s(self) -> float:
-        """Recurring overhead so far of timing and of all other wrappers around each step."""
-        return self.watched.recurring_s
-
-    @property
-    def startup_s(self) -> float:
-        """One-time overhead of timing the first steps."""
-        return self._clock.startup_s
 
     def watch(self, on_window: OnWindow) -> None:
         """Times the step function until `restore`; passes each finished window to a listener."""
@@ -135,37 +153,44 @@ class PhaseSteps:
         if self._function.is_replaced:
             return
         self._epoch_iterator = epoch_iterator(self._phase)
-        if self._phase != "predict":
+        if self._requests is None:
             make_measurable(self._epoch_iterator, has_one_epoch=has_one_epoch(self._phase))
-        self.watched.wrap(self._requests if self._phase == "predict" else None)
+        step_function = self._function.current
+        if step_function is None:
+            # A loop in user code drives the callbacks. If we set a wrapper, Keras would take it for
+            # a finished step function.
+            self._clock.stop(NOT_MADE)
+        elif self._requests is not None:
+            self._function.replace(self._clock.wrap_batches(step_function, self._requests))
+        else:
+            self._function.replace(self._clock.wrap(step_function))
 
-    def surround(
-        self,
-        around: Callable[[StepFunction], StepFunction],
-        alone: Callable[[StepFunction], StepFunction],
-        on_pause: Callable[[], None],
-    ) -> None:
+    def surround(self, around: Around, on_pause: Callable[[], None]) -> None:
         """Wraps each step in another function, inside the clock; not for `predict`.
 
         Args:
             around: Wraps a function that runs a step, using `functools.wraps`. Steps that other
                 code runs on its own data are not wrapped.
-            alone: Wraps a function in the same way outside a run, to measure the overhead.
             on_pause: Called when the steps are interrupted or over.
 
         Raises:
             GPUKitError: If there is no step function that can be restored afterwards.
         """
-        self.watched.surround(around, alone)
+        if not self._function.is_ours:
+            raise GPUKitError("the step function is not Keras' own, or other code replaced it")
+        surrounded = around(self._function.current.__wrapped__)
+        self._around.append(around)
+        self._function.replace(self._clock.wrap(surrounded, self._function.original))
         self._on_pause.append(on_pause)
 
     def cut_window(self) -> None:
         """Ends the current window of steps at the start of the call that is under way."""
-        self._clock.windows.cut()
+        self._windows.cut()
 
     def requested(self) -> None:
         """Notes that `predict` requests a batch, which it fetches outside its step function."""
-        self._requests.requested()
+        if self._requests is not None:
+            self._requests.requested()
 
     def note_finished(self, by: object) -> None:
         """Notes that the results of the next step are available.
@@ -173,27 +198,53 @@ class PhaseSteps:
         Args:
             by: Callback that reports it. If several callbacks do, only the first one counts.
         """
-        if self._device is None:
-            return
         self._reporter = self._reporter or by
-        if self._reporter is by:
+        if self._device is not None and self._reporter is by:
             self._device.note_finished()
 
-    def pause(self) -> None:
-        """Notes that an epoch's end or a validation interrupts the steps."""
+    def pause(self, batch_ended_s: float = 0.0) -> None:
+        """Notes that an epoch's end or a validation interrupts the steps.
+
+        Args:
+            batch_ended_s: When the last callback returned from the hook for the last batch; 0 if
+                unknown.
+        """
         for on_pause in self._on_pause:
             on_pause()
-        self._clock.pause()
-        if self._clock.windows.had_short_epoch and not self._times_fetches:
+        self._clock.pause(batch_ended_s)
+        if self._windows.had_short_epoch and not self._times_fetches:
             self._times_fetches = True
             make_measurable(self._epoch_iterator, has_short_epochs=True)
+
+    def end_epoch(self) -> None:
+        """Notes that the steps of an epoch are over; none run until `begin_epoch`."""
+        if self._function.is_lost:
+            self._clock.stop(REPLACED)
+        self._windows.end_epoch()
+        self.is_between_epochs = True
+
+    def begin_epoch(self) -> None:
+        """Wraps the step function that was made between two epochs, if any; it will be traced."""
+        self.is_between_epochs = False
+        made = self._function.current
+        if made is None or not self._function.is_lost:
+            return
+        traces = self._function.restore() == "replaced"
+        surrounded = made
+        for around in self._around:
+            surrounded = around(surrounded)
+        self._function.replace(self._clock.wrap(surrounded, made, traces=traces))
 
     def restore(self) -> None:
         """Ends the phase and restores its step function; may be called repeatedly."""
         if self._function.is_replaced:
             self.pause()
             self._clock.work_out()
-            self.watched.restore()
+            outcome = self._function.restore()
+            if outcome == "wrapped":
+                self._clock.leave()
+            elif outcome == "replaced" and not self.is_between_epochs:
+                self._clock.stop(REPLACED)
             if self.pipeline is not None:
                 with Guard("Ending the timing of a Grain dataset", "Grain continues to time it."):
                     self.pipeline.stop()
@@ -203,73 +254,51 @@ class PhaseSteps:
     def release(self) -> None:
         """Forgets the data and callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._on_window, self._watchers, self._on_pause):
+        for actions in (self._on_window, self._watchers, self._on_pause, self._around):
             actions.clear()
-        self.watched.release()
         self.pipeline = self._reporter = None
-
-    @property
-    def steps(self) -> int:
-        """Number of steps that ran."""
-        clock = self._clock
-        if self._counted is None or clock.steps_per_execution == 1:
-            return clock.steps
-        return self._counted.steps(clock.calls, clock.steps_per_execution, clock.pipelines)
-
-    @property
-    def step_time_s(self) -> float | None:
-        """Mean step time."""
-        return self._clock.totals.step_time_s
-
-    @property
-    def executions(self) -> int:
-        """Number of times that the step function has returned."""
-        return self._clock.calls
 
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
-        clock, steps = self._clock, self.steps
-        record = clock.totals.throughput(steps, self._wall.total_s if self._wall else None)
-        updates = self._counted.updates(steps, clock.pipelines) if self._counted else None
-        return replace(record, updates=updates, executions=clock.calls)
+        steps = self.steps
+        record = self._totals.throughput(steps, self._wall.total_s if self._wall else None)
+        updates = self._counted.updates(steps, self._clock.pipelines) if self._counted else None
+        return replace(record, updates=updates, executions=self.executions)
 
     def input(self) -> InputRecord:
         """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""
-        record = self._totals()
+        record = self._input()
         breakdown = self._breakdown(record.wait_s, self.steps)
         return replace(record, breakdown=breakdown, pipeline=self._stages(record))
 
     def input_so_far(self) -> InputRecord:
         """Returns `input` as of a window that has just ended, without stages."""
-        record, windows = self._totals(), self._clock.windows
-        breakdown = self._breakdown(record.wait_s, windows.steps_before, windows.began_s)
+        record, calls = self._input(), self._calls
+        steps = calls.before * calls.steps_per_execution
+        breakdown = self._breakdown(record.wait_s, steps, self._windows.began_s)
         return replace(record, breakdown=breakdown)
 
     def with_stages(self, record: InputRecord) -> InputRecord:
         """Adds the costs of the pipeline's stages so far; may be called on any thread."""
         return replace(record, pipeline=self._stages(record, so_far=True))
 
-    def _totals(self) -> InputRecord:
-        meter = self._clock.waits.meter
-        return self._clock.totals.input(
-            meter.mechanism if meter else None,
-            meter.confidence if meter else None,
-            self._clock.waits.unknown_because,
-        )
+    def _input(self) -> InputRecord:
+        waits = self._waits
+        return self._totals.input(waits.mechanism, waits.confidence, waits.unknown_because)
 
     def _breakdown(
         self, wait_s: float | None, steps: int, until_s: float | None = None
     ) -> TimeBreakdown | None:
         """Returns the breakdown of the call's wall time; None unless every step was timed."""
-        clock = self._clock
-        if self._wall is None or self._phase == "predict" or not clock.saw_every_step:
+        if self._wall is None or self._requests or not self._clock.saw_every_step:
             return None
         # The run's first step, and the steps whose wait counts as epoch start, are excluded.
-        executions_apart = 1 + clock.totals.starts.epochs
-        waiting_steps = max(steps - executions_apart * clock.steps_per_execution, 0)
+        executions_apart = 1 + self._totals.starts
+        waiting_steps = max(steps - executions_apart * self._calls.steps_per_execution, 0)
         if waiting_steps == 0:
             wait_s = 0.0
-        return self._wall.breakdown(None if wait_s is None else wait_s * waiting_steps, until_s)
+        wait_s = None if wait_s is None else wait_s * waiting_steps
+        return self._wall.breakdown(self._calls.inside_s, wait_s, until_s)
 
     def _stages(self, record: InputRecord, *, so_far: bool = False) -> PipelineRecord | None:
         """Returns the pipeline's stages. If naming them fails, the input wait is not lost."""
@@ -280,13 +309,13 @@ class PhaseSteps:
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
 
-    def _make_choice(self) -> Callable[[Any], Meter | str]:
-        if self._phase == "predict":
+    def _choice(self) -> Callable[[Any], Any]:
+        if self._requests is not None:
             return lambda source: self._requests
         choice = MeterChoice(
             self._function.current,
-            self._model.steps_per_execution,
-            lambda: self._clock.calls,
+            self._calls.steps_per_execution,
+            lambda: self._calls.count,
             overlaps=not self._model.run_eagerly,
         )
         self.pipeline = choice.pipeline
@@ -299,5 +328,5 @@ class PhaseSteps:
     def _accepts(self, source: Any) -> bool:
         # `train_on_batch` in a callback also calls the step function, with a plain iterator. After
         # a failed run, another call may come before the step function is restored.
-        fed_by_fit = source is self._requests or times_its_fetches(source)
+        fed_by_fit = isinstance(source, RequestMeter) or times_its_fetches(source)
         return (fed_by_fit or host_iterator(source) is not None) and not self._frame.over

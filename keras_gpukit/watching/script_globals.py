@@ -1,7 +1,7 @@
-"""Finds collections in the global variables of a script and its own modules.
+"""Finds the modules of the script itself, and collections in their global variables.
 
-The own modules are the script or notebook itself, and all imported modules that are neither part of
-Python's standard library nor of an installed package.
+They are the script or notebook, and all imported modules that are neither part of Python's standard
+library nor of an installed package.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import sys
 import sysconfig
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,31 +34,25 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
     Includes attributes of global variables that are classes of the script's own modules, or
     instances of such classes. Public names come first, so they win for a collection with two names.
     """
-    modules = _modules()
+    found = [sys.modules.get(name) for name in _names_of_own(len(sys.modules))]
+    modules = [each for each in found if isinstance(each, ModuleType)]
+    # The script comes last, so a collection that it imports is named by its original module.
+    modules.sort(key=lambda module: module.__name__ == "__main__")
     own = {module.__name__ for module in modules}
     for module in modules:
-        variables = vars(module)
-        names = list(variables)  # copied, because another thread may add variables
-        names.sort(key=lambda name: name.startswith("_"))
-        for name in names:
+        variables, label = vars(module), module.__name__
+        file = variables.get("__file__")
+        if label == "__main__" and isinstance(file, str):
+            label = Path(file).name
+        # Copied, because another thread may add variables.
+        for name in sorted(variables, key=lambda name: name.startswith("_")):
             value = variables.get(name)
             if is_collection(value):
-                yield _label(module), name, value
-            elif _class_of(value).__module__ in own:
-                for attribute, held in tuple(_attributes(value).items()):
+                yield label, name, value
+            elif (value if isinstance(value, type) else type(value)).__module__ in own:
+                for attribute, held in tuple(getattr(value, "__dict__", {}).items()):
                     if is_collection(held):
-                        yield _label(module), f"{name}.{attribute}", held
-
-
-def _modules() -> list[ModuleType]:
-    """Returns the script's own modules. The search is repeated once more modules are loaded."""
-    names = _names_of_own(len(sys.modules))
-    found = [sys.modules.get(name) for name in names]
-    # The script comes last, so a collection that it imports is named by its original module.
-    return sorted(
-        (each for each in found if isinstance(each, ModuleType)),
-        key=lambda module: module.__name__ == "__main__",
-    )
+                        yield label, f"{name}.{attribute}", held
 
 
 @functools.lru_cache(maxsize=1)
@@ -74,13 +68,12 @@ def _names_of_own(loaded: int) -> tuple[str, ...]:
     return tuple(
         name
         for name, module in modules
-        if isinstance(module, ModuleType) and _is_own(name, vars(module).get("__file__"))
+        if name == "__main__" or (isinstance(module, ModuleType) and _is_own(module))
     )
 
 
-def _is_own(name: str, file: Any) -> bool:
-    if name == "__main__":
-        return True
+def _is_own(module: ModuleType) -> bool:
+    file = vars(module).get("__file__")
     return isinstance(file, str) and is_of_the_script(file)
 
 
@@ -97,18 +90,3 @@ def _library() -> tuple[str, ...]:
     """Returns the folders of Python's standard library."""
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
     return tuple(f"{each}{os.sep}" for each in folders | {*map(os.path.realpath, folders)})
-
-
-def _label(module: ModuleType) -> str:
-    file = vars(module).get("__file__")
-    if module.__name__ != "__main__":
-        return module.__name__
-    return Path(file).name if isinstance(file, str) else "__main__"
-
-
-def _class_of(value: Any) -> type:
-    return value if isinstance(value, type) else type(value)
-
-
-def _attributes(value: Any) -> Mapping[str, Any]:
-    return getattr(value, "__dict__", {})

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
-from keras_gpukit.input.wait.self_cost import StepFunction
+from keras_gpukit.input.wait.calls import StepFunction
+from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import SETUP
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Part, Phase, StepWindow
-from keras_gpukit.sensors.heartbeat import Heartbeat
-from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
@@ -33,6 +33,9 @@ from keras_gpukit.watching.run_output import RunOutput
 from keras_gpukit.watching.step_count import steps_so_far
 
 SAMPLE_EVERY_S = 1.0
+WRAPPERS_S = 4e-6
+"""Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
+at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
 
 
 class Session:
@@ -61,30 +64,32 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
+        self._cost = OwnCost()
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
-        begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
-        self.wall = WallTime(begins_with, on_part=self.events.part)
         self.frame = CallFrame(phase)
         self.errors = CallErrors(lambda: self.step)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
             self.errors.of_callback,
             self._epoch_began,
-            lambda: self.own_steps.watched.end_epoch(),
+            lambda: self.own_steps.end_epoch(),
             self._epoch_ended,
         )
-        self.wall.by_callback = self._callback_list.times.by_class
-        self.wall.callbacks_at_epochs = self._callback_list.times.at_epochs_s
         self._retraced = RetracedFunctions()
-        self.wall.retraced = self._retraced.record
+        begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
+        self.wall = WallTime(
+            begins_with,
+            on_part=self.events.part,
+            by_callback=self._callback_list.times.by_class,
+            callbacks_at_epochs=self._callback_list.times.at_epochs_s,
+            retraced=self._retraced.record,
+        )
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
         self.stood_still_since = self._heartbeat.stopped_since
-        self._first_step_hooks = FirstStepHooks()
+        self._first_step_hooks = FirstStepHooks(self._cost)
         self._on_epoch_ended: list[Callable[[], None]] = []
-        self._recurring_s = 0.0
-        self._once_s = 0.0
         # The steps of the call itself are needed now: the sampling thread reads the global step.
         self._phases = {phase: self._make_steps(phase)}
         self.every_second("whether the process was suspended", self._heartbeat.beat)
@@ -123,26 +128,22 @@ class Session:
     @property
     def overhead_s(self) -> float:
         """Recurring overhead so far: processor time, and time at the ends of validations."""
-        timing_s = sum(steps.recurring_s for steps in self._phases.values())
-        return self._recurring_s + self._sampler.cpu_s + self.output.writing_s + timing_s
+        wrappers_s = WRAPPERS_S * self.executions
+        return self._cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
 
     @property
     def startup_s(self) -> float:
         """One-time overhead, measured like `overhead_s`."""
-        timing_s = sum(steps.startup_s for steps in self._phases.values())
-        return self._once_s + self._first_step_hooks.spent_s + timing_s + self.output.opening_s
+        return self._cost.once_s + self.output.opening_s
 
     def add_cost(self, spent_s: float, *, once: bool) -> None:
-        """Adds time that a callback spent on the training thread.
+        """Adds time that was spent on the training thread.
 
         Args:
             spent_s: Time in seconds.
             once: Whether the overhead occurs once per call, rather than repeatedly.
         """
-        if once:
-            self._once_s += spent_s
-        else:
-            self._recurring_s += spent_s
+        self._cost.add(spent_s, once=once)
 
     def write_environment(self) -> None:
         """Writes the run's versions, devices and settings."""
@@ -156,11 +157,10 @@ class Session:
     def around_steps(
         self,
         around: Callable[[StepFunction], StepFunction],
-        alone: Callable[[StepFunction], StepFunction],
         on_pause: Callable[[], None],
     ) -> None:
         """Wraps each step of the call in another function; see `PhaseSteps.surround`."""
-        self.own_steps.surround(around, alone, on_pause)
+        self.own_steps.surround(around, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls actions right before and after the call's first step, even if the step raises."""
@@ -229,7 +229,7 @@ class Session:
 
     def validation_ends(self) -> None:
         """Notes that a validation inside `fit` ended. Keras' remaining work on it counts, too."""
-        by_callback = self.own_steps.watched.is_between_epochs
+        by_callback = self.own_steps.is_between_epochs
         self.wall.turn("other" if by_callback else "validation")
 
     def leaves(self, phase: Phase) -> None:
@@ -291,10 +291,11 @@ class Session:
             frame=self.frame,
             wall=self.wall if own else None,
             first_call=self._first_step_hooks if own else None,
+            cost=self._cost,
         )
 
     def _epoch_began(self) -> None:
-        self.own_steps.watched.follow()
+        self.own_steps.begin_epoch()
         self.wall.turn("epoch start")
         self.events.epoch_begins()
 
@@ -304,5 +305,4 @@ class Session:
             action()
 
     def _pause(self) -> None:
-        self.wall.batch_ended_s = self._callback_list.batch_ended_s
-        self.own_steps.pause()
+        self.own_steps.pause(self._callback_list.batch_ended_s)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.wait.self_cost import StepFunction
+from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.records.worker_comparison import ComparedStep
 
 MOST_STEPS = 256

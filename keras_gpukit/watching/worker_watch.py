@@ -17,7 +17,6 @@ from keras_gpukit.distributed.worker_times import (
     tasks_of,
 )
 from keras_gpukit.errors import GPUKitError, Guard
-from keras_gpukit.input.wait.self_cost import StepFunction
 from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.capture import ProfilerRecord
@@ -152,7 +151,7 @@ class WorkerWatch:
             first_step=session.first_step,
             steps_per_execution=session.model.steps_per_execution,
         )
-        session.around_steps(shares.wrap, _noted_alone, shares.pause)
+        session.around_steps(shares.wrap, shares.pause)
         clock.install()
         self._clock = clock
 
@@ -179,12 +178,6 @@ class WorkerWatch:
             compared_unknown_because=None if steps else because,
             round_trips=self._round_trips.record() if self._round_trips else (),
         )
-
-
-def _noted_alone(step_function: StepFunction) -> StepFunction:
-    """Notes the steps of a step function without keeping any, to measure the overhead."""
-    clock = collective_clock()
-    return StepShares(lambda: clock.total_s).wrap(step_function)
 
 
 class GPUWatch:

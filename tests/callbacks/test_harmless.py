@@ -244,7 +244,7 @@ def test_an_interrupted_run_ends_by_itself(tmp_path):
     monitor = gpukit.Monitor(tmp_path)
     with pytest.raises(RuntimeError):
         model.fit(shuffled(), callbacks=[monitor, RaisesAt(2, RuntimeError())], verbose=0)
-    # Nobody asks for the summary: the sampling thread notices that the call is over.
+    # Nothing asks for the summary: the sampling thread notices that the call is over.
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         log = tmp_path / "gpukit" / "run.jsonl"

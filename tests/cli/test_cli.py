@@ -29,7 +29,7 @@ FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn")
 
 
 def python(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs Python as somebody who chose nothing about TensorFlow's log would."""
+    """Runs Python with no setting of TensorFlow's log."""
     environment = {name: value for name, value in os.environ.items() if name != LEVEL}
     return subprocess.run(
         [sys.executable, *arguments],

@@ -52,7 +52,7 @@ def test_everything_comes_in_the_only_order_that_works():
     assert kinds(plan(asked, machine(growth=(True,)))) == [
         "environment",
         "visible_gpus",
-        "memory_growth",  # off: beside sizes TensorFlow would drop it without a word
+        "memory_growth",  # off: next to sizes TensorFlow would drop it without a word
         "memory_limit_mib",
         "log_device_placement",
         "seed",

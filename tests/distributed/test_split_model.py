@@ -36,7 +36,7 @@ def test_losses_and_weights_are_those_of_the_model_in_one_place(found, case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", MODELS)
 def test_only_what_passes_a_boundary_is_sent(found, case):
-    """Activations forward, their gradients back; besides them only single numbers and targets."""
+    """Activations forward, their gradients back; in addition only single numbers and targets."""
     run = found[case]
     forward = [tuple(end.lstrip("/") for end in ends) for ends in run["crossings"]]
     back = [ends[::-1] for ends in forward]

@@ -72,21 +72,3 @@ def test_a_fetch_that_overlaps_steps_is_no_stall_and_unknown_where_no_step_is_fo
     assert stall_of(events, overlapping=False) == 0.4
     assert stall_of(events, overlapping=True) is None
     assert stall_of(events | {f"{STEP}product": [(14, 18)]}, overlapping=True) == 0.2
-
-
-@pytest.mark.slow
-def test_raw_clocks_of_an_execution_have_its_calls_fetches_and_gaps():
-    from benchmarks.gpu.stalled_fits import Way
-
-    row = Way(0.001, fit_s=0.1, steps_per_execution=4).stalled("serial", 50)
-
-    clocks = row["clocks"]
-    executions = len(clocks["entered_us"])
-    assert len(clocks["finished_us"]) == len(clocks["calls_us"]) == executions
-    assert len(clocks["fetches_us"]) == 4 * executions
-    assert clocks["fetched"][2:] == [4 * number for number in range(2, executions)]
-    assert {len(gaps_us) for gaps_us in clocks["gaps_us"][2:]} == {4}
-    for (entered, left), (began, ended) in zip(
-        clocks["calls_us"][1:], clocks["fetches_us"][4::4], strict=True
-    ):
-        assert entered <= began < ended <= left

@@ -1,7 +1,7 @@
 """Processes of their own that need not import TensorFlow and Keras, which takes seconds of a core.
 
 One process has imported them and waits (`waiting.py`); each script runs in a fork of it. Nothing of
-TensorFlow's runtime has begun there: devices, allocators, threads and settings are the fork's own.
+TensorFlow's runtime has started: devices, allocators, threads and settings are the fork's own.
 There is one for each choice of the variables that TensorFlow reads on import. Tests of imports
 start a new interpreter instead.
 """
@@ -66,7 +66,7 @@ class Prepared:
         self.pid = self._next()
 
     def _next(self) -> int:
-        """What is told of it next: its number, then its exit status."""
+        """The next message on it: its number, then its exit status."""
         told = array.array("q")
         told.frombytes(self._told.recv(told.itemsize))
         return told[0]

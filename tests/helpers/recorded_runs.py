@@ -1,4 +1,4 @@
-"""Records of runs as `Monitor` writes them, made up: on two GPUs that nobody here has."""
+"""Records of runs as `Monitor` writes them, made up: on two GPUs that are not here."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def take(logs: Path, charts: Path) -> None:
         page.goto(profile_page(address, run, "trace_viewer@", host))
         frame = page.frame_locator("iframe").frame_locator("iframe")
         frame.get_by_text("/host:CPU").locator("visible=true").first.wait_for()
-        page.wait_for_timeout(3000)  # the trace is drawn on a canvas, which tells nobody
+        page.wait_for_timeout(3000)  # the trace is drawn on a canvas, without an event
         page.screenshot(path=charts / "profile_tab.png")
         page.close()
 

@@ -87,8 +87,8 @@ class Plane:
 def one_after_the_other(gpus: int = 1) -> Capture:
     """Each step waits for its batch, copies it, launches, and computes; nothing overlaps.
 
-    Of a step's 10 ms: wait 4, launch 0.2, copy 0.5, GEMM 3, addition 1 of which 0.5 beside the
-    GEMM, exchange 1 of which 0.5 beside the addition, copy back 0.1.
+    Of a step's 10 ms: wait 4, launch 0.2, copy 0.5, GEMM 3, addition 1 of which 0.5 alongside the
+    GEMM, exchange 1 of which 0.5 alongside the addition, copy back 0.1.
     """
     capture = Capture()
     planes = [capture.gpu(index) for index in range(gpus)]

@@ -45,7 +45,7 @@ def mirrored_model() -> keras.Model:
 
 
 def sleep_in_tensorflow(seconds: float):
-    """Sleeps in the pipeline, without Python: the interpreter's lock would add waits of its own."""
+    """Sleeps in the pipeline, without Python: the GIL would add waits of its own."""
     from tensorflow.python.data.experimental.ops.testing import sleep
 
     return sleep(int(seconds * 1e6))

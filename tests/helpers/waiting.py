@@ -2,7 +2,7 @@
 
 Argument: the descriptor of a socket. Each message on it is JSON, with the script's arguments,
 environment and working folder, and brings three descriptors: the script's output, its errors, and
-where its number and its exit status are told.
+where its number and its exit status are written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MOST_BYTES = 1 << 18
 def serve(messages: socket.socket) -> dict[str, Any]:
     """Forks for each message until their sender is gone; returns one only in the fork for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the scripts
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for what tells how they ended
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_IGN
+    )  # nothing waits for the process that reports their end
     while True:
         message, descriptors, _, _ = socket.recv_fds(messages, MOST_BYTES, 3)
         if not message:

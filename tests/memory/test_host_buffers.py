@@ -11,7 +11,7 @@ from helpers.training import sleeping_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES, host_buffers
-from keras_gpukit.input.wait.stages.element_sizes import measured_element_bytes
+from keras_gpukit.input.wait.stages.readings import measured_element_bytes
 from keras_gpukit.input.wait.tf_private import parse_model, read_model
 from keras_gpukit.saved_runs import load_report
 

@@ -60,7 +60,7 @@ def test_requested_and_actual_device_of_a_layer_with_the_reason(placed):
     assert placed["one"]["rows"][0] == astray
 
 
-# A GPU beside a CPU, which no test machine has
+# A GPU next to a CPU, which no test machine has
 
 CPU, GPU = (f"/job:localhost/replica:0/task:0/device:{name}:0" for name in ("CPU", "GPU"))
 

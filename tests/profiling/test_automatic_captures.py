@@ -305,18 +305,10 @@ def test_what_is_no_profile_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_wrong_live_stall_is_replaced_and_everything_says_so(tmp_path, monkeypatch, capsys):
-    end = wait_reader.WaitReader.end
+    def planted(self, taken, stretch):
+        return WaitReading(0.9 * float(stretch.durations_s.sum()))
 
-    def planted(self, *args):
-        read = end(self, *args)
-
-        def wrong(stretch):
-            read(stretch)
-            return WaitReading(0.9 * float(stretch.durations_s.sum()))
-
-        return wrong
-
-    monkeypatch.setattr(wait_reader.WaitReader, "end", planted)
+    monkeypatch.setattr(wait_reader.WaitReader, "wait_of", planted)
     model = keras.Sequential([keras.Input((8,)), *[keras.layers.Dense(600) for _ in range(3)]])
     model.compile("sgd", "mse", jit_compile=False)
     monitor = gpukit.Monitor(tmp_path, verbose=0)

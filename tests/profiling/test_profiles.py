@@ -127,7 +127,7 @@ def test_several_steps_in_one_execution(captures):
 
 
 def loop() -> Capture:
-    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 beside that."""
+    """Of each step's 5 ms the loop computes 3 and waits 4 for the next batch, 2 meanwhile."""
     capture, step = Capture(), "while/body/_1/while/StatefulPartitionedCall/dense/"
     for execution in range(5):
         at = execution * 10
@@ -332,7 +332,7 @@ def test_a_single_step_is_read(tmp_path):
 
 
 def marked_twice() -> Capture:
-    """Somebody's own marks, numbered from 100 on, around those of a callback."""
+    """The user's own marks, numbered from 100 on, around those of a callback."""
     capture = Capture()
     for number in range(STEPS):
         at = number * STEP_MS
@@ -346,8 +346,8 @@ def test_a_step_that_is_marked_twice_is_one(tmp_path):
     record = read_profile(marked_twice().save(tmp_path))
     assert record.steps == COUNTED
     assert record.step_time_s == pytest.approx(0.01)
-    assert [step.number for step in record.each_step] == list(range(101, 101 + COUNTED))
-    assert milliseconds(record.parts_s) == {"input wait": 4, "between steps": 0.5, "idle": 5.5}
+    assert [step.number for step in record.each_step] == list(range(1, 1 + COUNTED))
+    assert milliseconds(record.parts_s) == {"input wait": 4, "between steps": 1, "idle": 5}
 
 
 def test_a_mark_around_several_steps_is_none(tmp_path):
@@ -356,7 +356,7 @@ def test_a_mark_around_several_steps_is_none(tmp_path):
     for begin in (0, 4 * STEP_MS):
         capture.step(2000, begin, 4 * STEP_MS)
     record = read_profile(capture.save(tmp_path))
-    assert [step.number for step in record.each_step] == list(range(101, 101 + COUNTED))
+    assert [step.number for step in record.each_step] == list(range(1, 1 + COUNTED))
 
 
 def test_marks_on_different_threads_are_not_within_each_other(tmp_path):

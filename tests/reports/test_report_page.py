@@ -124,7 +124,7 @@ def figure_of(page: Page, title: str) -> dict:
     return page.figures[name]
 
 
-# What it tells
+# What it shows
 
 
 def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):

@@ -204,7 +204,7 @@ def launching(waiting_ms=3.3, kernels_ms=0.6, step_ms=4.3, kinds=None, slowed_ms
 
     Args:
         waiting_ms: Wait for launches in a step, without what the profiler adds.
-        kernels_ms: Time of a step's kernels.
+        kernels_ms: Time of the kernels in a step.
         step_ms: Step time.
         kinds: Milliseconds of a step's kernels by kind.
         slowed_ms: Time that the profiler adds to each launch's step.
@@ -539,11 +539,11 @@ def test_a_rule_fires_with_its_evidence(code, severity, summary, shown):
 QUIET = [
     ("input-takes-cores", takes_cores(busy=0.69)),
     ("input-takes-cores", takes_cores(by_input=0.19)),
-    # `InputBound` tells of it.
+    # `InputBound` reports it.
     ("input-takes-cores", takes_cores(stall_fraction=0.3)),
     ("input-holds-gil", holds_gil(gil_wait_s=0.0002)),
     ("input-holds-gil", holds_gil(code_s=0.0019)),
-    # `InputBound` tells of it.
+    # `InputBound` reports it.
     # Others say more.
     ("low-utilization", idling()),
     ("memory-mostly-unused", replace(launching(), memory=memory(1))),
@@ -557,7 +557,7 @@ QUIET = [
     ("tracing-again", spent(tracing_s=9.9, tracings=4)),
     ("tracing-again", compiled_again(9.9)),
     ("tracing-again", retraced("shape", "x", spent_s=11.0)),  # one tracing is needed
-    # `TracingAgain` tells of it.
+    # `TracingAgain` reports it.
     ("slow-callbacks", retraced("shape", "x", spent_s=20.0, callbacks_s=36.0)),
     ("first-step-not-over", in_first_step(9.9)),
     ("hang", run(hangs=())),
@@ -1224,7 +1224,7 @@ def test_only_products_gain_from_tensor_cores_by_their_full_ratio():
     kinds = {"matmul": 2.0, "elementwise": 2.0}
     captured = launching(0.0, 4.0, 5.0, kinds, precision="float32", tf32=False)
     found = finding("float32-on-tensor-cores", captured)
-    # Of 100 s, products take 40 and become 16 times as fast, others take 40 and half of it.
+    # Of 100 s, products take 40 and become 16× faster, others take 40 and half of it.
     assert found.saving.high_s == pytest.approx(40 * 15 / 16 + 20)
     guessed = run((A100,), {"precision": "float32", "tf32": False}, operations=PRODUCTS)
     assert "may be" in finding("float32-on-tensor-cores", guessed).title

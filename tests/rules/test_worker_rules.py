@@ -1,4 +1,4 @@
-"""The rules on several workers: the culprit is told from its victims, and guesses are not made."""
+"""The rules on several workers: the culprit is not one of its victims, and no guess is made."""
 
 from __future__ import annotations
 

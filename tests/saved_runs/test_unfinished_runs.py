@@ -189,7 +189,7 @@ time.sleep(60)
 
 
 def started(folder):
-    """A process that has begun a record, and lives on."""
+    """A process that has started a record, and lives on."""
     process = subprocess.Popen([sys.executable, "-c", CHILD, str(folder)], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
     return process

@@ -1,4 +1,4 @@
-"""What is said when a script ends: also from elsewhere, to nobody, and of forks."""
+"""What is said when a script ends: also from elsewhere, without a reader, and of forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs' errors, modes and processes through NVIDIA's binding; the kernel's log; the libraries."""
+"""The driver and GPUs' health through NVIDIA's binding; the kernel's log; CUDA's libraries."""
 
 import os
 import shutil
@@ -9,14 +9,16 @@ import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
 from keras_gpukit.records.gpu_health import GPUHealth, Xid
-from keras_gpukit.records.installation import CUDALibrary
+from keras_gpukit.records.installation import CUDALibrary, DriverGPU
 from keras_gpukit.sensors import gpu_health
-from keras_gpukit.sensors.cuda_libraries import find_libraries
-from keras_gpukit.sensors.cuda_packages import read_packages
+from keras_gpukit.sensors.cuda_libraries import (
+    find_libraries,
+    needed_libraries,
+    read_packages,
+    try_loading,
+)
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.gpu_health import read_health
-from keras_gpukit.sensors.kernel_log import read_xids, xids_in
-from keras_gpukit.sensors.library_loading import try_loading
+from keras_gpukit.sensors.gpu_health import read_health, read_xids, xids_in
 
 LOG = """\
 6,339,5140900,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03
@@ -101,6 +103,20 @@ def test_no_driver_has_no_health():
     assert read_health((), None, FakeNVML(error="LibraryNotFound")) == ()
 
 
+def test_a_working_driver_describes_its_gpus():
+    gpus = [FakeGPU("GPU-a"), FakeGPU("GPU-b", "NVIDIA A100", 80 * GIB)]
+    driver = read_driver(FakeNVML(gpus))
+    assert (driver.version, driver.cuda_version) == ("560.35.03", (12, 6))
+    expected = DriverGPU(1, "NVIDIA A100", "GPU-b", 80 << 30, (8, 0), "00000000:01:00.0")
+    assert driver.gpus[1] == expected
+
+
+def test_a_missing_driver_or_binding_is_no_error():
+    driver = read_driver(FakeNVML(error="LibraryNotFound"))
+    assert (driver.error, driver.version, driver.gpus) == ("LibraryNotFound", None, ())
+    assert read_driver(object()).error == "AttributeError"
+
+
 # The kernel's log
 
 
@@ -126,7 +142,8 @@ def test_the_loaders_own_order_is_kept(tmp_path):
     (inside / "libcudnn.so.9").touch()
 
     def load(name):
-        raise OSError(f"{name}: cannot open shared object file")
+        if name != "libcufft.so.11":
+            raise OSError(f"{name}: cannot open shared object file")
 
     (found,) = find_libraries(("libcudnn.so.9",), [str(packages)], load, f"{first}:")
     assert (found.path, found.source) == (str(inside / "libcudnn.so.9"), "pip")
@@ -137,6 +154,16 @@ def test_the_loaders_own_order_is_kept(tmp_path):
     assert found == CUDALibrary(
         "libcudart.so.12", error="libcudart.so.12: cannot open shared object file"
     )
+    (found,) = find_libraries(("libcufft.so.11",), [str(packages)], load, "")
+    assert found.path == "system"
+
+
+def test_the_libraries_needed_follow_the_build():
+    assert "libcublas.so.12" in needed_libraries("12.5.1", "9")
+    assert needed_libraries("12.5.1", "9")[-1] == "libcudnn.so.9"
+    assert "libcudart.so.11.0" in needed_libraries("11.8", "8")
+    assert needed_libraries(None, None) == ()
+    assert needed_libraries("99.0", "9") == ()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the loader's messages on Linux")

@@ -1,4 +1,4 @@
-"""The user's own Python code that makes batches: found, named and timed beside its queue."""
+"""The user's own Python code that makes batches: found, named and timed next to its queue."""
 
 from __future__ import annotations
 

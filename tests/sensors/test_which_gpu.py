@@ -18,9 +18,8 @@ from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
 from keras_gpukit.rules.setup.visible_devices import cuda_order
 from keras_gpukit.sensors import gpu_processes
-from keras_gpukit.sensors.cuda import CUDADevice, cuda_devices
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.identity import identify
+from keras_gpukit.sensors.identity import CUDADevice, cuda_devices, identify
 from keras_gpukit.sensors.nvml import NVMLSensor, other_holders
 from keras_gpukit.sensors.statistics import GPUStatistics, summarize_gpus
 

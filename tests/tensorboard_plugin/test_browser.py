@@ -60,10 +60,10 @@ def browser() -> Iterator[Any]:
 
 
 class Watched:
-    """A fit that goes on until it is told to end, and a TensorBoard that shows it."""
+    """A fit that goes on until it is asked to end, and a TensorBoard that shows it."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        for number in range(5):  # older runs beside it
+        for number in range(5):  # older runs next to it
             lines = run_lines(5 + number, began_s=BEGAN_S + number)
             write_lines(folder / "logs" / "sweep" / f"lr-{number}", lines)
         self.log_dir = folder / "logs" / "mine"
@@ -256,7 +256,7 @@ def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, wi
 
 
 def body(page) -> str:
-    """The text of the report in the tab, empty while there is none."""
+    """The text of the report in the tab, empty without one."""
     frame = report_frame(page)
     try:
         return frame.inner_text("body") if frame else ""
@@ -281,6 +281,6 @@ def profile_frame(page) -> Any:
 
 
 def outside(page, address: str) -> list[str]:
-    """What was asked of anybody else."""
+    """Requests to other hosts."""
     own = (address, "data:", "blob:")
     return [url for url in page.asked if not url.startswith(own)]

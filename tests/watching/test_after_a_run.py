@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import time
 import weakref
@@ -243,36 +242,6 @@ def test_a_signal_is_named_with_what_it_interrupted(part, said):
     errors = CallErrors(lambda: 1250)
     errors.ended_by("SIGTERM", part)
     assert errors.last == said
-
-
-def test_what_is_put_around_steps_is_part_of_the_overhead(tmp_path):
-    """The account of each step is taken from a loop around a step that does nothing."""
-    overheads_s = []
-
-    def slowly(step_function):
-        def slow(source):
-            time.sleep(200e-6)
-            return step_function(source)
-
-        return slow
-
-    def surround(step):
-        return functools.wraps(step)(lambda source: step(source))
-
-    class Surrounds(gpukit.Throughput):
-        def begin(self, session, phase):
-            super().begin(session, phase)
-            session.around_steps(
-                lambda step: functools.wraps(step)(lambda batch: step(batch)), slowly, lambda: None
-            )
-
-        def end(self, session, phase):
-            super().end(session, phase)
-            overheads_s.append(session.overhead_s)
-
-    data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(100)
-    small_model().fit(data, verbose=0, callbacks=[Surrounds(tmp_path)])
-    assert overheads_s[0] >= 100 * 200e-6
 
 
 class RaisesIn(keras.callbacks.Callback):

@@ -1,4 +1,4 @@
-"""How long each callback of a call takes, told apart by their classes."""
+"""How long each callback of a call takes, by their classes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keras_gpukit.watching.callback_times import CallbackTimes
 
 
 class Waits:
-    """Its hooks take as long as they are told to, or until they are let go."""
+    """Its hooks take as long as they are asked to, or until they are let go."""
 
     def __init__(self, seconds=0.0):
         self.seconds = seconds

@@ -9,11 +9,10 @@ import psutil
 import pytest
 from interrupts import InterruptAt
 
-from keras_gpukit.input.wait.calls import Calls, FirstCalls
+from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.step_time_histogram import StepTimeHistogram
-from keras_gpukit.input.wait.totals import PipelineStarts, StepTotals
-from keras_gpukit.input.wait.wait_distribution import WaitHistogram
+from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.machine import GPUSample, HostSample
@@ -75,8 +74,8 @@ def add_window(totals, number):
     totals.add(StepWindow("fit", 1.0, number, 8, 0.4, 0.1, 64, 1.5, 0.01))
 
 
-def add_start(starts, number):
-    starts.add(PipelineStart(1.0 + number, 0.5))
+def add_start(totals, number):
+    totals.add_start(PipelineStart(1.0 + number, 0.5))
 
 
 def turn(wall, number):
@@ -89,7 +88,7 @@ def move(wall, number):
 
 
 def trace(wall, number):
-    wall.add_inside(1.0)
+    wall.set_apart(1.0)
     wall.add_tracing(0.5)
 
 
@@ -117,8 +116,12 @@ WHOLE = {
         add_window,
         lambda made: (made.throughput(8, 1.0).examples_per_s, made.step_time_s),
     ),
-    "pipeline starts": (PipelineStarts, add_start, lambda made: made.record()),
-    "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(0.0))),
+    "pipeline starts": (
+        lambda: StepTotals("fit"),
+        add_start,
+        lambda made: made.input(None, None, None).pipeline_start,
+    ),
+    "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(9.0, 0.0))),
     "processor time of threads": (new_threads, read_threads, lambda sensor: sensor.cores()),
 }
 
@@ -140,10 +143,6 @@ def add_durations(histogram, number):
     histogram.add(np.array([0.1, 0.3]), None, last_step=2 * number, ended_s=1.0 + number)
 
 
-def note_call(calls, number):
-    calls.note(2.0 * number, 2.0 * number + 1.0)
-
-
 SUMMED_UP = {
     "GPU": (GPUStatistics, add_gpu, lambda made: made.summarize()),
     "input": (
@@ -153,14 +152,9 @@ SUMMED_UP = {
     ),
     "waits": (lambda: WaitHistogram(1), add_waits, lambda made: made.record()),
     "step times": (lambda: StepTimeHistogram(1), add_durations, lambda made: made.record()),
-    "first calls": (
-        lambda: FirstCalls(None, SimpleNamespace(waited_s=lambda: 0.5)),
-        note_call,
-        lambda made: made.times_since(0) if made.count else made.start,
-    ),
-    "waits for first batches": (wall_time, move, lambda made: made.breakdown(0.0)),
-    "tracings": (wall_time, trace, lambda made: made.breakdown(0.0)),
-    "ends": (wall_time, lambda made, number: made.end(), lambda made: made.breakdown(0.0)),
+    "waits for first batches": (wall_time, move, lambda made: made.breakdown(9.0, 0.0)),
+    "tracings": (wall_time, trace, lambda made: made.breakdown(9.0, 0.0)),
+    "ends": (wall_time, lambda made, number: made.end(), lambda made: made.breakdown(9.0, 0.0)),
 }
 
 
@@ -179,16 +173,17 @@ def test_the_use_by_children_is_unknown_until_the_second_look(monkeypatch):
         assert sensor.children_percent() is None
 
 
-def test_no_step_is_counted_twice():
+@pytest.mark.parametrize("but", [0, 1])
+def test_no_step_is_counted_twice(but):
     def three_calls():
         calls = Calls()
-        calls.keep([0.0, 1.0, 2.0, 3.0], 1)
+        calls.times_s, calls.before = [0.0, 1.0, 2.0, 3.0], 1
         return calls
 
-    for calls in interrupted(three_calls, lambda calls: calls.keep([], calls.count)):
+    for calls in interrupted(three_calls, lambda calls: calls.drop(but=but)):
         assert calls.count == 3
-    for calls in interrupted(three_calls, lambda calls: calls.keep(calls.times_s[-2:], 2)):
-        assert calls.count == 3
+        inside_s = sum(calls.times_s[1::2]) - sum(calls.times_s[::2])
+        assert calls.inside_s + inside_s == 2.0
 
 
 def test_a_function_that_was_restored_was_not_replaced_by_others():

@@ -1,4 +1,4 @@
-"""What a run notes of itself while it goes on."""
+"""What a run notes while it goes on."""
 
 from __future__ import annotations
 

@@ -95,13 +95,11 @@ PART = Part(
             "one",
             "in a fit of 30 s `Monitor` captures one profile by itself, and delays training by at "
             "most 100 ms",
-            "another number of captures, or a longer delay",
         ),
         Claim(
             "stall",
             "the stall in that profile is the one measured live in the same steps, within 3 "
             "percentage points",
-            "a larger difference",
         ),
     ),
     judge=judge,

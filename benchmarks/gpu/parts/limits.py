@@ -175,14 +175,12 @@ PART = Part(
             "note",
             "the exception of a step that needs more than 6 GiB has a note, and the batch size "
             "that it suggests trains",
-            "no note, no suggestion, or one that runs out of memory too",
         ),
-        Claim("note_jit", "the same with jit", "the same"),
+        Claim("note_jit", "the same with jit"),
         Claim(
             "largest",
             "the size that `find_batch_size` finds in half a minute trains, and twice as many do "
             "not",
-            "a size that does not train, or less than half of one that does",
         ),
     ),
     judge=judge,

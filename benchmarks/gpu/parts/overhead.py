@@ -123,7 +123,7 @@ def own_account_outcome(row: dict[str, Any]) -> Outcome:
 
 
 def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the ratios, and what `Monitor` says of itself."""
+    """Judges the ratios, and the overhead that `Monitor` reports."""
     return judge_each(
         measured,
         {
@@ -142,17 +142,14 @@ PART = Part(
         Claim(
             "five_ms",
             "a step of 5 ms takes at most 1 % longer with `Monitor`",
-            "a ratio above 1.01, with all of its 95 % interval",
         ),
         Claim(
             "half_ms",
             "a step of about 0.5 ms takes at most 5 % longer with `Monitor`",
-            "a ratio above 1.05, with all of its 95 % interval",
         ),
         Claim(
             "own_account",
             "`Monitor` reports at least half of the time that it adds to a short step",
-            "a measured overhead of more than twice what it reports, with all of its 95 % interval",
         ),
     ),
     judge=judge,

@@ -33,7 +33,7 @@ def call(function: str, model: str, name: str, small: bool) -> Any:
 
 
 def gains(measured: Measured, slow: str, fast: str) -> dict[str, float]:
-    """Returns how many times as fast each model trains in one precision as in another."""
+    """Returns by which factor each model trains faster in one precision as in another."""
     found = {}
     for model in MODELS:
         rows = [measured.get(f"{model}/{name}", {"error": ""}) for name in (slow, fast)]
@@ -82,12 +82,10 @@ PART = Part(
             "bfloat16",
             "dense, convolutional and transformer models train faster in mixed bfloat16 than in "
             "float32 without TensorFloat-32",
-            "a model that trains as slowly or slower",
         ),
         Claim(
             "promise",
             "no model gains more from mixed bfloat16 than the finding about float32 promises",
-            "a larger gain",
         ),
     ),
     judge=judge,

@@ -1,4 +1,4 @@
-"""Captures on a GPU: what they cost, what is read from them, and what the Profile tab shows."""
+"""Captures on a GPU: what they cost, and what is read from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ ROUNDS = 5
 PRODUCTS = ("float32", "TF32", "bfloat16")
 MODELS = {"convolutional": "convolution", "transformer": "matmul"}
 """Models, and the kind of kernels that each spends most of its time in."""
-TOOLS = {"overview_page", "input_pipeline_analyzer", "kernel_stats", "memory_profile"}
 
 # Our choices: what a profile is still useful with.
 SUM_DIFFERENCE = 0.01
@@ -39,7 +38,6 @@ def cases(small: bool, folder: Path) -> Cases:
         yield f"products/{name}", partial(capture_products, name, work_s)
     for name in list(MODELS)[:1] if small else MODELS:
         yield name, partial(capture_model, name, small, folder)
-    yield "pages", partial(open_kept_pages, folder / f"{next(iter(MODELS))}.xplane.pb.gz")
 
 
 def time_captures(work_s: float, rounds: int) -> dict[str, Any]:
@@ -70,17 +68,6 @@ def capture_model(name: str, small: bool, folder: Path) -> dict[str, Any]:
         kept = folder / f"{name}.xplane.pb.gz"
         kept.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     return row
-
-
-def open_kept_pages(kept: Path) -> dict[str, Any]:
-    """Opens the pages of a kept profile."""
-    from benchmarks.gpu.profile_pages import open_pages
-
-    with tempfile.TemporaryDirectory() as logs:
-        run = Path(logs, "plugins", "profile", "kept")
-        run.mkdir(parents=True)
-        (run / "host.xplane.pb").write_bytes(gzip.decompress(kept.read_bytes()))
-        return open_pages(logs)
 
 
 def judge_cost(row: dict[str, Any]) -> Outcome:
@@ -158,18 +145,6 @@ def judge_kinds(*rows: dict[str, Any]) -> Outcome:
     return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(said)}.")
 
 
-def judge_pages(tools: dict[str, Any]) -> Outcome:
-    closed = [
-        name for name, page in tools.items() if page.get("status") != 200 or not page["bytes"]
-    ]
-    missing = TOOLS - tools.keys()
-    return Outcome(
-        not closed and not missing,
-        f"{len(tools) - len(closed)} of {len(tools)} pages open; "
-        f"failing: {', '.join(closed) or 'none'}; not offered: {', '.join(missing) or 'none'}.",
-    )
-
-
 def judge(measured: Measured) -> dict[str, Outcome]:
     """Judges each claim by its captures."""
     products = tuple(f"products/{name}" for name in PRODUCTS)
@@ -182,7 +157,6 @@ def judge(measured: Measured) -> dict[str, Outcome]:
             "kernels": (products, judge_kernels),
             "tensor_cores": (("products/float32", "products/bfloat16"), judge_tensor_cores),
             "kinds": (tuple(MODELS), judge_kinds),
-            "pages": (("pages",), judge_pages),
         },
     )
 
@@ -195,41 +169,30 @@ PART = Part(
         Claim(
             "cost",
             "`Profiler` delays training no longer than TensorFlow's own start and stop",
-            "a longer median of five captures",
         ),
         Claim(
             "steps",
             "of 10 captured steps 8 are found, without a problem: the first and the last are not "
             "counted",
-            "fewer steps, or a problem that the profiler reports",
         ),
         Claim(
             "breakdown",
             "the parts of a step add up to its time, and device compute is the time of the matrix "
             "products as measured without a profile, within 15 %",
-            "a difference of more than 15 %, or of more than 1 % in the sum",
         ),
         Claim(
             "kernels",
             "the longest kernel takes as long as xprof says, within 5 %",
-            "another time, or a kernel that xprof does not list",
         ),
         Claim(
             "tensor_cores",
             "by the kernels' names, at least 90 % of the time of bfloat16 products is in Tensor "
             "Cores, and at most 5 % of that of float32 ones without TensorFloat-32",
-            "another share",
         ),
         Claim(
             "kinds",
             "by the kernels' names, at least 30 % of a convolutional model's time is convolution "
             "and of a transformer's matrix products, and at most 20 % is of an unknown kind",
-            "another share",
-        ),
-        Claim(
-            "pages",
-            "every page that the Profile tab offers opens, those of kernels and memory among them",
-            "a page that is missing, empty or an error",
         ),
     ),
     judge=judge,

@@ -91,13 +91,11 @@ PART = Part(
         Claim(
             "first",
             f"for a script that decodes image files one by one, the first finding is `{CODE}`",
-            "another first finding, or none",
         ),
         Claim(
             "promise",
             "decoding in parallel and prefetching saves what the finding promises, within 3 % of "
             "the run",
-            "a saving outside of the promised range",
         ),
     ),
     judge=judge,

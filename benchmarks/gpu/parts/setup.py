@@ -25,60 +25,49 @@ CLAIMS = (
     Claim(
         "growth",
         'memory="growth" takes only what is needed: a small product uses less than 10 % of a GPU',
-        "10 % or more of the GPU's memory in use, by NVML",
     ),
     Claim(
         "all",
         'memory="all" takes at least 90 % of the GPU at the start',
-        "less than 90 % of the GPU's memory in use, by NVML",
     ),
     Claim(
         "limit",
         "a memory limit takes its size, plus at most 3 GiB outside the allocator; 3/2 of the limit "
         "are refused",
-        "memory in use outside these bounds, or a larger tensor that fits",
     ),
     Claim(
         "logical",
         "each logical GPU refuses a tensor larger than its own size and accepts a smaller one",
-        "another number of logical GPUs, or a tensor on the wrong side of a size",
     ),
     Claim(
         "hidden",
         'devices="none" computes on the CPU and takes none of the GPU\'s memory',
-        "a logical GPU, a result on a GPU, or 64 MiB or more taken on one",
     ),
     Claim(
         "uuid",
         "a GPU given by its UUID is the one whose memory NVML shows in use",
-        "memory taken on another GPU, or another UUID reported",
     ),
     Claim(
         "handles",
         "for each logical GPU the NVML handle is that of the GPU whose memory grows by a tensor "
         "there: whole and split GPUs, and `CUDA_VISIBLE_DEVICES` with UUIDs in reverse order",
-        "memory that grows on another GPU, another number of logical GPUs, or no GPU named",
     ),
     Claim(
         "allocator",
         'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error says',
-        "the error names the BFC allocator, or no error",
     ),
     Claim(
         "precision",
         'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from '
         "7.0",
-        "another dtype policy",
     ),
     Claim(
         "as_asked",
         "no case ends with a warning that TensorFlow has something other than asked",
-        "any warning",
     ),
     Claim(
         "doctor",
         "doctor exits with 0 and names the driver's version that NVML reports",
-        "another exit code or version",
     ),
 )
 

@@ -218,69 +218,57 @@ PART = Part(
             "on twelve input pipelines with known delays and 8 steps per execution, `InputStall` "
             "reports the time in which the GPU idles while a batch is fetched, as a profile shows "
             "it, to within 5 percentage points, or a range that does",
-            FURTHER_OFF,
         ),
         Claim(
             "to device",
             "with `prefetch_to_device`, on a fast and on a slow pipeline, `InputStall` reports the "
             "time that the GPU idles longer than with ready batches, to within 5 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "mirrored",
             "under `MirroredStrategy` on two logical GPUs, on a fast and on a slow pipeline, to "
             "within 3 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "1 step",
             "on the twelve pipelines with one step per execution, to within 3 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "1 step, synchronous",
             "the same where Keras waits for each step's loss, as with callbacks that are not "
             "`async_safe`, to within 3 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "8 steps, synchronous",
             "the same with 8 steps per execution, to within 5 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "1 step, jit",
             "the same with jit and one step per execution, to within 3 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "8 steps, jit",
             "the same with jit and 8 steps per execution, to within 5 percentage points",
-            FURTHER_OFF,
         ),
         Claim(
             "ready",
             "if batches are ready, at most 1 percentage point is reported, even if each takes long "
             "to reach the GPU",
-            "more than 1 percentage point",
         ),
         Claim(
             "above_ready",
             "with one step per execution the reported stall is also the time that the GPU idles "
             "longer than with ready batches, to within 3 percentage points",
-            "a case that is further off: waiting then also costs time outside the fetch",
         ),
         Claim(
             "profile_reading",
             "in a profile, the time in which a batch is fetched and the GPU idles is the time that "
             "the GPU idles longer than with ready batches, to within 3 percentage points",
-            "a case in which the two differ by more",
         ),
         Claim(
             "mirrored_panel",
             "no message of TensorFlow is in the panel of a run on two replicas, or of one whose "
             "batches are prefetched to the GPU",
-            "a panel with such a message",
         ),
     ),
     judge=judge,

@@ -37,9 +37,6 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
 
     It only reads the variables, and changes none.
 
-    Args:
-        environment: The variables, such as `os.environ`.
-
     Returns:
         The cluster; None if no cluster started this process, or if it is the only one in its
         cluster.

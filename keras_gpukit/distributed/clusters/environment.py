@@ -33,15 +33,7 @@ class Variables:
         return value
 
     def require(self, name: str, advice: str) -> str:
-        """Returns the value of a variable that must be set.
-
-        Args:
-            name: Name of the variable.
-            advice: Sentence for the error message on how to set the variable.
-
-        Raises:
-            ClusterError: If the variable is not set.
-        """
+        """Returns the value of a variable that must be set."""
         value = self.get(name)
         if value is None:
             seen = ", ".join(f"{each}={value!r}" for each, value in self.used.items())
@@ -53,27 +45,14 @@ class Variables:
         return value
 
     def whole_number(self, name: str, advice: str, *, least: int = 0) -> int:
-        """Returns the value of a variable that must be a whole number.
-
-        Args:
-            name: Name of the variable.
-            advice: Sentence for the error message on how to set the variable.
-            least: Smallest accepted number.
-
-        Raises:
-            ClusterError: If the variable is not set, or is not such a number.
-        """
+        """Returns the value of a variable that must be a whole number."""
         value = self.require(name, advice)
         if not (value.isascii() and value.isdigit()) or int(value) < least:
             raise wrong(name, value, f"must be a whole number from {least} on", advice)
         return int(value)
 
     def rank_and_size(self, rank_name: str, size_name: str, advice: str) -> tuple[int, int]:
-        """Returns the rank of this process, from 0, and the number of processes.
-
-        Raises:
-            ClusterError: If a variable is missing or wrong, or if the rank is not below the size.
-        """
+        """Returns the rank of this process, from 0, and the number of processes."""
         size = self.whole_number(size_name, advice, least=1)
         rank = self.whole_number(rank_name, advice)
         if rank >= size:
@@ -104,11 +83,7 @@ class ClusterEnvironment(ABC):
 
     @abstractmethod
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None if this process is the only one in it.
-
-        Raises:
-            ClusterError: If a variable is missing or wrong.
-        """
+        """Returns the cluster; None if this process is the only one in it."""
 
 
 ADDRESSES = "GPUKIT_ADDRESSES"
@@ -131,9 +106,6 @@ def first_port(variables: Variables, job: int) -> int:
     Args:
         variables: Variables in which `GPUKIT_PORT` may be set.
         job: A number that every task of the job knows and that other jobs do not share.
-
-    Raises:
-        ClusterError: If `GPUKIT_PORT` is not a port.
     """
     if variables.get(PORT) is None:
         return FIRST_PORT + job % ((LAST_PORT - FIRST_PORT) // PORTS_PER_JOB) * PORTS_PER_JOB
@@ -145,12 +117,7 @@ def first_port(variables: Variables, job: int) -> int:
 
 
 def with_ports(hosts: Sequence[str], first: int) -> tuple[str, ...]:
-    """Returns the address of each task; each gets its own port, since tasks may share a machine.
-
-    Args:
-        hosts: Host of each task.
-        first: Port of the first task.
-    """
+    """Returns the address of each task; each gets its own port, since tasks may share a machine."""
     return tuple(f"{host}:{first + rank % MOST_PORTS}" for rank, host in enumerate(hosts))
 
 
@@ -159,14 +126,6 @@ def given_addresses(variables: Variables, size: int) -> tuple[str, ...] | None:
 
     The variable has one "host:port" for each task, separated by commas, or a single one in which
     `{index}` stands for the number of the task.
-
-    Args:
-        variables: Variables in which `GPUKIT_ADDRESSES` may be set.
-        size: Number of tasks.
-
-    Raises:
-        ClusterError: If the number of addresses is not `size`, or an address has no port or
-            appears twice.
     """
     value = variables.get(ADDRESSES)
     if value is None:
@@ -183,16 +142,7 @@ def given_addresses(variables: Variables, size: int) -> tuple[str, ...] | None:
 
 
 def check_addresses(name: str, by_type: Mapping[str, Sequence[str]], advice: str) -> None:
-    """Checks that each address is "host:port" and appears only once.
-
-    Args:
-        name: Name of the variable that the addresses come from.
-        by_type: Addresses of each task type.
-        advice: Sentence for the error message on how to set the variable.
-
-    Raises:
-        ClusterError: If an address is wrong or appears twice.
-    """
+    """Checks that each address is "host:port" and appears only once."""
     seen: dict[str, str] = {}
     for task_type, addresses in by_type.items():
         for index, address in enumerate(addresses):
@@ -213,16 +163,6 @@ def cluster_of(
 
     With parameter servers, task 0 is the chief that coordinates, the last tasks are the servers,
     and the tasks in between are the workers.
-
-    Args:
-        kind: Kind of the cluster, such as "Slurm".
-        source: Description of what started the processes, such as "Slurm job 17, step 0".
-        addresses: Address of every task, in order of rank.
-        rank: Rank of this process.
-        variables: Variables in which `GPUKIT_PARAMETER_SERVERS` may be set.
-
-    Raises:
-        ClusterError: If the parameter servers leave no task for a chief and a worker.
     """
     servers = 0
     advice = "Set it to the number of parameter servers, or unset it for workers only."
@@ -245,13 +185,7 @@ def cluster_of(
 
 
 def unknown_addresses(source: str, known: str, variables: Variables) -> ClusterError:
-    """Returns the error for processes whose addresses no variable gives.
-
-    Args:
-        source: Launcher that started the processes.
-        known: Sentence on what is known instead.
-        variables: Variables read so far, which the message lists.
-    """
+    """Returns the error for processes whose addresses no variable gives."""
     seen = ", ".join(f"{name}={value!r}" for name, value in variables.used.items())
     return ClusterError(
         f"{source} says how many processes there are, but not where. {known} Set `{ADDRESSES}` to "

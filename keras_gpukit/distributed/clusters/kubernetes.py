@@ -33,11 +33,7 @@ class KubeflowTFJob(ClusterEnvironment):
         )
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None if this process is the only one in it.
-
-        Raises:
-            ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
-        """
+        """Returns the cluster; None if this process is the only one in it."""
         return tf_config.read_tf_config(variables, self.kind, "TF_CONFIG in a pod (Kubeflow TFJob)")
 
 
@@ -56,11 +52,7 @@ class KubeflowTrainJob(ClusterEnvironment):
         return any(environment.get(rank) for rank, _, _, _ in _TRAIN_JOB)
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the pods; None if there is only one pod.
-
-        Raises:
-            ClusterError: If a variable is missing or wrong.
-        """
+        """Returns the cluster of the pods; None if there is only one pod."""
         names = next(each for each in _TRAIN_JOB if variables.get(each[0]))
         rank_name, size_name, address_name, port_name = names
         advice = f"A TrainJob sets it together with {rank_name}; set it, or unset that."
@@ -111,11 +103,7 @@ class IndexedJob(ClusterEnvironment):
         return bool(environment.get(INDEX) or environment.get(WORKERS))
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the Job's pods; None if there is one pod, or each trains alone.
-
-        Raises:
-            ClusterError: If a variable is missing or wrong.
-        """
+        """Returns the cluster of the Job's pods; None if there is one pod, or each trains alone."""
         size = variables.whole_number(WORKERS, _JOB_ADVICE, least=1)
         if size == 1:
             return None

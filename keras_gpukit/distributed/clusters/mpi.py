@@ -79,12 +79,7 @@ class MPI(ClusterEnvironment):
         return _launcher(environment) is not None
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None if this process is the only one in it.
-
-        Raises:
-            ClusterError: If a variable is missing or wrong, or if the addresses of the other
-                machines are unknown.
-        """
+        """Returns the cluster; None if this process is the only one in it."""
         launcher = _launcher(variables.environment)
         assert launcher is not None
         advice = f"{launcher.name} sets {launcher.rank} and {launcher.size}; set both or neither."

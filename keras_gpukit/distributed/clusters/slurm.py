@@ -34,14 +34,7 @@ _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 
 
 def expand_nodes(nodes: str) -> tuple[str, ...]:
-    """Returns the names in a node list: "n[1-2,07],gpu" stands for n1, n2, n07 and gpu.
-
-    Args:
-        nodes: Node list. A name may have several brackets; numbers keep their leading zeros.
-
-    Raises:
-        ValueError: If `nodes` is not a node list.
-    """
+    """Returns the names in a node list: "n[1-2,07],gpu" stands for n1, n2, n07 and gpu."""
     names: list[str] = []
     end = 0
     for match in _NAME.finditer(nodes):
@@ -71,11 +64,7 @@ def _numbers(ranges: str) -> list[str]:
 
 
 def expand_tasks(tasks: str) -> tuple[int, ...]:
-    """Returns how many tasks each node has: "2(x3),1" stands for 2, 2, 2 and 1.
-
-    Raises:
-        ValueError: If `tasks` is not in this notation.
-    """
+    """Returns how many tasks each node has: "2(x3),1" stands for 2, 2, 2 and 1."""
     counts: list[int] = []
     for each in tasks.split(","):
         match = _TASKS.fullmatch(each)
@@ -120,12 +109,7 @@ class Slurm(ClusterEnvironment):
         return bool(environment.get("SLURM_JOB_ID") or environment.get("SLURM_PROCID"))
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the job step; None if the step, or the whole job, has one task.
-
-        Raises:
-            ClusterError: If a variable is missing or wrong, or if a job of several tasks runs its
-                script without `srun`, so that only the first task would train.
-        """
+        """Returns the cluster of the job step; None if the step, or the whole job, has one task."""
         if not (variables.get("SLURM_STEP_ID") or variables.get("SLURM_STEP_NUM_TASKS")):
             _check_started_alone(variables)
             return None

@@ -34,20 +34,12 @@ class TFConfig(ClusterEnvironment):
         return environment.get(NAME, "").strip() not in ("", "{}")
 
     def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None if this process is the only one in it.
-
-        Raises:
-            ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
-        """
+        """Returns the cluster; None if this process is the only one in it."""
         return read_tf_config(variables, self.kind, NAME)
 
 
 def read_tf_config(variables: Variables, kind: str, source: str) -> Cluster | None:
-    """Returns the cluster that `TF_CONFIG` describes; None if this process is the only one in it.
-
-    Raises:
-        ClusterError: If TensorFlow does not accept the value of `TF_CONFIG`.
-    """
+    """Returns the cluster that `TF_CONFIG` describes; None if this process is alone in it."""
     text = variables.require(NAME, ADVICE)
     try:
         config = json.loads(text)

@@ -57,12 +57,6 @@ class BatchesAhead:
     def step(self, hand_out: Callable[[Any, Any], Pending]) -> Any:
         """Hands out further batches, and waits for the oldest step.
 
-        Args:
-            hand_out: Function that starts a step, given a batch and `spec`.
-
-        Returns:
-            The logs of the oldest step.
-
         Raises:
             StopIteration: If all steps have finished and there are no more batches.
         """
@@ -94,13 +88,7 @@ class BatchesAhead:
 
 
 class CoordinatedDataset:
-    """Replaces the distributed dataset that Keras would iterate over.
-
-    Args:
-        dataset: The whole `tf.data.Dataset`; the coordinator reads it.
-        at_once: Maximum number of steps that are handed out and not finished.
-        steps: Number of steps in an epoch; None if an epoch has all batches.
-    """
+    """Replaces the distributed dataset that Keras would iterate over."""
 
     def __init__(self, dataset: Any, at_once: int, steps: int | None) -> None:
         self._dataset = dataset
@@ -141,15 +129,7 @@ class Workers:
         self._clock = clock
 
     def wait(self, is_over: Callable[[float], bool]) -> None:
-        """Waits until a step, or all of them, have ended.
-
-        Args:
-            is_over: Function that waits up to the given number of seconds, and returns whether
-                they have ended.
-
-        Raises:
-            WorkerError: If no worker answers for `timeout_s`.
-        """
+        """Waits until a step, or all of them, have ended."""
         gone_since_s: float | None = None
         while not is_over(_LOOK_EVERY_S):
             if any(map(self._is_there, self._addresses)):
@@ -167,12 +147,7 @@ class Workers:
 
 
 class Coordinator:
-    """Hands steps to workers, and waits for the steps.
-
-    Args:
-        tensorflows: TensorFlow's `tf.distribute.coordinator.ClusterCoordinator`.
-        workers: The workers that run the steps.
-    """
+    """Hands steps to workers, and waits for the steps."""
 
     def __init__(self, tensorflows: Any, workers: Workers) -> None:
         self._tensorflows = tensorflows
@@ -183,20 +158,11 @@ class Coordinator:
         return WorkerStep(self._tensorflows.schedule(function, args=(batch,)), self)
 
     def wait_for(self, event: Any) -> None:
-        """Waits for a `threading.Event`.
-
-        Raises:
-            WorkerError: If all workers are gone.
-        """
+        """Waits for a `threading.Event`."""
         self._workers.wait(event.wait)
 
     def finish(self) -> None:
-        """Waits for all steps that were handed out.
-
-        Raises:
-            WorkerError: If all workers are gone.
-            Exception: The first error of a step that is not handed to another worker.
-        """
+        """Waits for all steps that were handed out."""
         self._workers.wait(self._is_done)
 
     def _is_done(self, within_s: float) -> bool:
@@ -213,10 +179,6 @@ class WorkerStep:
 
     Private name, seen on TensorFlow 2.21: `RemoteValueImpl._status_available_event`. Without it,
     no error is raised when all workers are gone.
-
-    Args:
-        result: Value that TensorFlow's coordinator returned for the step.
-        coordinator: Coordinator that handed out the step.
     """
 
     def __init__(self, result: Any, coordinator: Coordinator) -> None:
@@ -229,9 +191,6 @@ class WorkerStep:
         A worker may be lost after its step but before its logs are copied. The coordinator then
         gives the step to another worker. A step that was cancelled because of another step's error
         raises that error.
-
-        Raises:
-            WorkerError: If all workers are gone.
         """
         from tensorflow.errors import OpError
 

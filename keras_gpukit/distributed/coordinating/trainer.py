@@ -50,11 +50,6 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     """Makes Keras train models of a `ParameterServerStrategy` through a coordinator.
 
     Models without such a strategy train as before.
-
-    Args:
-        strategy: The `tf.distribute.ParameterServerStrategy` of this process.
-        cluster: The cluster of the strategy.
-        timeout_s: Seconds for which all workers may be gone before that is an error.
     """
     import keras
     import tensorflow as tf
@@ -162,13 +157,7 @@ def _make_predict_function(
 
 
 class _HandingOut:
-    """Hands out batches to workers, which run a step on them.
-
-    Args:
-        model: Model that the step belongs to.
-        step_function: The step, such as `model.train_step`.
-        coordinator: Coordinator that hands out the batches.
-    """
+    """Hands out batches to workers, which run a step on them."""
 
     def __init__(
         self, model: Any, step_function: Callable[[Any], Any], coordinator: Coordinator
@@ -257,12 +246,7 @@ def _lost_servers(lost: Sequence[int], servers: Sequence[str]) -> str:
 
 
 def add_on_the_server(is_coordinated: Callable[[Any], bool]) -> None:
-    """Makes `assign_add` and `assign_sub` of `keras.Variable` add on the server, within steps.
-
-    Args:
-        is_coordinated: Function that returns whether a strategy trains with parameter servers.
-            Steps under other strategies are not changed.
-    """
+    """Makes `assign_add` and `assign_sub` of `keras.Variable` add on the server, within steps."""
     import keras
 
     for name in ("assign_add", "assign_sub"):

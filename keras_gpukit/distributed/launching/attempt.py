@@ -74,11 +74,7 @@ class Attempt:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        """Starts the processes, and returns when all of them have ended.
-
-        Raises:
-            OSError: If the system cannot start more processes, or output cannot be written.
-        """
+        """Starts the processes, and returns when all of them have ended."""
         tasks = [start.task for start in self._starts]
         with reserved_ports(len(tasks)) as ports, self._selector:
             variables = cluster_variables(tasks, [address_of(port) for port in ports])

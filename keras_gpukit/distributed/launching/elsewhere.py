@@ -108,10 +108,6 @@ class Pods:
 def train_job(job: Job, pods: Pods) -> str:
     """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
 
-    Args:
-        job: The job to run.
-        pods: Settings for its pods.
-
     Raises:
         ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
     """
@@ -120,10 +116,6 @@ def train_job(job: Job, pods: Pods) -> str:
 
 def indexed_job(job: Job, pods: Pods) -> str:
     """Returns an Indexed Job and its headless Service, as YAML.
-
-    Args:
-        job: The job to run.
-        pods: Settings for its pods.
 
     Raises:
         ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.

@@ -76,11 +76,7 @@ class Ending:
 
 
 def first_failure(endings: Sequence[Ending]) -> Ending:
-    """Returns the process that failed first; one that failed by itself takes precedence.
-
-    Args:
-        endings: The failed processes, at least one.
-    """
+    """Returns the process that failed first; one that failed by itself takes precedence."""
     return min(endings, key=lambda each: (each.is_consequence, each.began_s))
 
 

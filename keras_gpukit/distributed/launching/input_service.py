@@ -32,10 +32,6 @@ def serve(workers: int, port: int) -> int:
 
     No process is left behind in any case: each has a keeper, which ends it when this process ends.
 
-    Args:
-        workers: Number of processes that produce elements.
-        port: Port of the dispatcher; 0 chooses a free one.
-
     Returns:
         The exit code: 128 plus the signal's number, or 1 if a process died or the dispatcher did
         not start.
@@ -70,13 +66,7 @@ def serve(workers: int, port: int) -> int:
 
 
 def input_service_manifest(name: str, image: str, workers: int) -> str:
-    """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML.
-
-    Args:
-        name: Name of the service; its address within the cluster is `grpc://NAME:5050`.
-        image: A container image with keras-gpukit.
-        workers: Number of pods that produce elements.
-    """
+    """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML."""
     return render(
         "input_service.yaml.j2",
         name=name,

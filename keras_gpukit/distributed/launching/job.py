@@ -43,12 +43,7 @@ class Job:
         return self.workers + (self.parameter_servers + 1 if self.parameter_servers else 0)
 
     def __post_init__(self) -> None:
-        """Checks each value.
-
-        Raises:
-            TypeError: If a value is of the wrong type; the message names the flag.
-            ValueError: If a value is out of range, which names the flag, or there is no script.
-        """
+        """Checks each value."""
         script = self.command[1:2] if self.command[:1] == ("-m",) else self.command[:1]
         if not script or not script[0]:
             raise ValueError(
@@ -125,12 +120,7 @@ def tasks_of(job: Job) -> tuple[Task, ...]:
 
 
 def cluster_variables(tasks: Sequence[Task], addresses: Sequence[str]) -> list[dict[str, str]]:
-    """Returns the environment variables that describe the cluster to each task.
-
-    Args:
-        tasks: Tasks of the job.
-        addresses: The "host:port" of each task.
-    """
+    """Returns the environment variables that describe the cluster to each task."""
     cluster: dict[str, list[str]] = {}
     for task, address in zip(tasks, addresses, strict=True):
         cluster.setdefault(task.type, []).append(address)

@@ -66,11 +66,7 @@ class Keeper:
         self._worker = self._start(command, cpus)
 
     def wait(self) -> int:
-        """Waits until the worker and its descendants have ended.
-
-        Returns:
-            The worker's status, as `os.waitpid` gives it.
-        """
+        """Waits until the worker and its descendants have ended."""
         watched = [sys.stdin.fileno(), self._wakeup]
         while not self._have_ended():
             timeout_s = None

@@ -117,13 +117,7 @@ class Tail:
         self._errors: deque[tuple[float, bytes]] = deque(maxlen=_KEPT)
 
     def add(self, line: bytes, at_s: float, *, is_error: bool) -> None:
-        """Adds a line.
-
-        Args:
-            line: The line, without its line end.
-            at_s: Time at which the line was read.
-            is_error: Whether the line may be from standard error, where Python prints tracebacks.
-        """
+        """Adds a line."""
         self._lines.append(line)
         if is_error:
             self._errors.append((at_s, line))

@@ -35,12 +35,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Output:
-    """Destinations of the output of all processes.
-
-    Attributes:
-        screens: Screens for standard output and standard error; in a terminal, both are the same.
-        logs: Log files, one for each process.
-    """
+    """Destinations of the output of all processes."""
 
     screens: tuple[Screen, Screen]
     logs: LogFiles
@@ -59,13 +54,6 @@ def plan_starts(
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Start, ...]:
     """Plans the start of each of a job's tasks on this machine.
-
-    Args:
-        job: The job to start.
-        environ: Environment variables of the launcher.
-        cpus: Processors that the launcher may use.
-        runner: Python arguments before the script, which run it; empty for Python itself.
-        variables: Environment variables for all processes.
 
     Raises:
         ValueError: If the machine has too few GPUs or processors, or if this process is already
@@ -114,17 +102,8 @@ def shared_gpus(
 ) -> list[str | None]:
     """Divides the GPUs among the workers.
 
-    Args:
-        job: Job with the number of workers, and of GPUs per worker.
-        environ: Environment variables of the launcher. Workers get only GPUs that it can see.
-        count_gpus: Function that returns the number of GPUs in the machine; None if unknown.
-
     Returns:
         The value of `CUDA_VISIBLE_DEVICES` for each worker; None leaves it unchanged.
-
-    Raises:
-        ValueError: If there are fewer GPUs than asked for, or fewer GPUs than workers. Two workers
-            cannot train on one GPU, since NCCL refuses to connect a GPU with itself.
     """
     if job.gpus_per_worker == 0:
         return [NONE] * job.workers
@@ -148,14 +127,7 @@ def shared_gpus(
 def visible_gpus(
     environ: Mapping[str, str], count_gpus: Callable[[], int | None]
 ) -> tuple[str, ...]:
-    """Returns the index or UUID of each GPU that a process with this environment would see.
-
-    Args:
-        environ: Environment variables, with or without `CUDA_VISIBLE_DEVICES`. GPUs after an
-            invalid index in it, such as -1, are invisible:
-            https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables
-        count_gpus: Function that returns the number of GPUs in the machine; None if unknown.
-    """
+    """Returns the index or UUID of each GPU that a process with this environment would see."""
     if VISIBLE not in environ:
         return tuple(str(index) for index in range(count_gpus() or 0))
     return entries_of(environ[VISIBLE])

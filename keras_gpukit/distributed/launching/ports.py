@@ -23,11 +23,7 @@ HOST = "127.0.0.1"
 
 @contextlib.contextmanager
 def reserved_ports(count: int) -> Iterator[tuple[int, ...]]:
-    """Yields free ports, which stay reserved until the block ends.
-
-    Raises:
-        OSError: If the system has no more free ports.
-    """
+    """Yields free ports, which stay reserved until the block ends."""
     with contextlib.ExitStack() as stack:
         reserved = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in reserved:

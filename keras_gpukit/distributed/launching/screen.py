@@ -32,10 +32,6 @@ class Screen:
     Args:
         stream: Stream to write to, such as `sys.stdout`.
         environ: Environment variables; `NO_COLOR` disables colours: https://no-color.org
-
-    Attributes:
-        descriptor: File descriptor of the stream.
-        is_terminal: Whether the stream is a terminal.
     """
 
     def __init__(self, stream: IO[str], environ: Mapping[str, str]) -> None:
@@ -117,16 +113,7 @@ _OUTPUT_FLAGS = 1  # index in the list that `termios.tcgetattr` returns
 
 
 class Terminal:
-    """A pseudo-terminal.
-
-    Args:
-        real: File descriptor of the launcher's terminal.
-        narrower: Columns that the prefix takes.
-
-    Attributes:
-        inner: File descriptor for the process.
-        outer: File descriptor from which its output is read.
-    """
+    """A pseudo-terminal."""
 
     def __init__(self, real: int, narrower: int) -> None:
         self._real = real

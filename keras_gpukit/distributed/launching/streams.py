@@ -52,11 +52,7 @@ class Stream:
         os.set_blocking(self.outer, False)
 
     def read(self) -> bool:
-        """Reads the available output, without waiting.
-
-        Returns:
-            Whether there was any output, so that more may follow.
-        """
+        """Reads the available output, without waiting."""
         try:
             data = os.read(self.outer, _READ_BYTES)
         except OSError:  # nothing at this moment, or the end of a pseudo-terminal
@@ -109,18 +105,7 @@ class Stream:
 def streams_of(
     task: Task, colour: int, screens: tuple[Screen, Screen], tail: Tail, file: IO[bytes] | None
 ) -> tuple[Stream, ...]:
-    """Opens the streams of a process: one if it draws in the launcher's terminal, else two.
-
-    Args:
-        task: Task of the process.
-        colour: Number of the colour of its prefix.
-        screens: Screens for standard output and standard error; in a terminal, both are the same.
-        tail: Tail that keeps the last lines of the process.
-        file: File that gets all lines of the process; None writes none.
-
-    Returns:
-        Standard output, then standard error.
-    """
+    """Opens the streams of a process: one if it draws in the launcher's terminal, else two."""
     wanted = screens if screens[0] is not screens[1] or not task.is_chief else screens[:1]
     return tuple(
         Stream(task, colour, screen, tail, file, has_errors=number == len(wanted))
@@ -129,15 +114,7 @@ def streams_of(
 
 
 class LogFiles:
-    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and appends to them if they exist.
-
-    Args:
-        folder: Folder of the files, created if needed; None writes nothing.
-        command: Command that is written to each file at each start.
-
-    Raises:
-        OSError: If the folder cannot be created.
-    """
+    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and appends to them if they exist."""
 
     def __init__(self, folder: Path | None, command: Sequence[str]) -> None:
         self._folder = folder
@@ -146,11 +123,7 @@ class LogFiles:
             folder.mkdir(parents=True, exist_ok=True)
 
     def open(self, task: Task) -> IO[bytes] | None:
-        """Opens the file of a process without a buffer; returns None if nothing is written.
-
-        Raises:
-            OSError: If the file cannot be written.
-        """
+        """Opens the file of a process without a buffer; returns None if nothing is written."""
         if self._folder is None:
             return None
         path = self._folder / f"{task.name.replace(' ', '-')}.log"

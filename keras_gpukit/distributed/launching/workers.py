@@ -29,9 +29,6 @@ class WorkerProcess:
         stderr: File descriptor for its standard error.
         grace_s: Seconds from SIGTERM to SIGKILL.
         cpus: Processors that the process may use; empty for all.
-
-    Attributes:
-        task: Task of the process.
     """
 
     def __init__(
@@ -87,11 +84,7 @@ _HANDLED = (*ENDING, signal.SIGCHLD, signal.SIGWINCH)
 
 
 class Signals:
-    """Context manager that collects signals; works only in the main thread of a process.
-
-    Attributes:
-        descriptor: File descriptor that becomes readable when a signal has arrived.
-    """
+    """Context manager that collects signals; works only in the main thread of a process."""
 
     def __init__(self) -> None:
         self.descriptor, self._written = os.pipe()

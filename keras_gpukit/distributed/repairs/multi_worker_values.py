@@ -99,11 +99,7 @@ def _mean(values: Any, strategy: Any) -> Any:
 
 
 def stand_in(axes: list[Any]) -> Any:
-    """Returns an object that Keras takes for a multi-worker strategy; it communicates with nothing.
-
-    Args:
-        axes: List to which the axis of each requested reduction is appended.
-    """
+    """Returns an object that Keras takes for a multi-worker strategy; it notes reductions' axes."""
     import tensorflow as tf
 
     class StandIn(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]

@@ -10,13 +10,7 @@ from keras_gpukit.distributed.splitting.layers import Unit
 
 
 def check_devices(devices: Any, units: int) -> tuple[str, ...]:
-    """Returns the names of the devices in the form "/GPU:0".
-
-    Raises:
-        TypeError: If `devices` is not a list or tuple of names.
-        ValueError: If it names fewer than two devices or more devices than there are layers, or if
-            a device does not exist or is named twice.
-    """
+    """Returns the names of the devices in the form "/GPU:0"."""
     import tensorflow as tf
 
     if not isinstance(devices, (list, tuple)) or not all(isinstance(d, str) for d in devices):
@@ -45,12 +39,7 @@ def check_devices(devices: Any, units: int) -> tuple[str, ...]:
 
 
 def check_batch(batch: Any, model: Any) -> tuple[Any, int]:
-    """Returns a `tf.TensorSpec` for each input of the model, and the number of examples.
-
-    Raises:
-        TypeError: If `batch` is neither a whole number nor arrays in the structure of the inputs.
-        ValueError: If `batch` is less than 1, or leaves a dimension of an input unknown.
-    """
+    """Returns a `tf.TensorSpec` for each input of the model, and the number of examples."""
     import keras
     import tensorflow as tf
 
@@ -84,11 +73,7 @@ def check_batch(batch: Any, model: Any) -> tuple[Any, int]:
 
 
 def check_optimizer(optimizer: Any, model: Any) -> tuple[Any, str]:
-    """Returns the optimizer to measure slots with, and its name.
-
-    Raises:
-        ValueError: If Keras does not know the optimizer.
-    """
+    """Returns the optimizer to measure slots with, and its name."""
     import keras
 
     if optimizer is None and model.compiled and model.optimizer is not None:
@@ -106,12 +91,7 @@ def check_optimizer(optimizer: Any, model: Any) -> tuple[Any, str]:
 def stages_by_boundaries(
     boundaries: Any, units: Sequence[Unit], devices: Sequence[str]
 ) -> list[int]:
-    """Returns the stage of each unit, given the layers that start the second and later stages.
-
-    Raises:
-        TypeError: If `boundaries` is not a list or tuple of names.
-        ValueError: If a layer does not exist, or the number or order of the names is wrong.
-    """
+    """Returns the stage of each unit, given the layers that start the second and later stages."""
     if not isinstance(boundaries, (list, tuple)) or not all(isinstance(b, str) for b in boundaries):
         raise TypeError(f"`boundaries` must be a list of layer names. Received: {boundaries=!r}")
     if len(boundaries) != len(devices) - 1:
@@ -129,12 +109,7 @@ def stages_by_boundaries(
 
 
 def stages_by_layers(layers: Any, units: Sequence[Unit], devices: Sequence[str]) -> list[int]:
-    """Returns the stage of each unit, given devices by layer name.
-
-    Raises:
-        TypeError: If `layers` is not a mapping from layer names to device names.
-        ValueError: If a layer does not exist, or a device is not among `devices` or has no layer.
-    """
+    """Returns the stage of each unit, given devices by layer name."""
     if not isinstance(layers, Mapping) or not all(
         isinstance(each, str) for pair in layers.items() for each in pair
     ):

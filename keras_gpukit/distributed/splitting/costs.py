@@ -78,11 +78,6 @@ def trace_activations(model: Any, units: int, inputs: Any) -> Activations:
     Nothing is computed. The graph is traced from a copy in host memory, so the model stays
     untouched. It has a forward pass, and the gradient of the sum of all outputs. The tensors that
     the backward pass takes from the forward pass are those that must be kept.
-
-    Args:
-        model: A model that `units_of` accepts.
-        units: Number of units in the model.
-        inputs: A `tf.TensorSpec` for each input, in the structure of `model.input`.
     """
     import tensorflow as tf
 

@@ -28,11 +28,6 @@ def units_of(model: Any) -> tuple[Unit, ...]:
     Nested Functional and Sequential models are opened: their layers are separate units. Layers
     that contain layers, such as `Bidirectional` or a subclassed model, stay whole. A layer that is
     used several times is one unit, at its first place.
-
-    Raises:
-        TypeError: If `model` is not a Keras model.
-        ValueError: If the model cannot be taken apart: a subclassed model, one that is not built,
-            one that belongs to a `tf.distribute` strategy, or one whose layers share variables.
     """
     import keras
 
@@ -132,9 +127,6 @@ def rebuild(model: Any, around: Around) -> Any:
 
     Names, connections, states of seeds and compilation are those of the model, which is unchanged.
     Only instance attributes differ, so the copy is saved as the model is.
-
-    Raises:
-        ValueError: If a layer or the model cannot be created from its configuration.
     """
     import keras
 

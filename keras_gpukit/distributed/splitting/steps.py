@@ -27,9 +27,6 @@ class StageDevices:
     A layer's operations, and those of its backward pass, have the mark of the layer's stage in
     their names. Any other operation goes where its largest input is: the loss to the last stage,
     the clipping of a gradient to the stage of that gradient.
-
-    Args:
-        devices: Device of each stage, such as "/GPU:0".
     """
 
     def __init__(self, devices: Sequence[str]) -> None:

@@ -47,21 +47,13 @@ class Choice:
 
 
 class StrategyKind(ABC):
-    """One kind of strategy.
-
-    Attributes:
-        name: Name of the kind in `configure_gpus(strategy=…)`.
-    """
+    """One kind of strategy."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def choose(self, there: Resources) -> Choice:
-        """Returns the strategy that it would make from these resources; makes nothing.
-
-        Raises:
-            ValueError: If the strategy is not possible here.
-        """
+        """Returns the strategy that it would make from these resources; makes nothing."""
 
     @abstractmethod
     def make(self, value: Any) -> Any:

@@ -19,14 +19,7 @@ _over_cluster: tuple[str, Any] | None = None
 
 
 def mirrored(devices: tuple[str, ...]) -> Any:
-    """Returns this process's `tf.distribute.MirroredStrategy`, created at the first call.
-
-    Args:
-        devices: Names of the devices, such as ("/GPU:0", "/GPU:1").
-
-    Raises:
-        ValueError: If this process already has a `MirroredStrategy` over other devices.
-    """
+    """Returns this process's `tf.distribute.MirroredStrategy`, created at the first call."""
     global _mirrored, _mirrored_devices
     import tensorflow as tf
 
@@ -45,11 +38,7 @@ def mirrored(devices: tuple[str, ...]) -> Any:
 
 
 def over_cluster(name: str, new: Callable[[], Any]) -> Any:
-    """Returns this process's strategy over its cluster, created by `new` at the first call.
-
-    Raises:
-        ValueError: If this process already has a strategy of another kind over its cluster.
-    """
+    """Returns this process's strategy over its cluster, created by `new` at the first call."""
     global _over_cluster
     if _over_cluster is None:
         _over_cluster = (name, new())

@@ -41,11 +41,7 @@ class Mirrored(StrategyKind):
     name = "mirrored"
 
     def choose(self, there: Resources) -> Choice:
-        """Chooses the devices, each of which gets a copy of the model.
-
-        Raises:
-            ValueError: If this process has a `MirroredStrategy` over other devices.
-        """
+        """Chooses the devices, each of which gets a copy of the model."""
         gpus = tuple(f"/GPU:{index}" for index in range(there.gpus))
         cpus = tuple(f"/CPU:{index}" for index in range(there.machine.state.logical_cpus))
         if not gpus and len(cpus) == 1:

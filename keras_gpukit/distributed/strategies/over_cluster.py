@@ -65,12 +65,7 @@ class MultiWorker(StrategyKind):
     name = "multi_worker"
 
     def choose(self, there: Resources) -> Choice:
-        """Chooses training in step with the cluster, and names this process's place in it.
-
-        Raises:
-            ValueError: If there is no cluster, if it has parameter servers, or if this process
-                does not train.
-        """
+        """Chooses training in step with the cluster, and names this process's place in it."""
         cluster = there.machine.cluster
         if cluster is None:
             raise ValueError(NO_CLUSTER.format(name=self.name))
@@ -97,11 +92,7 @@ class MultiWorker(StrategyKind):
         )
 
     def make(self, value: ClusterTask) -> Any:
-        """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`.
-
-        Raises:
-            WorkerError: If another worker does not come in time.
-        """
+        """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`."""
 
         def new() -> Any:
             import tensorflow as tf
@@ -130,12 +121,7 @@ class ParameterServer(StrategyKind):
     name = "parameter_server"
 
     def choose(self, there: Resources) -> Choice:
-        """Chooses asynchronous training with the cluster, and names this process's place in it.
-
-        Raises:
-            ValueError: If there is no cluster, or if it does not have one chief, and at least one
-                worker and one parameter server.
-        """
+        """Chooses asynchronous training with the cluster, and names this process's place in it."""
         cluster = there.machine.cluster
         if cluster is None:
             raise ValueError(NO_CLUSTER.format(name=self.name))
@@ -159,10 +145,6 @@ class ParameterServer(StrategyKind):
         """Returns this process's `tf.distribute.ParameterServerStrategy`, on the chief.
 
         A worker or a parameter server serves the chief until the chief ends, and then exits.
-
-        Raises:
-            WorkerError: If another process does not come in time.
-            SystemExit: On a worker or a parameter server, with status 0.
         """
 
         def new() -> Any:

@@ -44,5 +44,5 @@ def _number_by_ipython(filename: str) -> str | None:
         _, name = ipython.get_ipython().compile.format_code_name(filename)
     except (AttributeError, TypeError, ValueError):
         return None
-    told = _IN_CELL.search(str(name))
-    return told[1] if told else None
+    cell = _IN_CELL.search(str(name))
+    return cell[1] if cell else None

@@ -1,7 +1,7 @@
 """Functions that a pipeline calls: their names, graphs, kinds of work and dependencies.
 
-Private names of TensorFlow, seen on 2.21: `FuncGraph._functions`, `StructuredFunctionWrapper._func`
-and `.function`, and `op_def_registry.get`.
+Private names of TensorFlow, seen on 2.21: `FuncGraph._functions`, and
+`StructuredFunctionWrapper._func` and `.function`.
 """
 
 from __future__ import annotations
@@ -98,14 +98,6 @@ def captures_a_dataset(function: Any) -> bool:
     import tensorflow as tf
 
     return any(tensor.dtype == tf.variant for tensor in function.captured_inputs)
-
-
-def is_stateful(operation: str) -> bool:
-    """Whether an operation type is registered as stateful; an unknown one counts as stateful."""
-    from tensorflow.python.framework import op_def_registry
-
-    definition = op_def_registry.get(operation)
-    return definition is None or bool(definition.is_stateful)
 
 
 def returns_its_arguments(graph: Any) -> bool:

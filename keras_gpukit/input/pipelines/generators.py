@@ -1,11 +1,11 @@
 """Python code of the user that makes batches: in a `PyDataset`, a generator, or another library.
 
 Private names, seen on TensorFlow 2.21 and Keras 3.12 to 3.15: the closures of `from_generator`'s
-function, down to `_GeneratorState._generator` and `._iterators`; the registry of Python functions,
-`script_ops._py_funcs`; `TFEpochIterator.data_adapter`, `PyDatasetAdapter.py_dataset`, the closure
-of `peek_and_restore`, `GeneratorDataAdapter.generator`, whose closure holds the user's generator,
-`TorchDataLoaderAdapter._dataloader`, and the closure of `GrainDatasetAdapter`'s generator, whose
-`dataset` is the user's with Keras' conversions. If one is missing, the code is unknown.
+function, down to `_GeneratorState._generator` and `._iterators`; `TFEpochIterator.data_adapter`,
+`PyDatasetAdapter.py_dataset`, the closure of `peek_and_restore`, `GeneratorDataAdapter.generator`,
+whose closure holds the user's generator, `TorchDataLoaderAdapter._dataloader`, and the closure of
+`GrainDatasetAdapter`'s generator, whose `dataset` is the user's with Keras' conversions. If one is
+missing, the code is unknown.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
-from keras_gpukit.input.pipelines.closures import closed_over
-from keras_gpukit.input.pipelines.grain_datasets import (
+from keras_gpukit.input.pipelines.other_libraries import (
+    closed_over,
+    code_of_loader,
     is_data_loader,
     is_grain,
     transformations,
     worker_processes,
 )
 from keras_gpukit.input.pipelines.places import method_of, name_and_location
-from keras_gpukit.input.pipelines.torch_loaders import code_of_loader
+from keras_gpukit.input.pipelines.tf_private import python_functions
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
 
@@ -190,9 +191,7 @@ def python_function_in(graph: Any) -> tuple[str | None, str | None] | None:
 
 def _python_functions(graph: Any) -> Iterator[Any]:
     """Yields the registered functions that a graph's operations call in Python."""
-    from tensorflow.python.ops import script_ops
-
-    registered = getattr(script_ops, "_py_funcs", {})
+    registered = python_functions()
     for operation in graph.get_operations():
         if operation.type in PYTHON_OPERATIONS:
             called = registered.get(operation.get_attr("token").decode())

@@ -3,7 +3,7 @@
 Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._flat_structure` and
 `._inputs`, `_OptionsDataset._input_dataset` and `._options_attr`, `Options._set_mutable`, the
 stages' `_num_parallel_calls` and `_buffer_size`, `StructuredFunctionWrapper._function`,
-`dataset_ops.UnaryUnchangedStructureDataset`, and the kernels of `LatencyStatsDataset`. If one is
+and the kernels of `LatencyStatsDataset`. If one is
 missing, the mechanism that needs it is not used.
 """
 
@@ -14,9 +14,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.pipelines.functions import is_stateful, operations
+from keras_gpukit.input.pipelines.functions import operations
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.structure import functions, is_readable
+from keras_gpukit.input.pipelines.tf_private import is_stateful, unchanged_over
 
 AUTOTUNE = -1
 _FETCH_TIME = "gpukit_fetch_time"
@@ -79,7 +80,6 @@ def with_timed_fetches(dataset: Any) -> Any:
         Exception: If this version of TensorFlow has no such stage.
     """
     import tensorflow as tf
-    from tensorflow.python.data.ops import dataset_ops
 
     options, dataset = dataset.options(), with_prefetch_of_its_own(dataset)
     # Without a unique name, all pipelines of the process would share one aggregator.
@@ -99,9 +99,7 @@ def with_timed_fetches(dataset: Any) -> Any:
         # belong to the stages before, such as how long their functions took.
         return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
 
-    dataset = without_further_prefetch(
-        dataset_ops.UnaryUnchangedStructureDataset(dataset, timed), options
-    )
+    dataset = without_further_prefetch(unchanged_over(dataset, timed), options)
     setattr(dataset, _FETCH_TIME, total_s)
     weakref.finalize(dataset, _destroy, totals).atexit = False
     return dataset

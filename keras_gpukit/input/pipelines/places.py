@@ -1,20 +1,18 @@
-"""Name and place of a pipeline's function in user code.
-
-Private names of TensorFlow, seen on 2.21: the frames of an operation's traceback, and the source
-maps of AutoGraph's conversions in `autograph.impl.api._TRANSPILER._cache`. If one is missing, the
-place is unknown.
-"""
+"""Name and place of a pipeline's function in user code."""
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
+import linecache
 import os
 import types
+from collections.abc import Iterator
 from typing import Any
 
-from keras_gpukit.input.pipelines.call_lines import call_line
 from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.tf_private import before_conversion
 from keras_gpukit.records.pipeline import CallLine
 
 # In an operation's traceback, this TensorFlow function calls the user's function.
@@ -41,6 +39,9 @@ KERAS_OWN = {
     "slice_batch_indices": f"{KERAS} choice of examples for each batch",
     "grab_batch": f"{KERAS} batching of arrays",
 }
+
+# Methods of a dataset that take a function.
+_METHODS = {"map", "interleave", "filter", "flat_map"}
 
 # Functions of libraries that make a whole pipeline, by the file or function that defines its parts.
 HELPERS = {
@@ -119,36 +120,13 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
             frame = frames[called[depth] + 1]
             name, filename, line = frame.name, frame.filename, frame.lineno
             if os.path.basename(filename).startswith(GENERATED):
-                name, filename, line = _before_conversion(name, filename, line)
+                name, filename, line = before_conversion(name, filename, line)
             # AutoGraph converts a lambda to a function of another name.
             called_as = "<lambda>" if graph.name.endswith("_lambda") else name
             name, location = _in_code(called_as, filename, line)
             if name is not None:
                 return name, location
     return None, None
-
-
-def _before_conversion(name: str, filename: str, line: int) -> tuple[str, str | None, int]:
-    """Returns the function, file and line from which AutoGraph generated a line of code.
-
-    Tracebacks of operations already have them, except for functions that a converted one defines.
-    The file is None if it is unknown.
-    """
-    try:
-        from tensorflow.python.autograph.impl import api
-
-        converted = [
-            factory
-            for factories in list(api._TRANSPILER._cache._cache.values())
-            for factory in factories.values()
-        ]
-        for factory in converted:
-            origin = factory.source_map.get((filename, line))
-            if origin is not None:
-                return origin.function_name, origin.loc.filename, origin.loc.lineno
-    except (ImportError, AttributeError):
-        pass
-    return name.removeprefix("tf__"), None, line
 
 
 def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, str | None]:
@@ -163,3 +141,45 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
     location = place(filename, line)
     nameless = NAMELESS.get(name)
     return (f"{nameless} at {location}" if nameless else name), location
+
+
+def call_line(filename: str, name: str, first_line: int) -> CallLine | None:
+    """Returns the line that passes a function to `map` or a similar method of a dataset.
+
+    It is looked for in the file that defines the function. None if the file cannot be read, if no
+    call or several calls pass the function, or if the call is longer than a line.
+
+    Args:
+        filename: File of the function.
+        name: Name of the function, "<lambda>" for a lambda.
+        first_line: Line on which it begins.
+    """
+    calls = [call for call, passed in _calls(filename) if _is(passed, name, first_line)]
+    if len(calls) != 1 or calls[0].lineno != calls[0].end_lineno or not calls[0].end_col_offset:
+        return None
+    line = linecache.getline(filename, calls[0].lineno).rstrip()
+    end = len(line.encode()[: calls[0].end_col_offset].decode())
+    indent = len(line) - len(line.lstrip())
+    return CallLine(line[indent:], end - indent)
+
+
+def _is(passed: ast.expr, name: str, first_line: int) -> bool:
+    if isinstance(passed, ast.Lambda):
+        return name == "<lambda>" and passed.lineno == first_line
+    return getattr(passed, "id", getattr(passed, "attr", None)) == name
+
+
+@functools.lru_cache(maxsize=16)
+def _calls(filename: str) -> tuple[tuple[ast.Call, ast.expr], ...]:
+    try:
+        return tuple(_calls_in("".join(linecache.getlines(filename))))
+    except (SyntaxError, ValueError):  # no Python code, as in a notebook with magic commands
+        return ()
+
+
+def _calls_in(source: str) -> Iterator[tuple[ast.Call, ast.expr]]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            passed = [*node.args[:1], *(each.value for each in node.keywords if each.arg)]
+            if node.func.attr in _METHODS and passed:
+                yield node, passed[0]

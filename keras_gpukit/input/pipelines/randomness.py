@@ -7,11 +7,11 @@ from typing import Literal
 from keras_gpukit.input.pipelines.functions import (
     captures_a_dataset,
     function_name,
-    is_stateful,
     operations,
 )
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.structure import Dataset, functions, is_readable, stages
+from keras_gpukit.input.pipelines.tf_private import is_stateful
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]

@@ -4,8 +4,8 @@ A stage is rebuilt from its operation, with the function that was traced and the
 drawn when user code made it: nothing is traced again, and no random number is drawn. If private
 names of a stage are missing, it counts as unknown, and tuning leaves it unchanged.
 
-Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._common_args`,
-`UnaryDataset` and `DatasetSource`, and the attributes of the stages' classes.
+Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._common_args`, and the
+attributes of the stages' classes in `tensorflow.python.data.ops`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,45 @@ from typing import Any
 
 from keras_gpukit.input.pipelines.functions import helper_of
 from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.operations import OPERATIONS, Arguments
 from keras_gpukit.input.pipelines.structure import Dataset, is_readable
+from keras_gpukit.input.pipelines.tf_private import initialize, nest, parallel_form
+
+_IN_PARALLEL = "num_parallel_calls deterministic"
+_BATCHES = "batch_size drop_remainder"
+_INTERLEAVES = "other_arguments f cycle_length block_length"
+OPERATIONS = {
+    "Restructured": (None, ""),
+    "Map": (
+        "MapDataset",
+        "other_arguments f use_inter_op_parallelism preserve_cardinality force_synchronous",
+    ),
+    "ParallelMap": (
+        "ParallelMapDatasetV2",
+        f"other_arguments f {_IN_PARALLEL} use_inter_op_parallelism preserve_cardinality "
+        "use_unbounded_threadpool",
+    ),
+    "Filter": ("FilterDataset", "other_arguments predicate"),
+    "FlatMap": ("FlatMapDataset", "other_arguments f"),
+    "Interleave": ("InterleaveDataset", _INTERLEAVES),
+    "ParallelInterleave": (
+        "ParallelInterleaveDatasetV4",
+        f"{_INTERLEAVES} {_IN_PARALLEL} buffer_output_elements prefetch_input_elements",
+    ),
+    "Batch": ("BatchDatasetV2", _BATCHES),
+    "ParallelBatch": ("ParallelBatchDataset", f"{_BATCHES} {_IN_PARALLEL}"),
+    "PaddedBatch": ("PaddedBatchDatasetV2", f"{_BATCHES} padded_shapes padding_values"),
+    "Unbatch": ("UnbatchDataset", ""),
+    "Shuffle": (
+        "ShuffleDatasetV3",
+        "buffer_size seed seed2 seed_generator reshuffle_each_iteration",
+    ),
+    "Prefetch": ("PrefetchDataset", "buffer_size legacy_autotune"),
+    "Take": ("TakeDataset", "count"),
+    "Skip": ("SkipDataset", "count"),
+    "Repeat": ("RepeatDataset", "count"),
+    "Shard": ("ShardDataset", "num_shards index"),
+}
+"""The operation behind each kind of stage, and its arguments, which the stage's attributes hold."""
 
 
 def over(stage: Dataset, below: list[Dataset]) -> Dataset:
@@ -26,11 +63,10 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
         KeyError: If the stage's kind is unknown.
     """
     import tensorflow as tf
-    from tensorflow.python.data.util import nest
 
     name = kind(stage)
     if name == "Zip":
-        structure = nest.pack_sequence_as(stage._datasets, below)
+        structure = nest().pack_sequence_as(stage._datasets, below)
         return tf.data.Dataset.zip(structure, name=stage._name)
     if name == "Concatenate":
         return below[0].concatenate(below[1], name=stage._name)
@@ -38,7 +74,7 @@ def over(stage: Dataset, below: list[Dataset]) -> Dataset:
         return below[0].with_options(stage._options_attr, name=stage._name)
     if name == "Random":
         return _random(stage)
-    return _made(copy.copy(stage), below[0], *OPERATIONS[name])
+    return _made(copy.copy(stage), below[0])
 
 
 def is_known(stage: Dataset) -> bool:
@@ -61,7 +97,8 @@ def is_known(stage: Dataset) -> bool:
         return False
     operation, arguments = OPERATIONS[name]
     try:
-        arguments(stage)
+        for argument in arguments.split():
+            _argument(stage, argument)
     except AttributeError:
         return False
     if operation is None:
@@ -69,19 +106,23 @@ def is_known(stage: Dataset) -> bool:
     return hasattr(tf.raw_ops, operation) and hasattr(stage, "_common_args")
 
 
-def parallel_form(stage: Dataset) -> Any | None:
-    """Returns the class of a serial stage's parallel form; None if it has none."""
-    try:
-        from tensorflow.python.data.ops import batch_op, interleave_op, map_op
-    except ImportError:
-        return None
-    module, name = {
-        "Map": (map_op, "_ParallelMapDataset"),
-        "Batch": (batch_op, "_ParallelBatchDataset"),
-        "Interleave": (interleave_op, "_ParallelInterleaveDataset"),
-        "FlatMap": (interleave_op, "_ParallelInterleaveDataset"),
-    }.get(kind(stage), (None, ""))
-    return getattr(module, name, None)
+def _argument(stage: Dataset, name: str) -> Any:
+    """Returns an argument of the operation behind a stage.
+
+    Raises:
+        AttributeError: If the stage has no such attribute.
+    """
+    import tensorflow as tf
+
+    if name in ("f", "predicate", "other_arguments"):
+        called = stage._predicate if kind(stage) == "Filter" else stage._map_func
+        return called.function.captured_inputs if name == "other_arguments" else called.function
+    if name == "seed_generator":
+        return tf.raw_ops.DummySeedGenerator()
+    if name == "legacy_autotune":
+        return int(stage._buffer_size) == tf.data.AUTOTUNE
+    value = getattr(stage, f"_{name}")
+    return nest().flatten(value) if name in ("padded_shapes", "padding_values") else value
 
 
 def in_parallel(
@@ -99,7 +140,7 @@ def in_parallel(
     import tensorflow as tf
 
     autotune = tf.constant(tf.data.AUTOTUNE, tf.int64)
-    form: Any = parallel_form(stage)
+    form: Any = parallel_form(kind(stage))
     parallel = object.__new__(form)
     parallel.__dict__.update(copy.copy(stage).__dict__)
     parallel._num_parallel_calls = autotune
@@ -112,7 +153,7 @@ def in_parallel(
             parallel._cycle_length = parallel._block_length = tf.constant(1, tf.int64)
         if cycle_length is not None:
             parallel._cycle_length = tf.constant(cycle_length, tf.int64)
-    return _made(parallel, below, *OPERATIONS[kind(parallel)])
+    return _made(parallel, below)
 
 
 def with_buffer(stage: Dataset, below: Dataset, buffer_size: int) -> Dataset:
@@ -121,13 +162,13 @@ def with_buffer(stage: Dataset, below: Dataset, buffer_size: int) -> Dataset:
 
     shuffle = copy.copy(stage)
     shuffle._buffer_size = tf.constant(buffer_size, tf.int64)
-    return _made(shuffle, below, *OPERATIONS["Shuffle"])
+    return _made(shuffle, below)
 
 
-def _made(stage: Any, below: Dataset, operation: str | None, arguments: Arguments) -> Dataset:
+def _made(stage: Any, below: Dataset) -> Dataset:
     import tensorflow as tf
-    from tensorflow.python.data.ops import dataset_ops
 
+    operation, names = OPERATIONS[kind(stage)]
     stage._input_dataset = below
     variant = below._variant_tensor
     if operation is not None:
@@ -135,14 +176,14 @@ def _made(stage: Any, below: Dataset, operation: str | None, arguments: Argument
         common = dict(stage._common_args)
         if operation == "PaddedBatchDatasetV2":  # the only one that infers its output types
             del common["output_types"]
-        variant = made(input_dataset=variant, **arguments(stage), **common)
-    dataset_ops.UnaryDataset.__init__(stage, below, variant)
+        arguments = {name: _argument(stage, name) for name in names.split()}
+        variant = made(input_dataset=variant, **arguments, **common)
+    initialize(stage, variant, below)
     return stage
 
 
 def _random(stage: Any) -> Dataset:
     import tensorflow as tf
-    from tensorflow.python.data.ops import dataset_ops
 
     if not stage._rerandomize:
         return stage  # it yields the same numbers in each iteration
@@ -154,7 +195,7 @@ def _random(stage: Any) -> Dataset:
         rerandomize_each_iteration=True,
         **stage._common_args,
     )
-    dataset_ops.DatasetSource.__init__(made, variant)
+    initialize(made, variant)
     return made
 
 

@@ -2,22 +2,9 @@
 
 tf.data's model of an iterator on a GPU cannot be read. But the pipeline that feeds it runs on the
 host, and notes when each batch was requested and handed out. A step that was entered before its
-batch was handed out waited for it:
-
-    entry            handed out   arrived, next request
-      ├─────────────────┼──copying──┤
-
-If the device itself requests batches, it requests the next one once a batch has arrived and another
-one fits into its buffer. A batch that was handed out before the step was entered made the step wait
-for its copy at most; how long copies take, other steps show.
-
-Under a strategy, a buffer on the host lies between, and the end of a copy is unknown: the wait ends
-when the last device's batch is handed out.
-
-A wait begins at the entry of the call, which comes some tenths of a millisecond before the step
-asks for its batch, or milliseconds on a busy machine. On an H100, a stall of half of the time came
-out 2.6 percentage points too high on two replicas and 3.8 with `prefetch_to_device`, and none where
-batches were ready (`benchmarks/results/gpu`).
+batch was handed out waited for it, and if the device itself requests batches, for its copy too.
+What is known of copies, and how exact this was on an H100, is on the page "How the input wait is
+measured".
 """
 
 from __future__ import annotations

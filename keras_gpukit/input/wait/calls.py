@@ -1,21 +1,22 @@
-"""Times of a step function's calls, and the waits of the first calls over a pipeline."""
+"""The buffer that the hot path fills: when each call of a step function was entered and left."""
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Any, NamedTuple
-
-import numpy as np
-
-from keras_gpukit.input.wait.examples import Counts, ExampleCounter
-from keras_gpukit.input.wait.meters import Meter, PipelineStart, Times
+from collections.abc import Callable
+from typing import Any
 
 NOTHING = object()
+StepFunction = Callable[[Any], Any]
 
 
 class Calls:
-    """State that every call of a step function reads, in one object: a single cache line.
+    """Calls of a step function, in one object that every call reads: a single cache line.
+
+    Args:
+        steps_per_execution: Number of steps in one call.
+        first_step: Global step before the first call.
 
     Attributes:
         source: Source of the steps' batches, such as an iterator. It is kept alive only as long as
@@ -24,94 +25,59 @@ class Calls:
         due_times: Length of `times_s` at which the meter must be read.
         due_s: Entry time of a call at which the meter must be read even if `times_s` is shorter.
         before: Number of calls before those in `times_s`.
+        inside_s: Seconds from the entries of those calls to their exits.
     """
 
-    __slots__ = ("before", "due_s", "due_times", "source", "times_s")
+    __slots__ = (
+        "before",
+        "due_s",
+        "due_times",
+        "first_step",
+        "inside_s",
+        "source",
+        "steps_per_execution",
+        "times_s",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, steps_per_execution: int = 1, first_step: int = 0) -> None:
+        self.steps_per_execution = steps_per_execution
+        self.first_step = first_step
         self.source: Any = NOTHING
-        self.keep([], 0)
+        self.times_s: list[float] = []
+        self.before, self.inside_s = 0, 0.0
+        self.drop()
 
     @property
     def count(self) -> int:
         """Number of all calls."""
         return self.before + len(self.times_s) // 2
 
-    def keep(self, times_s: list[float], before: int) -> None:
-        """Sets the times and the number of calls before them; the meter need not be read.
-
-        Both are set at once, as no function is called in between: the sampling thread counts them.
-        """
-        self.times_s, self.before = times_s, before
-        self.due_times: int = sys.maxsize
-        self.due_s: float = math.inf
-
-
-class _Call(NamedTuple):
-    entry_s: float
-    exit_s: float
-    wait_s: float
-    counts: Counts
-
-
-class FirstCalls:
-    """Records the wait of each of an epoch's first two calls, if the meter knows it.
-
-    An epoch of one or two calls has no regular window: the first call, which waits for the
-    pipeline's start, is in no window, and a window only ends when the call after it is entered.
-
-    Args:
-        examples: Counts examples; None if they are not counted.
-        meter: Meter of the pipeline; None without one, or if no calls are to be recorded.
-    """
-
-    def __init__(self, examples: ExampleCounter | None, meter: Meter | None) -> None:
-        self._counter = examples
-        self._meter = meter
-        self._waited_s = None if meter is None else meter.waited_s()
-        self._counts = () if self._waited_s is None else self._count()
-        self._calls: tuple[_Call, ...] = ()
-
-    def note(self, entry_s: float, exit_s: float) -> None:
-        """Records a call that has ended, if its wait is known."""
-        waited_s = None if self._meter is None else self._meter.waited_s()
-        if waited_s is None or self._waited_s is None:
-            return
-        wait_s = min(waited_s - self._waited_s, exit_s - entry_s)
-        self._calls = (*self._calls, _Call(entry_s, exit_s, wait_s, self._count()))
-        self._waited_s = waited_s
+    @property
+    def steps(self) -> int:
+        """Number of steps that ran, if data never ended within a call."""
+        return self.count * self.steps_per_execution
 
     @property
-    def count(self) -> int:
-        """Number of calls whose waits are known."""
-        return len(self._calls)
+    def step(self) -> int:
+        """Global step."""
+        return self.first_step + self.steps
 
-    @property
-    def start(self) -> PipelineStart | None:
-        """Wait of the first call, as the start of a pipeline; None if unknown."""
-        return PipelineStart(self._calls[0].wait_s, shuffle_fraction=None) if self._calls else None
-
-    def times_since(self, first: int) -> tuple[float, Times, Times]:
-        """Returns the entry time of a call, and the durations and waits from that call on.
-
-        A duration ends at the next call's entry; that of the last call ends when it returns.
+    def drop(self, *, but: int = 0) -> None:
+        """Removes all calls but the last ones from the buffer; the meter need not be read.
 
         Args:
-            first: Index of the call, 0 for the first one.
+            but: Number of calls to keep.
         """
-        calls = self._calls[first:]
-        times_s = np.array([*(call.entry_s for call in calls), calls[-1].exit_s])
-        return calls[0].entry_s, np.diff(times_s), np.array([call.wait_s for call in calls])
-
-    def examples_since(self, first: int) -> int | None:
-        """Returns the number of examples of the calls from an index on; None if unknown."""
-        if self._counter is None:
-            return None
-        counts = [self._counts, *(call.counts for call in self._calls)]
-        return self._counter.between(counts[first], counts[-1], self.count - first, full=False)
-
-    def _count(self) -> Counts:
-        return () if self._counter is None else self._counter.take()
+        if len(self.times_s) % 2:
+            self.times_s.pop()  # an interrupt came between the two times of a call
+        end = max(len(self.times_s) - 2 * but, 0)
+        gone_s, kept_s = self.times_s[:end], self.times_s[end:]
+        before = self.before + end // 2
+        inside_s = self.inside_s + sum(gone_s[1::2]) - sum(gone_s[::2])
+        # At once, as no function is called in between: the sampling thread counts the calls.
+        self.times_s, self.before, self.inside_s = kept_s, before, inside_s
+        self.due_times: int = sys.maxsize
+        self.due_s: float = math.inf
 
 
 def is_end_of_data(error: BaseException) -> bool:

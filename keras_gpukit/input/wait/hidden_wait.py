@@ -1,34 +1,16 @@
 """Estimates how much of the fetching hides behind compute if a call runs several steps.
 
-Within a call, Keras' loop fetches the next batch while the current step computes, so a step takes
-max(compute, fetch). The gaps between fetches, which tf.data records, separate the two. A gap is
+Within a call, Keras' loop fetches the next batch while the current step computes. The gaps between
+fetches, which tf.data records, separate the two: after the call's first fetch the overhead of the
+loop; after each later one also the time by which compute exceeds the fetch; after the last one also
+the whole last step, the way out of the call and into the next one. So each call shows the compute
+time of one step, and the stall is what remains of the calls' time. How the figures are got from the
+gaps, and what was seen on GPUs, is on the page "How the input wait is measured".
 
-- after the call's first fetch, during which nothing computes: the overhead of the loop;
-- after each later fetch: that overhead, plus the time by which compute exceeds the fetch;
-- after the last fetch, in addition: the whole last step, during which nothing is fetched, and the
-  way out of the call, back to Python and into the next call.
-
-So each call shows the compute time of one step almost directly. Only the overhead must be
-subtracted, and the time by which the compute before it exceeded the last fetch. Fetches often
-alternate, for example if two run in parallel, and may do so in step with the calls. The last fetch
-is therefore assumed to resemble an earlier one, at the distance at which fetches resemble each
-other most; or, if that gives a clearly shorter step, to have waited in a quarter of the calls. The
-other steps of the call are assumed to compute as long on average. The stall is what remains of the
-calls' time.
-
-Entering and leaving a call is timed with calls that find no data. Such a call is faster if the
-cores are awake, and slower after a pause; and a call with steps can take longer to leave, so that a
-step seems to take longer by the same time. So the stall is a range: its lower end assumes the
-fastest empty call, its upper end twice the time of one after a pause. The range is wide only for
-steps that are not much longer than an empty call.
-
-A GPU shows the same gaps (seen on an H100 with TensorFlow 2.21 and Keras 3.15): within a call, the
-loop goes on only when the step before has ended on the device, and a call returns only when its
-last step has.
-
-One step stands for all steps of its call, so an outlier counts as many times as the call has steps.
-Medians over calls leave outliers out, for example a step that another process interrupted. With
-fewer than three calls, a median leaves nothing out, so the stall is unknown until then.
+Fetches often alternate, for example if two run in parallel, and may do so in step with the calls.
+The last fetch is therefore assumed to resemble an earlier one, at the distance at which fetches
+resemble each other most; or, if that gives a clearly shorter step, to have waited in a quarter of
+the calls. Medians over calls leave outliers out, such as a step that another process interrupted.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.device_buffers import feed_of
 from keras_gpukit.input.pipelines.measurable import fetch_time, times_its_fetches
 from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
-from keras_gpukit.input.wait.fetch_latency import FetchLatencyMeter
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.meters import Meter, NotMeasurable
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
@@ -19,6 +18,7 @@ from keras_gpukit.input.wait.tf_private import (
     host_iterator,
     shows_models,
 )
+from keras_gpukit.input.wait.timed_fetches import FetchLatencyMeter
 
 ON_DEVICE = "batches are buffered on a GPU, and this pipeline cannot be rebuilt to time them"
 NOT_READ = "tf.data's model of the pipeline could not be read"

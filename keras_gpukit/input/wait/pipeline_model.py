@@ -77,6 +77,7 @@ class PipelineModelMeter:
         self._iterator = weakref.ref(host)
         self._fetched = 0
         self._gaps_us: list[int] = []
+        self._read_us: list[int] = []  # the gaps in the latest reading
         self._buffer: int | None = None
         check_model(host)
 
@@ -108,9 +109,12 @@ class PipelineModelMeter:
         self._fetched = executions if is_late else _fetched(model)
         self._buffer = _last_buffer(model)
         self._gaps_us = list(model.gap_times[: executions - 1] if is_late else model.gap_times)
+        self._read_us = list(self._gaps_us)
+        # Each fetch but the first has a gap before it; one that found no data has one, too.
+        has_all = len(model.gap_times) >= _fetched(model) - (0 if is_late else 1)
         gaps_s = np.array(self._gaps_us) * 1e-6
         inner = self._steps_per_execution - 1
-        if len(gaps_s) < 2 * inner + 1 or first.duration_s >= LONGEST_GAP_S:
+        if len(gaps_s) < 2 * inner + 1 or (first.duration_s >= LONGEST_GAP_S and not has_all):
             return None
         known_s = gaps_s[: len(gaps_s) - inner]
         return PipelineStart(
@@ -127,8 +131,8 @@ class PipelineModelMeter:
         buffered = None
         if self._buffer is not None:
             buffered = float(models[-1].nodes[self._buffer].buffered_elements)
-        gaps_s = self._gaps_between(stretch, models)
-        if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max():
+        gaps_s, has_all = self._gaps_between(stretch, models)
+        if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max() and not has_all:
             because = "a call took 10 s or more, and tf.data records no gaps that long"
             return WaitReading(None, None, buffered, because)
         if gaps_s is None:
@@ -153,17 +157,20 @@ class PipelineModelMeter:
             # Only the whole wait is then known, including what hides behind compute.
             self._hidden, self.confidence = None, "upper bound"
 
-    def _gaps_between(self, stretch: Stretch, models: Sequence[Any]) -> Times | None:
+    def _gaps_between(self, stretch: Stretch, models: Sequence[Any]) -> tuple[Times | None, bool]:
         """Returns the seconds of the gap after each fetch of the stretch, or None.
+
+        Also returns whether tf.data surely recorded each gap, so that a long call waited.
 
         The shape is (calls, steps per execution). If tf.data has dropped gaps, only the last calls
         have a row. None if no call has all its gaps, or if other code fetched from the iterator
         too, so that the gaps are not those between our entries.
         """
         gaps_us = self._gaps_us
-        began, since = self._fetched, self._fetched
+        began, since, has_all = self._fetched, self._fetched, True
         for model in models[:-1]:
             fetched = _fetched(model)
+            has_all &= self._goes_on(model, fetched - since)
             _extend(gaps_us, model, fetched - since)
             since = fetched
         last = models[-1]
@@ -181,14 +188,23 @@ class PipelineModelMeter:
         is_ours = 1 <= fetched_after <= an_execution
         if is_ours and fetched_after < an_execution:
             without_data += 1  # the loop within the call tried to fetch one more
+        has_all &= self._goes_on(last, self._fetched - since + without_data)
         _extend(gaps_us, last, self._fetched - since + without_data)
         self._gaps_us = gaps_us[-GAPS_KEPT:]
         end = len(gaps_us) - spare - without_data
         calls = min(stretch.calls, end // an_execution)
         if not is_ours or calls <= 0:
-            return None
+            return None, has_all
         known_us = gaps_us[end - calls * an_execution : end]
-        return np.fromiter(known_us, np.float64, len(known_us)).reshape(calls, an_execution) * 1e-6
+        gaps_s = np.fromiter(known_us, np.float64, len(known_us)) * 1e-6
+        return gaps_s.reshape(calls, an_execution), has_all
+
+    def _goes_on(self, model: Any, new: int) -> bool:
+        """Whether a reading has the gaps of the one before, and surely so many new ones."""
+        before, self._read_us = self._read_us, list(model.gap_times)
+        if new >= GAPS_KEPT or new > len(self._read_us):
+            return False
+        return (before + self._read_us[len(self._read_us) - new :])[-GAPS_KEPT:] == self._read_us
 
 
 def _extend(gaps_us: list[int], model: Any, new: int) -> None:

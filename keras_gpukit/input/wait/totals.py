@@ -6,9 +6,8 @@ import heapq
 import operator
 from typing import NamedTuple
 
-from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.step_time_histogram import StepTimeHistogram
-from keras_gpukit.input.wait.wait_distribution import WaitHistogram
+from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
+from keras_gpukit.input.wait.meters import PipelineStart, Times
 from keras_gpukit.records.steps import (
     Confidence,
     InputRecord,
@@ -42,36 +41,24 @@ class _Starts(NamedTuple):
     known_wait_s: float = 0.0
     shuffle_s: float = 0.0
 
-
-class PipelineStarts:
-    """Adds up the waits for first batches."""
-
-    def __init__(self) -> None:
-        self._starts = _Starts()
-
-    @property
-    def epochs(self) -> int:
-        """Number of measured waits, one per epoch."""
-        return self._starts.epochs
-
-    def add(self, start: PipelineStart) -> None:
+    def plus(self, start: PipelineStart) -> _Starts:
         """Adds a wait."""
-        epochs, wait_s, longest_s, known_wait_s, shuffle_s = self._starts
-        if start.shuffle_fraction is not None:
-            known_wait_s += start.wait_s
-            shuffle_s += start.wait_s * start.shuffle_fraction
-        longest_s = tuple(heapq.nlargest(MOST_LONGEST, (*longest_s, start.wait_s)))
-        wait_s += start.wait_s
-        self._starts = _Starts(epochs + 1, wait_s, longest_s, known_wait_s, shuffle_s)
+        fraction = start.shuffle_fraction
+        return _Starts(
+            self.epochs + 1,
+            self.wait_s + start.wait_s,
+            tuple(heapq.nlargest(MOST_LONGEST, (*self.longest_s, start.wait_s))),
+            self.known_wait_s + (0.0 if fraction is None else start.wait_s),
+            self.shuffle_s + (fraction or 0.0) * start.wait_s,
+        )
 
     def record(self) -> PipelineStartRecord | None:
         """Returns the means and the longest waits; None if no wait was measured."""
-        epochs, wait_s, longest_s, known_s, shuffle_s = self._starts
-        if not epochs:
+        if not self.epochs:
             return None
-        mean_s = wait_s / epochs
-        mean_shuffle_s = mean_s * shuffle_s / known_s if known_s else None
-        return PipelineStartRecord(epochs, mean_s, mean_shuffle_s, longest_s=longest_s)
+        mean_s = self.wait_s / self.epochs
+        shuffle_s = mean_s * self.shuffle_s / self.known_wait_s if self.known_wait_s else None
+        return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=self.longest_s)
 
 
 class _Sums(NamedTuple):
@@ -127,18 +114,13 @@ class StepTotals:
     Args:
         phase: "fit", "evaluate" or "predict".
         steps_per_execution: Number of steps in one call of the step function.
-
-    Attributes:
-        distribution: Histogram of the waits.
-        step_times: Histogram of the step times.
-        starts: Waits for the first batches of epochs.
     """
 
     def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
         self.phase = phase
-        self.distribution = WaitHistogram(steps_per_execution)
-        self.step_times = StepTimeHistogram(steps_per_execution)
-        self.starts = PipelineStarts()
+        self._waits = WaitHistogram(steps_per_execution)
+        self._step_times = StepTimeHistogram(steps_per_execution)
+        self._starts = _Starts()
         self._epochs = 0
         self._sums = _Sums()
 
@@ -149,6 +131,25 @@ class StepTotals:
     def add(self, window: StepWindow) -> None:
         """Adds a window."""
         self._sums = self._sums.plus(window, is_later=self._epochs > 1)
+
+    def add_calls(
+        self, durations_s: Times, waits_s: Times | None, last_step: int, ended_s: float
+    ) -> None:
+        """Adds the calls of a window; see `StepTimeHistogram.add`."""
+        if waits_s is not None:
+            self._waits.add(waits_s, durations_s)
+        self._step_times.add(durations_s, waits_s, last_step=last_step, ended_s=ended_s)
+
+    def add_start(self, start: PipelineStart | None) -> None:
+        """Notes that steps start, and adds the wait for the epoch's first batch if it counts."""
+        self._waits.gap()
+        if start is not None:
+            self._starts = self._starts.plus(start)
+
+    @property
+    def starts(self) -> int:
+        """Number of epochs whose wait for the first batch counts as their start."""
+        return self._starts.epochs
 
     @property
     def step_time_s(self) -> float | None:
@@ -172,7 +173,7 @@ class StepTotals:
             examples_per_s=sums.examples / sums.counted_s if sums.counted_s else None,
             wall_s=wall_s,
             examples_unknown_because=(NOT_COUNTED if sums.steps and not sums.counted_s else None),
-            step_times=self.step_times.record(),
+            step_times=self._step_times.record(),
         )
 
     def input(
@@ -188,7 +189,7 @@ class StepTotals:
         """
         sums = self._sums
         if sums.waited_steps == 0:
-            start = self.starts.record()
+            start = self._starts.record()
             reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
             return InputRecord(self.phase, mechanism, unknown_because=reason, pipeline_start=start)
         return InputRecord(
@@ -205,6 +206,6 @@ class StepTotals:
                 sums.later_wait_s / sums.later_duration_s if sums.later_duration_s else None
             ),
             buffered_batches=sums.buffered / sums.readings if sums.readings else None,
-            distribution=self.distribution.record(),
-            pipeline_start=self.starts.record(),
+            distribution=self._waits.record(),
+            pipeline_start=self._starts.record(),
         )

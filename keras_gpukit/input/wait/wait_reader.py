@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Meter, PipelineStart, Stretch, WaitReading
+from keras_gpukit.records.steps import Confidence
 
 _STOOD_STILL = WaitReading(None, unknown_because="the process was suspended")
 _HIDDEN = "when the GPU finished its steps is unknown, and so is the part of the wait that it hid"
+
+
+class Taken(NamedTuple):
+    """Readings that must be taken at the moment when a stretch ends; evaluated later.
+
+    Attributes:
+        meter: Meter of the stretch's pipeline; None if no meter fits.
+        readings: Readings of the meter in the stretch, in order.
+        calls_before: Number of calls of the run before the stretch.
+        stood_still: Whether the process was suspended within the stretch.
+    """
+
+    meter: Meter | None
+    readings: tuple[Any, ...]
+    calls_before: int = 0
+    stood_still: bool = False
 
 
 class WaitReader:
@@ -19,10 +35,10 @@ class WaitReader:
 
     Args:
         choose: Returns a meter for an iterator, or the reason why no meter fits.
-        stood_still_since: Returns whether the process was suspended since a time on the clock. If
-            so, it is unknown how long the steps waited.
         device: Subtracts the part of the wait that the device hides; None if the device finishes
             its work within the calls.
+        stood_still_since: Returns whether the process was suspended since a time on the clock. If
+            so, it is unknown how long the steps waited.
 
     Attributes:
         meter: Meter of the current pipeline; None if no meter fits.
@@ -33,18 +49,36 @@ class WaitReader:
     def __init__(
         self,
         choose: Callable[[Any], Meter | str],
-        stood_still_since: Callable[[float], bool],
-        device: DeviceWork | None,
+        device: DeviceWork | None = None,
+        stood_still_since: Callable[[float], bool] = lambda moment_s: False,
     ) -> None:
         self.meter: Meter | None = None
         self.unknown_because: str | None = None
         self._choose = choose
-        self._stood_still_since = stood_still_since
         self._device = device
+        self._stood_still_since = stood_still_since
         # A source that is used again keeps its meter, since a meter must be chosen before the first
         # fetch.
         self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
-        self._taken: list[Any] = []
+        self._bound: Meter | None = None  # the device hides an unknown part of its waits
+        self._readings: tuple[Any, ...] = ()
+
+    @property
+    def mechanism(self) -> str | None:
+        """Name of the current meter; None without one."""
+        return self.meter.mechanism if self.meter else None
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """Confidence of the current meter's waits; None without one."""
+        if self.meter is None:
+            return None
+        return "upper bound" if self._bound is self.meter else self.meter.confidence
+
+    @property
+    def reads_early(self) -> bool:
+        """Whether readings at a pipeline's start, and soon after, are useful."""
+        return self.meter is not None and self.meter.reads_early
 
     def follow(self, source: Any) -> bool:
         """Switches to the meter of a source; returns whether the source is new."""
@@ -58,70 +92,65 @@ class WaitReader:
             self.meter, self.unknown_because = chosen, None
         return is_new
 
-    @property
-    def reads_early(self) -> bool:
-        """Whether readings at a pipeline's start, and soon after, are useful."""
-        return self.meter is not None and self.meter.reads_early
+    def stop(self, because: str) -> None:
+        """Discards the readings that were taken. Earlier waits stay, with the name of their meter.
+
+        Args:
+            because: Reason why the wait is unknown from now on.
+        """
+        self.drop()
+        self.unknown_because = because
 
     def take(self) -> None:
         """Keeps the meter's current reading, which can be evaluated later."""
         if self.meter is not None:
-            self._taken.append(self.meter.take())
+            self._readings = (*self._readings, self.meter.take())
 
     def drop(self) -> None:
         """Discards the readings that were taken."""
-        self._taken = []
+        self._readings = ()
 
-    def start(self) -> Callable[[Stretch], PipelineStart | None]:
-        """Reads the meter after a pipeline's second call, if it reads early.
-
-        Returns:
-            A function that takes the pipeline's first call, and returns the wait for the first
-            batch; None if that is unknown.
-        """
+    def start(self) -> Taken:
+        """Reads the meter after a pipeline's second call, if it reads early."""
         meter = self.meter
-        if meter is None:
-            return lambda first: None
-        return functools.partial(meter.start, meter.take() if meter.reads_early else None)
+        return Taken(meter, (meter.take(),) if meter and meter.reads_early else ())
 
-    def end(self, began_s: float, calls_before: int) -> Callable[[Stretch], WaitReading]:
-        """Ends a stretch.
+    def end(self, began_s: float, calls_before: int) -> Taken:
+        """Ends a stretch that began at a time on the clock, after so many calls of the run."""
+        readings, self._readings = self._readings, ()
+        return Taken(self.meter, readings, calls_before, self._stood_still_since(began_s))
 
-        Args:
-            began_s: When it began, on the clock.
-            calls_before: Number of calls of the run before it.
-
-        Returns:
-            A function that takes the stretch, and returns its wait from the readings taken in it.
-        """
-        meter, taken, self._taken = self.meter, self._taken, []
-        stood_still = self._stood_still_since(began_s)
-
-        def read(stretch: Stretch) -> WaitReading:
-            reading = WaitReading(None)
-            if meter is not None:
-                reading = self._exposed(meter, meter.read(taken, stretch), stretch, calls_before)
-            return self._noted(_STOOD_STILL if stood_still else reading)
-
-        return read
-
-    def judged(self, reading: WaitReading, began_s: float) -> WaitReading:
-        """Returns the reading, or an unknown one if the process was suspended; keeps the reason.
+    def start_of(self, taken: Taken, first: Stretch) -> PipelineStart | None:
+        """Returns the wait for a pipeline's first batch, or None if unknown.
 
         Args:
-            reading: Reading of some calls.
-            began_s: When the first of them began, on the clock.
+            taken: Result of `start`.
+            first: Stretch of the pipeline's first call.
         """
+        if taken.meter is None:
+            return None
+        return taken.meter.start(taken.readings[0] if taken.readings else None, first)
+
+    def wait_of(self, taken: Taken, stretch: Stretch) -> WaitReading:
+        """Returns the wait of a stretch, from the result of `end`."""
+        reading = WaitReading(None)
+        if taken.meter is not None:
+            reading = taken.meter.read(taken.readings, stretch)
+            reading = self._exposed(taken.meter, reading, stretch, taken.calls_before)
+        return self._noted(_STOOD_STILL if taken.stood_still else reading)
+
+    def known(self, reading: WaitReading, began_s: float) -> WaitReading:
+        """Returns the wait of calls of a short epoch, unless the process was suspended.
+
+        How much of it the device hid is unknown.
+        """
+        if self._device is not None:
+            self._bound = self.meter
         return self._noted(_STOOD_STILL if self._stood_still_since(began_s) else reading)
-
-    def note_bound(self) -> None:
-        """Notes that the device may have hidden an unknown part of some calls' known waits."""
-        if self._device is not None and self.meter is not None:
-            self.meter.confidence = "upper bound"
 
     def release(self) -> None:
         """Forgets the data of a run that is over."""
-        self.meter = None
+        self.meter = self._bound = None
         self._choose = lambda source: "the run is over"
         self._chosen.clear()
 
@@ -140,6 +169,5 @@ class WaitReader:
         if exposed is None and meter.confidence == "sampled":
             return WaitReading(None, unknown_because=_HIDDEN)
         if exposed is None:
-            meter.confidence = "upper bound"
-            return reading
-        return exposed
+            self._bound = meter
+        return exposed or reading

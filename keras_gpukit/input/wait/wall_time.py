@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from keras_gpukit.records.steps import Part, RetracedFunction, TimeBreakdown
@@ -29,13 +30,17 @@ class _Now(NamedTuple):
 class WallTime:
     """Assigns each moment of a call to one part.
 
-    The part "steps" contains the steps and the time between them. The code that times the step
-    function adds how much of that part was inside it.
+    The part "steps" contains the steps and the time between them. How much of it was inside the
+    step function, the code that times it knows.
 
     Args:
         part: Part with which the call begins.
         now: The clock, in seconds.
         on_part: Called with each part that has ended, its start and its end on the clock.
+        by_callback: Returns the seconds of each class of callbacks, from the seconds of the whole
+            call and those between steps.
+        callbacks_at_epochs: Seconds of each class of callbacks at the start and the end of epochs.
+        retraced: Returns the functions of user code that were traced more than once.
         compiled: Returns what XLA compiled in this process so far; None if unknown.
     """
 
@@ -44,6 +49,9 @@ class WallTime:
         part: Part,
         now: Callable[[], float] = time.perf_counter,
         on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
+        by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {},
+        callbacks_at_epochs: Mapping[str, float] = MappingProxyType({}),
+        retraced: Callable[[], tuple[RetracedFunction, ...]] = tuple,
         compiled: Callable[[], Compilations | None] = compilations,
     ) -> None:
         self._now = now
@@ -54,19 +62,13 @@ class WallTime:
         self._compiled_in: dict[Part, Compilations] = {}
         self._began_s = now()
         self._now_in = _Now(part, self._began_s, {})
-        self._inside_s = 0.0
+        # Seconds inside the step function that are in other parts than "steps".
+        self._apart_s = 0.0
         # Seconds of steps that were traced again, and their number.
         self._traced: tuple[float, int] = (0.0, 0)
-        self.by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {}
-        """Function that returns the seconds of each class of callbacks, from the seconds of the
-        whole call and those between steps."""
-        self.callbacks_at_epochs: Mapping[str, float] = {}
-        """Seconds of each class of callbacks at the start and the end of epochs."""
-        self.retraced: Callable[[], tuple[RetracedFunction, ...]] = lambda: ()
-        """Function that returns the functions of user code that were traced more than once."""
-        self.batch_ended_s = 0.0
-        """When the callbacks returned from their hook for the last batch, on the clock; must be set
-        before `end_steps`. 0 if unknown."""
+        self._by_callback = by_callback
+        self._callbacks_at_epochs = callbacks_at_epochs
+        self._retraced = retraced
 
     @property
     def total_s(self) -> float:
@@ -105,22 +107,21 @@ class WallTime:
             at_s = max(self._now() if at_s is None else at_s, self._now_in.since_s)
             self._turn(_Now(part, at_s, self._spent(self._now_in.part, at_s)))
 
-    def end_steps(self, at_s: float) -> None:
+    def end_steps(self, at_s: float, batch_ended_s: float) -> None:
         """Ends the part "steps". The callbacks' time after the last batch belongs to "callbacks".
 
         Args:
             at_s: When the step function returned for the last time, on the clock.
+            batch_ended_s: When the callbacks returned from their hook for the last batch, on the
+                clock; 0 if unknown.
         """
         self.turn("callbacks", at_s)
-        if self.batch_ended_s > at_s:
-            self.turn("other", self.batch_ended_s)
+        if batch_ended_s > at_s:
+            self.turn("other", batch_ended_s)
 
-    def add_inside(self, seconds: float) -> None:
-        """Counts seconds of the part "steps" as time inside the step function.
-
-        Negative seconds take back some that are counted again later.
-        """
-        self._inside_s += seconds
+    def set_apart(self, seconds: float) -> None:
+        """Notes seconds inside the step function that belong to another part than "steps"."""
+        self._apart_s += seconds
 
     def add_tracing(self, seconds: float) -> None:
         """Counts the seconds of an epoch's first step, inside the step function, as tracing.
@@ -143,7 +144,7 @@ class WallTime:
             "epoch start": spent_s.get("epoch start", 0.0) + seconds,
         }
         self._now_in = self._now_in._replace(spent_s={**spent_s, **moved})
-        self._inside_s -= seconds
+        self._apart_s += seconds
         self._on_part("epoch start", began_s, began_s + seconds)
 
     def end(self) -> None:
@@ -153,14 +154,16 @@ class WallTime:
             at_s, part = self._now(), self._now_in.part
             self._turn(_Now(part, at_s, self._spent(part, at_s), ended_s=at_s))
 
-    def breakdown(self, wait_s: float | None, until_s: float | None = None) -> TimeBreakdown:
+    def breakdown(
+        self, inside_s: float, wait_s: float | None, until_s: float | None = None
+    ) -> TimeBreakdown:
         """Returns the seconds of each part.
 
         Args:
-            wait_s: Seconds inside the step function that were spent waiting for input; None if
-                unknown.
-            until_s: End of the time to break down, on the clock, if the part "steps" is not over:
-                the time inside the step function is counted up to there. None if the call is over.
+            inside_s: Seconds inside the step function.
+            wait_s: Those of them that were spent waiting for input; None if unknown.
+            until_s: End of the time to break down, on the clock, if the part "steps" is not over.
+                None if the call is over.
         """
         spent, total_s = self._now_in.spent_s, self.total_s
         if until_s is not None:
@@ -171,9 +174,10 @@ class WallTime:
             self._count_compilations()
         compiled, in_validation = self._compiled_again()
         tracing_s += compiled.spent_s if compiled else 0.0
-        between_s = max(spent.get("steps", 0.0) - self._inside_s, 0.0)
-        tracing_s = min(max(tracing_s, 0.0), self._inside_s)
-        steps_s = self._inside_s - tracing_s
+        inside_s -= self._apart_s
+        between_s = max(spent.get("steps", 0.0) - inside_s, 0.0)
+        tracing_s = min(max(tracing_s, 0.0), inside_s)
+        steps_s = inside_s - tracing_s
         wait_s = None if wait_s is None else min(wait_s, steps_s)
         parts = {
             "callbacks_s": spent.get("callbacks", 0.0) + between_s,
@@ -185,16 +189,14 @@ class WallTime:
             wall_s=total_s,
             input_s=wait_s,
             compute_s=None if wait_s is None else steps_s - wait_s,
-            other_s=max(
-                total_s - self._inside_s - sum(parts.values()) - in_validation.spent_s, 0.0
-            ),
+            other_s=max(total_s - inside_s - sum(parts.values()) - in_validation.spent_s, 0.0),
             tracing_s=tracing_s + in_validation.spent_s,
             tracings=tracings,
             compilations=compiled.programs + in_validation.programs if compiled else None,
             compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
-            by_callback=self.by_callback(total_s, between_s),
-            callbacks_at_epochs=dict(self.callbacks_at_epochs),
-            retraced=self.retraced(),
+            by_callback=self._by_callback(total_s, between_s),
+            callbacks_at_epochs=dict(self._callbacks_at_epochs),
+            retraced=self._retraced(),
             **parts,
         )
 

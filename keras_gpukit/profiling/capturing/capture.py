@@ -8,17 +8,18 @@ has started.
 
 from __future__ import annotations
 
+import functools
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from keras_gpukit.errors import failure
-from keras_gpukit.profiling.capturing.marked_profile import amend
-from keras_gpukit.profiling.capturing.preemption import start_function
-from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
+from keras_gpukit.profiling.capturing.profile_files import amend, profile_name, write_profile
 from keras_gpukit.records.capture import CaptureRecord, Trigger
 from keras_gpukit.records.names import PROFILE_SUFFIX
 from keras_gpukit.rules.whole_run.profiler_errors import remedy
@@ -165,5 +166,48 @@ class Capture:
             run=path.parent.name,
             path=path.relative_to(self._log_dir).as_posix(),
             profile_bytes=len(content),
-            incomplete_because=next((said for each in errors if (said := remedy(each))), None),
+            incomplete_because=next(filter(None, map(remedy, errors)), None),
         )
+
+
+def give_way(preempted: Callable[[], None]) -> Callable[[], None]:
+    """Lets other code start TensorFlow's profiler while we record; returns what ends this.
+
+    TensorFlow records one profile at a time, and raises an error when a second one is started. In a
+    user's callback, that error would end the training. So a replacement takes the place of
+    `tf.profiler.experimental.start`, both there and in the module that defines it, where
+    `tf.profiler.experimental.Profile` looks it up. Code that imported the function by name before
+    that still gets TensorFlow's error. So does TensorBoard's "capture profile", which shows the
+    error in the browser.
+
+    Args:
+        preempted: Called on any thread when other code starts a profile; ends our capture.
+    """
+    import tensorflow as tf
+
+    original = start_function()
+
+    @functools.wraps(original)
+    def start(*args: Any, **kwargs: Any) -> Any:
+        preempted()
+        return original(*args, **kwargs)
+
+    start.gpukit_original = original  # type: ignore[attr-defined]
+
+    places: tuple[Any, ...] = (tf.profiler.experimental, sys.modules.get(original.__module__))
+
+    def replace_by(function: Any, instead_of: Any) -> None:
+        for place in places:
+            if getattr(place, "start", None) is instead_of:
+                place.start = function
+
+    replace_by(start, original)
+    return lambda: replace_by(original, start)
+
+
+def start_function() -> Any:
+    """Returns the original `tf.profiler.experimental.start`, even while it is replaced."""
+    import tensorflow as tf
+
+    start = tf.profiler.experimental.start
+    return getattr(start, "gpukit_original", start)

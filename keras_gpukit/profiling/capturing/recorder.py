@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import Guard, failure, logger
-from keras_gpukit.profiling.capturing.capture import Capture
-from keras_gpukit.profiling.capturing.limits import Limits
-from keras_gpukit.profiling.capturing.marked_profile import step_marker
-from keras_gpukit.profiling.capturing.preemption import StartReplacement
-from keras_gpukit.profiling.capturing.settings import CaptureSettings
+from keras_gpukit.profiling.capturing.capture import Capture, give_way
+from keras_gpukit.profiling.capturing.profile_files import MARK
+from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits
 from keras_gpukit.profiling.capturing.triggers import StepSchedule
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
+from keras_gpukit.sensors.tf_private import profiler_state
 
 # A capture by itself is of whole executions, of which the profile does not count the first and the
 # last one. More steps take seconds to gather. Our choice.
@@ -90,10 +89,10 @@ class Recorder:
         self._ended: list[Capture] = []
         self._records: list[CaptureRecord] = []
         self._missed: list[MissedCapture] = []
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._guard = Guard("Capturing profiles", "No more are captured in this run.")
         self._closed = False
-        self._start_replacement = StartReplacement()
+        self._giving_way: Callable[[], None] | None = None  # ends it
 
     @property
     def is_capturing(self) -> bool:
@@ -120,7 +119,10 @@ class Recorder:
         It is called like the original, and exceptions pass through. A step is marked only once: if
         an inner recorder marks it, this one does not.
         """
-        is_recorded, mark = step_marker()
+        import tensorflow as tf
+
+        is_profiled = profiler_state()
+        mark = functools.partial(tf.profiler.experimental.Trace, MARK, _r=1)
         steps = self._steps_per_execution
         before_due = self._first_step - steps
         within: Recorder | None = getattr(step_function, MARKED_BY, None)
@@ -136,8 +138,8 @@ class Recorder:
                 or self._known_step + self._calls * steps >= self._scheduled_step + before_due
             ):
                 self._guarded(self._before_call)
-            if is_recorded() and (within is None or within._closed):
-                with mark(self._step + 1):
+            if is_profiled() and (within is None or within._closed):
+                with mark(step_num=self._step + 1):
                     outputs = step_function(batches)
             else:
                 outputs = step_function(batches)
@@ -169,7 +171,7 @@ class Recorder:
             self._miss(*self._wanted, because)
         for capture in self._ended:
             capture.wait()
-        self._start_replacement.put_back()
+        self._give_way_no_more()
 
     @property
     def _step(self) -> int:
@@ -228,7 +230,7 @@ class Recorder:
             self._capture = None
             self._fail_to_begin(trigger, reason, error)
         else:
-            self._start_replacement.put_in_place(self._preempted)
+            self._giving_way = give_way(self._preempted)
 
     def _end(self, because: str | None) -> None:
         capture = self._capture
@@ -248,19 +250,24 @@ class Recorder:
         for capture in self._ended:
             capture.wait()
 
+    def _give_way_no_more(self) -> None:
+        end, self._giving_way = self._giving_way, None
+        if end is not None:
+            end()
+
     def _fail_to_begin(self, trigger: Trigger, reason: str, error: Exception) -> None:
         import tensorflow as tf
 
         if isinstance(error, tf.errors.AlreadyExistsError):
             self._miss(trigger, reason, RUNNING_ELSEWHERE)
-            self._say(
+            self._warn(
                 f"a capture was not started: {RUNNING_ELSEWHERE}. Have the other one end with "
                 "tf.profiler.experimental.stop(), or capture other steps",
                 trigger,
             )
         else:
             self._miss(trigger, reason, failure("starting the profiler", error))
-            self._say(f"a capture was not started ({type(error).__name__}: {error})", trigger)
+            self._warn(f"a capture was not started ({type(error).__name__}: {error})", trigger)
 
     def _miss(self, trigger: Trigger, reason: str, because: str) -> None:
         if len(self._missed) < MOST_MISSED:
@@ -269,17 +276,17 @@ class Recorder:
 
     def _keep(self, record: CaptureRecord) -> None:
         """Stores a capture's final record; usually runs on the thread that wrote the profile."""
-        self._start_replacement.put_back()
+        self._give_way_no_more()
         self._records.append(record)
         self._limits.note_size(record.profile_bytes)
         if record.failed_because is not None:
-            self._say(f"a capture failed: {record.failed_because}", record.trigger)
+            self._warn(f"a capture failed: {record.failed_because}", record.trigger)
         if record.incomplete_because is not None:
-            self._say(f"a capture is not complete: {record.incomplete_because}", record.trigger)
+            self._warn(f"a capture is not complete: {record.incomplete_because}", record.trigger)
         self._tell(record)
 
-    def _say(self, what: str, trigger: Trigger) -> None:
+    def _warn(self, what: str, trigger: Trigger) -> None:
         """Logs a problem once, but not one of a capture that the user did not ask for."""
-        if what not in self._said and not (self._is_automatic and trigger != "file"):
-            self._said.add(what)
+        if what not in self._logged and not (self._is_automatic and trigger != "file"):
+            self._logged.add(what)
             logger.warning("keras_gpukit: %s. Training goes on.", what.rstrip("."))

@@ -50,10 +50,10 @@ def find_steps(host: Events) -> Steps:
     """Finds the steps that were captured completely.
 
     Steps are found by markers that xprof takes for roots (`_r`), else by other markers, else by
-    Keras' own train function. A step that is marked twice, with one mark within the other, counts
-    once. A step lasts until the next one starts. If there are several steps, the last one is left
-    out, since no step follows it. If there are more than two, the first one is left out too, since
-    it was captured while the profiler was starting.
+    Keras' own train function. If one mark lies within another, the inner one counts. A step lasts
+    until the next one starts. If there are several steps, the last one is left out, since no step
+    follows it. If there are more than two, the first one is left out too, since it was captured
+    while the profiler was starting.
     """
     marks, source = _marks(host)
     chosen = _one_for_each_step(host, np.flatnonzero(marks))
@@ -64,8 +64,8 @@ def find_steps(host: Events) -> Steps:
         return Steps(None, None, begin_ps, end_ps, NOTHING, NOTHING)
     numbers = None
     if source == "marker":
-        said = [host.stats[index].get("step_num") for index in chosen]
-        numbers = [number if isinstance(number, int) else 0 for number in said]
+        marked = [host.stats[index].get("step_num") for index in chosen]
+        numbers = [number if isinstance(number, int) else 0 for number in marked]
     per_execution = _stride(numbers or [])
     if len(chosen) > 1:
         kept = _in_one_epoch(end_ps[:-1], begin_ps[1:], host)
@@ -101,26 +101,17 @@ def _marks(host: Events) -> tuple[Mask, StepSource | None]:
 
 
 def _one_for_each_step(host: Events, marks: Numbers) -> Numbers:
-    """Keeps one mark for each step if marks lie within others on the same line.
+    """Keeps the marks that contain no other mark on their line.
 
     Several markers may be independent, such as those of two callbacks, or of a callback and the
-    code around it. The outermost one covers the whole step, and has the number that its user gave.
-    But a mark that contains several others in sequence marks no step; it may mark an epoch.
+    code around it. And a mark around several steps marks no step; it may mark an epoch.
     """
-    if not len(marks):
-        return marks
     line, begin_ps, end_ps = host.line, host.begin_ps, host.end_ps
     marks = marks[np.lexsort((-end_ps[marks], begin_ps[marks], line[marks]))]
     # In this order, each mark is directly followed by the marks within it.
-    within_last = line[marks[1:]] == line[marks[:-1]]
-    within_last &= end_ps[marks[1:]] <= end_ps[marks[:-1]]
-    innermost = np.flatnonzero(np.append(~within_last, True))
-    first = np.searchsorted(innermost, np.arange(len(marks)))
-    second = marks[innermost[np.minimum(first + 1, len(innermost) - 1)]]
-    several = (first + 1 < len(innermost)) & (line[second] == line[marks])
-    several &= end_ps[second] <= end_ps[marks]
-    _, outermost = np.unique(first[~several], return_index=True)
-    kept: Numbers = marks[~several][outermost]
+    contains = line[marks[1:]] == line[marks[:-1]]
+    contains &= end_ps[marks[1:]] <= end_ps[marks[:-1]]
+    kept: Numbers = marks[np.append(~contains, True)] if len(marks) else marks
     return kept
 
 

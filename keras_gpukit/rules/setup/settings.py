@@ -12,7 +12,7 @@ from keras_gpukit.records.finding import Advice, Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.profile_shares import eager_s
-from keras_gpukit.rules.rule import Outcome, advise, percent
+from keras_gpukit.rules.rule import Outcome, advise, percent, seconds
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import LOOP_S, NOTABLE_FRACTION, REQUIRES, TimeRule
 
@@ -176,14 +176,16 @@ class SlowSettings(TimeRule):
         spent_s = slowed_s[setting.slows]
         saving = _saving(summary, setting.slows, spent_s)
         measured = saving is not None and saving.low_s > 0
-        seconds = f": {saving.low_s:.3g} of {saving.of_s:.3g} s" if saving and measured else ""
+        took = (
+            f": {seconds(saving.low_s)} of {seconds(saving.of_s)} s" if saving and measured else ""
+        )
         level: Severity = severity(saving, summary) if measured else "warning"
         return self.find(
             "info" if setting.is_choice else level,
             percent("of_the_time_in", spent_s / parts.wall_s, _NAMES.get(setting.slows, "steps")),
             advice=undone(found) if saving else (*undone(found), NOT_MEASURED),
             saving=saving,
-            title=f"{written(summary.environment, key)} {setting.does}{seconds}",
+            title=f"{written(summary.environment, key)} {setting.does}{took}",
         )
 
 

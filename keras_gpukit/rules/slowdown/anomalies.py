@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from keras_gpukit.records.capture import Trigger
 from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.rules.rule import seconds
 
 # Least length of a stretch. Each stretch gives one value; shorter windows, such as those of short
 # epochs, are merged.
@@ -93,7 +94,9 @@ class StepAnomalies:
         if usual_stall is not None:
             return "stall", f"input stall {stall:.0%}, usually {usual_stall:.0%}"
         if usual_s is not None:
-            told = f"steps took {step_time_s * 1e3:.3g} ms, usually {usual_s * 1e3:.3g} ms"
+            told = (
+                f"steps took {seconds(step_time_s * 1e3)} ms, usually {seconds(usual_s * 1e3)} ms"
+            )
             return "step time", told
         return None
 
@@ -176,7 +179,7 @@ class AutomaticCaptures:
             self.none_because = "the step time was never steady"
             return None
         self.none_because = None
-        return "steady", f"steady steps of {self._step_time_s * 1e3:.3g} ms"
+        return "steady", f"steady steps of {seconds(self._step_time_s * 1e3)} ms"
 
     def _note(self, window: StepWindow) -> None:
         self._steps += window.steps

@@ -72,6 +72,7 @@ class ManyShortCalls(Rule):
     subject = "the script's calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
+    judges_first_step = True  # the calls of the script are no part of the run
     comes_first = "always"
 
     def judge(self, summary: RunSummary) -> Outcome:

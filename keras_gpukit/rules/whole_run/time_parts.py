@@ -8,7 +8,7 @@ from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.python_advice import SLOW_ONES, starts_advice
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
+from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
@@ -78,10 +78,10 @@ def _tensorboard_advice(summary: RunSummary) -> str:
         return _DEFAULT
     less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
     moments = {
-        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": seconds
-        for each, seconds in costs_s.items()
+        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": spent_s
+        for each, spent_s in costs_s.items()
     }
-    took = ", ".join(f"{seconds:.3g} s {moment}" for moment, seconds in moments.items())
+    took = ", ".join(f"{seconds(spent_s)} s {moment}" for moment, spent_s in moments.items())
     return f"`{TENSORBOARD}({less})`, or less often: it took {took}"
 
 
@@ -227,7 +227,8 @@ class SlowCallbacks(TimeRule):
             longest_s = min(longest_s, spent_s)
             figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
-            title = f"{as_written(summary, name)} takes {longest_s:.3g} of {parts.wall_s:.3g} s"
+            took = f"{seconds(longest_s)} of {seconds(parts.wall_s)} s"
+            title = f"{as_written(summary, name)} takes {took}"
         return self.find(
             severity(all_of_them, summary),
             *figures,

@@ -15,8 +15,9 @@ from keras_gpukit.input.pipelines.functions import function_name
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import changes_in_parallel, impurities
 from keras_gpukit.input.pipelines.rebuilding import changeable, replace, spine
-from keras_gpukit.input.pipelines.remaking import in_parallel, is_known, parallel_form
+from keras_gpukit.input.pipelines.remaking import in_parallel, is_known
 from keras_gpukit.input.pipelines.structure import Dataset, functions, inputs, number
+from keras_gpukit.input.pipelines.tf_private import parallel_form
 from keras_gpukit.trials.tuning.as_code import TUNING_OPTIONS
 
 
@@ -171,7 +172,7 @@ def _serial(dataset: Dataset, *kinds: str) -> list[Dataset]:
     return [
         stage
         for stage in _unique(dataset)
-        if kind(stage) in kinds and is_known(stage) and parallel_form(stage)
+        if kind(stage) in kinds and is_known(stage) and parallel_form(kind(stage))
     ]
 
 

@@ -8,7 +8,7 @@ from keras_gpukit.errors import AlreadyInitializedError
 
 pretend(8)
 
-# What TensorFlow itself would refuse only at its start is mended.
+# What TensorFlow itself would refuse only at its start is fixed.
 tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[3], False)
 tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[5], True)
 raises(ValueError, "cannot differ", call=gpu_options)

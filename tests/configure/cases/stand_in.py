@@ -1,6 +1,6 @@
 """GPUs for a machine without any: TensorFlow lists them, NVML describes them, nothing runs there.
 
-Call `pretend` before TensorFlow first lists its devices. TensorFlow keeps what it was told for
+Call `pretend` before TensorFlow first lists its devices. TensorFlow keeps what it was given for
 good, so each case is a script of its own.
 """
 
@@ -20,7 +20,7 @@ def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB)
     from tensorflow.python import pywrap_tfe
 
     from keras_gpukit.sensors import devices
-    from keras_gpukit.sensors.cuda import CUDADevice
+    from keras_gpukit.sensors.identity import CUDADevice
 
     real = pywrap_tfe.TF_ListPhysicalDevices
     pywrap_tfe.TF_ListPhysicalDevices = lambda: [

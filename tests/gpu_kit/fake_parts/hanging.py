@@ -16,4 +16,4 @@ def judge(measured):
     return {"process": Outcome("process" in measured, "A process started.")}
 
 
-PART = Part("hanging", "Is it killed?", {"all": Slice(cases)}, (Claim("process", "-", "-"),), judge)
+PART = Part("hanging", "Is it killed?", {"all": Slice(cases)}, (Claim("process", "-"),), judge)

@@ -26,6 +26,6 @@ PART = Part(
     "together",
     "Do they meet?",
     {"one": meets("one", "two"), "alone": Slice(alone), "two": meets("two", "one")},
-    (Claim("one", "-", "-"),),
+    (Claim("one", "-"),),
     dict,
 )

@@ -1,7 +1,5 @@
 """Captures of 10 ms steps; made up."""
 
-from benchmarks.gpu.parts.profiles import TOOLS
-
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_tilesize128x128x64"
 
 
@@ -25,7 +23,6 @@ def capture(tensor_cores: float | None, **changes) -> dict:
 
 NOTHING = capture(None, steps=0, step_ms=None, parts_ms={}, kinds_ms={}, kernels=[])
 BFLOAT16 = "products/bfloat16"
-PAGE = {"status": 200, "bytes": 1000}
 GOOD = {
     "cost": {
         "first_by_hand_ms": [900.0, 80.0],
@@ -37,7 +34,6 @@ GOOD = {
     BFLOAT16: capture(0.98),
     "convolutional": capture(0.7, kinds_ms={"convolution": 5.0, "normalization": 3.0}),
     "transformer": capture(0.7),
-    "pages": dict.fromkeys(TOOLS, PAGE),
 }
 FALSIFIED = {
     "cost": [{"cost": GOOD["cost"] | {"profiler_ms": [70.0] * 5}}],
@@ -62,11 +58,6 @@ FALSIFIED = {
         {"convolutional": capture(0.7)},
         {"convolutional": NOTHING},
         {"transformer": capture(0.7, kinds_ms={"matmul": 5.0, "other": 3.0})},
-    ],
-    "pages": [
-        {"pages": GOOD["pages"] | {"hlo_stats": {"status": 500, "bytes": 10}}},
-        {"pages": GOOD["pages"] | {"hlo_stats": {"error": "ValueError"}}},
-        {"pages": {"overview_page": PAGE}},
     ],
 }
 UNJUDGED = {

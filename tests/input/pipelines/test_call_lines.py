@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from keras_gpukit.input.pipelines.call_lines import call_line
+from keras_gpukit.input.pipelines.places import call_line
 from keras_gpukit.records.pipeline import CallLine
 
 

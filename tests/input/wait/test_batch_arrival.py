@@ -13,8 +13,7 @@ from helpers import prepared
 from helpers.training import fast_dataset, small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.input.pipelines.batch_times import with_batch_times
-from keras_gpukit.input.pipelines.device_buffers import Feed
+from keras_gpukit.input.pipelines.device_buffers import Feed, with_batch_times
 from keras_gpukit.input.wait import meter_choice, pipeline_model
 from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
 from keras_gpukit.input.wait.meters import Stretch

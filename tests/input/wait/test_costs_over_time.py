@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.input.wait.stages.measuring import measure
-from keras_gpukit.input.wait.stages.over_time import MOST_PARTS, costs_over_time
+from keras_gpukit.input.wait.stages.measuring import MOST_PARTS, costs_over_time, measure
 from keras_gpukit.input.wait.stages.readings import ModelReading, Node
 
 

@@ -20,9 +20,9 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
+from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.totals import PipelineStarts
-from keras_gpukit.input.wait.wait_distribution import WaitHistogram
+from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.names import INPUT_STALL
 from keras_gpukit.records.steps import WaitDistribution
@@ -94,7 +94,7 @@ def test_slow_callbacks_are_told_apart_from_input():
     pauses = Pauses()
     breakdown = watched(fast_dataset(BATCHES), others=[pauses]).breakdown
     slept_s = pauses.slept_s
-    # What a callback behind this one does with an epoch's last batch is not told apart.
+    # What a callback behind this one does with an epoch's last batch is not known.
     assert 0.95 * slept_s <= breakdown.callbacks_s <= 1.3 * slept_s
     assert breakdown.input_s < 0.1 * slept_s
     assert next(iter(breakdown.by_callback)) == "Pauses"
@@ -379,9 +379,9 @@ def test_no_step_means_no_distribution():
 
 
 def test_the_longest_waits_for_first_batches_are_kept():
-    starts = PipelineStarts()
+    totals = StepTotals("fit")
     for wait_s in (0.1, 3.0, 0.2, 0.1, 0.4, 0.3, 0.1):
-        starts.add(PipelineStart(wait_s, shuffle_fraction=None))
-    record = starts.record()
+        totals.add_start(PipelineStart(wait_s, shuffle_fraction=None))
+    record = totals.input(None, None, None).pipeline_start
     assert (record.epochs, record.mean_s) == (7, pytest.approx(0.6))
     assert record.longest_s == (3.0, 0.4, 0.3, 0.2, 0.1)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.clocked_steps import clocked_steps
 from helpers.training import (
     fast_dataset,
     sleeping_model,
@@ -17,7 +18,6 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines import measurable
-from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
@@ -83,17 +83,15 @@ def given_run(calls, *, new_pipeline=True, **options):
         meter.total_s += WAIT_S
         examples.add()
 
-    clock = StepClock(
-        phase="fit",
-        steps_per_execution=1,
-        first_step=0,
-        on_window=windows.append,
-        choose=lambda source: meter,
+    steps = clocked_steps(
+        lambda source: meter,
+        windows.append,
         wall=wall,
         examples=examples,
         now=lambda: now_s,
         **options,
     )
+    clock = steps.clock
     step, pipeline = clock.wrap(step_function), Pipeline()
     for _ in range(EPOCHS):
         for _ in range(calls):
@@ -102,12 +100,13 @@ def given_run(calls, *, new_pipeline=True, **options):
         now_s += BETWEEN_S
         pipeline = Pipeline() if new_pipeline else pipeline
     wall.end()
-    record = clock.totals.input(meter.mechanism, meter.confidence, clock.waits.unknown_because)
-    return record, wall, windows
+    waits = steps.waits
+    record = steps.totals.input(waits.mechanism, waits.confidence, waits.unknown_because)
+    return record, lambda wait_s: wall.breakdown(steps.calls.inside_s, wait_s), windows
 
 
 def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does_not():
-    record, wall, windows = given_run(2)
+    record, breakdown, windows = given_run(2)
     assert record.measured_steps == EPOCHS
     assert record.wait_s == WAIT_S
     # Time between epochs is no step's.
@@ -117,19 +116,19 @@ def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does
     assert (record.pipeline_start.epochs, record.pipeline_start.mean_s) == (EPOCHS - 1, WAIT_S)
     assert [window.examples for window in windows] == [2, 4, 6, 8]
     assert [window.step for window in windows] == [2, 4, 6, 8]
-    parts = wall.breakdown(record.wait_s * EPOCHS)
+    parts = breakdown(record.wait_s * EPOCHS)
     assert parts.epoch_start_s == (EPOCHS - 1) * WAIT_S
     assert parts.compute_s == (2 * EPOCHS - 1) * COMPUTE_S
     assert parts.first_step_s == WAIT_S + COMPUTE_S
 
 
 def test_epochs_of_one_step_wait_for_their_start_only():
-    record, wall, windows = given_run(1)
+    record, breakdown, windows = given_run(1)
     assert (record.pipeline_start.epochs, record.pipeline_start.mean_s) == (EPOCHS - 1, WAIT_S)
     assert record.wait_s is None
     assert "pipeline's start" in record.unknown_because
     assert windows == []
-    parts = wall.breakdown(0.0)
+    parts = breakdown(0.0)
     assert parts.epoch_start_s == (EPOCHS - 1) * WAIT_S
     assert parts.compute_s == (EPOCHS - 1) * COMPUTE_S
 
@@ -325,14 +324,7 @@ def test_windows_of_short_epochs_are_worked_out_about_once_a_second():
         windows.append(window)
         told_at_s.add(now_s)
 
-    clock = StepClock(
-        phase="fit",
-        steps_per_execution=1,
-        first_step=0,
-        on_window=on_window,
-        choose=lambda source: GivenWaits(),
-        now=lambda: now_s,
-    )
+    clock = clocked_steps(lambda source: GivenWaits(), on_window, now=lambda: now_s).clock
     step = clock.wrap(step_function)
     for _ in range(50):
         pipeline = Pipeline()

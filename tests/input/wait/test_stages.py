@@ -15,12 +15,11 @@ from keras_gpukit.input.pipelines import functions, structure
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
-from keras_gpukit.input.wait.stages import thread_pool
-from keras_gpukit.input.wait.stages.bottleneck import cut, slowest
+from keras_gpukit.input.wait.stages import bottleneck
+from keras_gpukit.input.wait.stages.bottleneck import cut, slowest, within_pool
 from keras_gpukit.input.wait.stages.completing import complete
 from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
-from keras_gpukit.input.wait.stages.thread_pool import within_pool
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import read_model
 from keras_gpukit.rules.input import contention
@@ -149,14 +148,14 @@ def test_no_more_calls_run_in_parallel_than_the_pool_has_threads():
 
 
 def test_the_pool_is_the_datasets_own_or_has_a_thread_per_core(monkeypatch):
-    monkeypatch.setattr(thread_pool, "usable_cores", lambda: 3)
+    monkeypatch.setattr(bottleneck, "usable_cores", lambda: 3)
     numbers = tf.data.Dataset.range(4)
-    assert thread_pool.pool_threads(numbers.map(add_one, num_parallel_calls=16)) == 3
+    assert bottleneck.pool_threads(numbers.map(add_one, num_parallel_calls=16)) == 3
     options = tf.data.Options()
     options.threading.private_threadpool_size = 7
-    assert thread_pool.pool_threads(numbers.with_options(options).batch(2)) == 7
+    assert bottleneck.pool_threads(numbers.with_options(options).batch(2)) == 7
     waiting = numbers.map(add_one, num_parallel_calls=16, use_unbounded_threadpool=True)
-    assert thread_pool.pool_threads(waiting.batch(2)) is None
+    assert bottleneck.pool_threads(waiting.batch(2)) is None
 
 
 def test_nested_stages_work_in_the_threads_of_their_interleave():
@@ -546,7 +545,7 @@ def test_operations_tell_what_a_function_does(operations, work):
 
 
 class Clock:
-    """Wakes whoever sleeps too late by a given time."""
+    """Wakes each sleeper too late by a given time."""
 
     def __init__(self, late_s: float):
         self.now_s, self.late_s = 0.0, late_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from keras_gpukit.input.wait.step_time_histogram import MOST_SLOW_STEPS, StepTimeHistogram
+from keras_gpukit.input.wait.histograms import MOST_SLOW_STEPS, StepTimeHistogram
 from keras_gpukit.input.wait.wall_time import WallTime
 
 

@@ -1,4 +1,4 @@
-"""A peak that the first step alone reached is told apart; only GPUs try algorithms in it."""
+"""A peak of the first step alone is reported on its own; only GPUs try algorithms in it."""
 
 from __future__ import annotations
 

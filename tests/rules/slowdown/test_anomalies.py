@@ -54,6 +54,8 @@ def test_slower_steps_and_more_stall_are_told_in_words():
     [(trigger, reason)] = told_of(StepAnomalies(1.5, 0.2), [*calm, *[window(0.02)] * 10])
     assert trigger == "step time"
     assert reason == "steps took 20 ms, usually 10 ms"
+    long = [window(0.8, duration_s=8.0)] * 20 + [window(1.6, duration_s=8.0)] * 10
+    assert told_of(StepAnomalies(1.5, 0.2), long)[0][1] == "steps took 1600 ms, usually 800 ms"
     [(trigger, reason)] = told_of(StepAnomalies(1.5, 0.2), [*calm, *[window(0.01, 0.5)] * 10])
     assert trigger == "stall"
     assert reason == "input stall 50%, usually 0%"

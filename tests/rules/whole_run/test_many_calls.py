@@ -7,7 +7,7 @@ import pytest
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.records.steps import InputRecord, Progress, TimeBreakdown
 from keras_gpukit.rules import judge
 
 FOLDS = Calls(
@@ -41,6 +41,10 @@ def test_new_models_are_named_with_all_first_steps_but_one_as_the_saving():
     assert finding.saving.high_s == pytest.approx(22.0)  # with what building the models takes
     assert "set_weights" in finding.advice[0]
     assert {figure.name: figure.value for figure in finding.evidence}["calls"] == 14
+
+
+def test_a_fit_without_a_step_does_not_hide_what_the_script_spends_on_its_calls():
+    assert found(FOLDS, killed_in=Progress("fit", "first step", 0)).severity == "critical"
 
 
 def test_folds_that_also_evaluate_each_model_count_together():

@@ -348,7 +348,7 @@ def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
 
 
 def test_a_disk_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch, caplog):
-    """Opening a pipe that nobody reads blocks, as a lost network disk does."""
+    """Opening a pipe without a reader blocks, as a lost network disk does."""
     monkeypatch.setattr(run_log, "CLOSE_WITHIN_S", 0.05)
     (tmp_path / "gpukit").mkdir()
     pipe = tmp_path / "gpukit" / "run.jsonl"

@@ -9,9 +9,19 @@ most expensive stage is the bottleneck.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from keras_gpukit.input.pipelines.structure import stages
 from keras_gpukit.input.wait.stages.readings import MeasuredNode
+from keras_gpukit.sensors.interpreter import usable_cores
+
+# Stages that hand each call to a thread of a pool. A call that waits keeps its thread, so with more
+# `num_parallel_calls` than threads, the other calls are queued.
+POOLED = {"ParallelMap", "MapAndBatch", "ParallelFilter", "ParallelBatch"}
+# Stages that tf.data adds on top of a pipeline and that do no work.
+_SILENT = {"Root"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,53 @@ def cut(output: MeasuredNode) -> list[Segment]:
 def slowest(segments: list[Segment]) -> Segment:
     """Returns the segment that limits the pipeline."""
     return max(segments, key=lambda segment: segment.time_s)
+
+
+def in_order(output: MeasuredNode) -> Iterator[tuple[Segment, Member]]:
+    """Yields all stages that do work, with their segments, from training back to the sources.
+
+    Args:
+        output: Stage that training fetches from.
+    """
+    segments = cut(output)
+    found = {id(member.stage): (each, member) for each in segments for member in each.members}
+    ahead = [output]
+    while ahead:
+        stage = ahead.pop(0)
+        if stage.kind not in _SILENT:
+            yield found[id(stage)]
+        ahead = [*stage.nested, *stage.inputs, *ahead]
+
+
+def pool_threads(dataset: Any) -> int | None:
+    """Returns the number of threads that run the functions of a pipeline; None for no limit.
+
+    By default there is one per core: TensorFlow's inter-op threads. The pool counts as unlimited if
+    a stage does not use it (`use_unbounded_threadpool`).
+    """
+    import tensorflow as tf
+
+    if any(getattr(stage, "_use_unbounded_threadpool", False) for stage in stages(dataset)):
+        return None
+    own = dataset.options().threading.private_threadpool_size
+    return own or tf.config.threading.get_inter_op_parallelism_threads() or usable_cores()
+
+
+def within_pool(stage: MeasuredNode, threads: int) -> MeasuredNode:
+    """Returns a pipeline whose parallel stages run no more calls at a time than there are threads.
+
+    Args:
+        stage: Stage that training fetches from, with the parallelism that it was set to.
+        threads: Number of threads in the pool.
+    """
+    queues = stage.kind in POOLED and stage.parallelism > threads
+    return replace(
+        stage,
+        parallelism=threads if queues else stage.parallelism,
+        asked_parallelism=stage.parallelism if queues else None,
+        inputs=tuple(within_pool(each, threads) for each in stage.inputs),
+        nested=tuple(within_pool(each, threads) for each in stage.nested),
+    )
 
 
 def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Segment]) -> None:

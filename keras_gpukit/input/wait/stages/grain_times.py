@@ -19,11 +19,11 @@ from itertools import chain
 from typing import Any
 
 from keras_gpukit.errors import logger
-from keras_gpukit.input.pipelines.closures import closed_over
 from keras_gpukit.input.pipelines.generators import generator_state
-from keras_gpukit.input.pipelines.grain_datasets import (
+from keras_gpukit.input.pipelines.other_libraries import (
     Transformation,
     before,
+    closed_over,
     inner,
     is_grain,
     transformation,

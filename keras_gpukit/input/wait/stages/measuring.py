@@ -11,7 +11,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
+from keras_gpukit.input.wait.stages.bottleneck import in_order
 from keras_gpukit.input.wait.stages.readings import (
     NESTING,
     REPEATING,
@@ -20,6 +22,12 @@ from keras_gpukit.input.wait.stages.readings import (
     ModelReading,
     Node,
 )
+from keras_gpukit.records.pipeline import PipelineCosts
+
+MOST_PARTS = 32
+"""Maximum number of parts of a run with separate costs."""
+SHORTEST_S = 1.0
+"""Minimum seconds of a run. A shorter one has at most one window, so no slowdown would show."""
 
 
 @dataclass
@@ -110,6 +118,36 @@ def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, 
     if batches <= 0:
         return None
     return _measure(place, batches, _Asker(batches, 1.0, True, None)), batches
+
+
+def costs_over_time(
+    passes: Sequence[Sequence[tuple[float, ModelReading]]], output: MeasuredNode
+) -> tuple[PipelineCosts, ...]:
+    """Returns the costs of the stages in parts of a run, leaving out parts with other stages.
+
+    Args:
+        passes: Readings of each pass over the pipeline, in order. Each has the seconds since the
+            run began.
+        output: Stage that training fetches from, measured over the whole run.
+
+    Returns:
+        The parts in order; empty for a short run, whose stages are not worth measuring twice.
+    """
+    times_s = [when for readings in passes for when, _ in readings]
+    if not times_s or times_s[-1] - times_s[0] < SHORTEST_S:
+        return ()
+    kinds = [member.stage.kind for _, member in in_order(output)]
+    most = max(1, MOST_PARTS // len(passes))
+    parts = []
+    for readings in passes:
+        every = max(1, -(-(len(readings) - 1) // most))
+        for (begin_s, first), (end_s, last) in pairwise([*readings[:-1:every], *readings[-1:]]):
+            measured = measure([[first, last]])
+            found = [member.stage for _, member in in_order(measured[0])] if measured else []
+            if [stage.kind for stage in found] == kinds:
+                costs_s = tuple(stage.cost_per_batch_s for stage in found)
+                parts.append(PipelineCosts(round(begin_s, 3), round(end_s, 3), costs_s))
+    return tuple(parts)
 
 
 def _whole(readings: Sequence[ModelReading]) -> Sequence[ModelReading]:

@@ -9,10 +9,15 @@ tensorflow/core/data/captured_function.cc.
 from __future__ import annotations
 
 import functools
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
+from keras_gpukit.input.pipelines.kinds import kind_of
 from keras_gpukit.input.pipelines.stage import Stage
+from keras_gpukit.records.host_buffers import BufferKind
 
 # Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
 NESTING = {
@@ -25,6 +30,9 @@ NESTING = {
 }
 REPEATING = {"Repeat", "ForeverRepeat", "FiniteRepeat"}
 SHUFFLING = {"Shuffle", "ShuffleAndRepeat"}
+_BUFFERS: dict[str, BufferKind] = {"Cache": "cache", **dict.fromkeys(SHUFFLING, "shuffle")}
+Sizes = dict[tuple[BufferKind, int], float]
+"""Bytes per element, by kind of stage and place among stages of that kind, from training back."""
 
 
 class Node(NamedTuple):
@@ -131,6 +139,38 @@ def read_nodes(model: Any) -> ModelReading:
             size_bytes=node.bytes_produced,
         )
     return ModelReading(nodes, model.output)
+
+
+def measured_element_bytes(model: Any) -> Sizes:
+    """Returns the mean bytes per element, with overhead, of each cache and shuffle buffer.
+
+    Args:
+        model: `ModelProto` of the pipeline; None if it was not read.
+    """
+    sizes: Sizes = {}
+    seen: Counter[str] = Counter()
+    nodes = read_nodes(model).nodes if model is not None else {}
+
+    def before(node: Node) -> list[Node]:
+        return [nodes[each] for each in node.inputs if each in nodes]
+
+    def line(node: Node) -> Iterator[Node]:
+        yield node
+        for each in before(node):
+            yield from line(each)
+
+    for node in line(nodes[model.output]) if nodes else ():
+        kind = _BUFFERS.get(kind_of(node.kind))
+        if kind is None:
+            continue
+        below = before(node)
+        # Below a cache there is an extra node for its state: being filled, or being read.
+        while below and kind_of(below[0].kind).endswith("Impl"):
+            below = before(below[0])
+        if below and below[0].elements:
+            sizes[kind, seen[kind]] = below[0].size_bytes / below[0].elements + TENSOR_BYTES
+        seen[kind] += 1
+    return sizes
 
 
 @functools.cache

@@ -12,13 +12,18 @@ from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
 from keras_gpukit.input.pipelines.structure import dataset_of, is_fed_by_another
 from keras_gpukit.input.wait.stages.aligning import Names, align
-from keras_gpukit.input.wait.stages.bottleneck import Member, Segment, cut, slowest
+from keras_gpukit.input.wait.stages.bottleneck import (
+    Member,
+    Segment,
+    in_order,
+    pool_threads,
+    slowest,
+    within_pool,
+)
 from keras_gpukit.input.wait.stages.completing import complete
 from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
-from keras_gpukit.input.wait.stages.measuring import measure
-from keras_gpukit.input.wait.stages.over_time import costs_over_time, in_order
+from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
-from keras_gpukit.input.wait.stages.thread_pool import pool_threads, within_pool
 from keras_gpukit.input.wait.tf_private import parse_model
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 
@@ -152,12 +157,9 @@ class PipelineWatch:
         if wait_s is not None:
             output = complete(output, wait_s) or output
         names = self._names(output)
-        segments = cut(output)
-        critical = slowest(segments)
-        stages = tuple(
-            _stage(member, segment, critical, names)
-            for segment, member in in_order(output, segments)
-        )
+        found = list(in_order(output))
+        critical = slowest([segment for segment, _ in found])
+        stages = tuple(_stage(member, segment, critical, names) for segment, member in found)
         return PipelineRecord(
             stages, slowest_s=critical.time_s, batches=batches, source=SOURCE, costs=costs
         )

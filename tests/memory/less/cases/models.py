@@ -172,7 +172,7 @@ class Subclassed(keras.Model):
 
 
 class OwnStep(Subclassed):
-    """With a training step of its own, which applies gradients as many times as it is told."""
+    """With a training step of its own, which applies gradients as many times as it is asked to."""
 
     times = 1
 

@@ -1,7 +1,7 @@
-"""Transformations of a Grain dataset, with their functions in user code.
+"""User code in datasets of other libraries: transformations of Grain, and loaders of PyTorch.
 
-A dataset and an iterator over it are read in the same way. Grain is not imported: what is read here
-exists only if user code imported it.
+Neither is imported: what is read here exists only if user code imported it. A dataset of Grain and
+an iterator over it are read in the same way.
 
 Private names, seen on Grain 0.2.18: `_parents`, `_map_parent`, `_iter_parent`, `_datasets`,
 `_map_fn`, `_filter_fn`, `_batch_fn`, `_operation`, `_transform`, `_source` and `_read_options` of
@@ -12,15 +12,16 @@ one is missing, a transformation has no function, or those before it are unknown
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.input.pipelines.closures import closed_over
 from keras_gpukit.input.pipelines.places import KERAS, method_of, name_and_location
 from keras_gpukit.records.pipeline import Work
 
+_TORCH = "torch.utils.data"
 _CLASSES = ("MapDataset", "IterDataset", "DataLoader")
 _FUNCTIONS = ("_map_fn", "_filter_fn", "_batch_fn", "_transform", "_operation", "operation")
 _FETCHES = ("__getitem__", "__next__", "__iter__")
@@ -148,3 +149,53 @@ def _unwrapped(function: Any) -> Any:
 
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def code_of_loader(loader: Any) -> list[Any]:
+    """Returns the functions that make the batches: the dataset's own first.
+
+    Its transforms are found as far as they are attributes of the dataset, also in lists, as in
+    torchvision's `Compose`.
+
+    Args:
+        loader: A `torch.utils.data.DataLoader`.
+    """
+    dataset = _without_wrappers(loader.dataset)
+    kind = type(dataset)
+    fetch = next(
+        (getattr(kind, name) for name in ("__getitems__", "__getitem__") if hasattr(kind, name)),
+        getattr(kind, "__iter__", None),
+    )
+    called = [each for value in vars(dataset).values() for each in _called(value)]
+    return [fetch, *called, *_called(loader.collate_fn)]
+
+
+def _without_wrappers(dataset: Any) -> Any:
+    """Returns the user's dataset in a `Subset`, such as one by `random_split`."""
+    while type(dataset).__module__.startswith(_TORCH) and hasattr(dataset, "dataset"):
+        dataset = dataset.dataset
+    return dataset
+
+
+def _called(value: Any) -> Iterator[Any]:
+    """Yields the functions of a transform; none if a value cannot be called."""
+    if not callable(value) or isinstance(value, type):
+        return
+    parts = getattr(value, "transforms", None)
+    if isinstance(parts, list | tuple):
+        for part in parts:
+            yield from _called(part)
+        return
+    # The call of a `torch.nn.Module`, as torchvision's transforms are, leads to its `forward`.
+    yield method_of(value, "forward" if hasattr(type(value), "forward") else "__call__")
+
+
+def closed_over(function: Any) -> dict[str, Any]:
+    """Returns the variables in a function's closure, by name; {} if they cannot be read."""
+    if not inspect.isfunction(function) or not function.__closure__:
+        return {}
+    try:
+        cells = [cell.cell_contents for cell in function.__closure__]
+    except ValueError:  # a cell is still empty
+        return {}
+    return dict(zip(function.__code__.co_freevars, cells, strict=True))

@@ -1,9 +1,11 @@
-"""Plans how operations run: threads, allocator, precision, XLA, TF32, determinism, placement."""
+"""Plans how operations run, and how training is distributed over devices and processes."""
 
 from __future__ import annotations
 
 from keras_gpukit.configure.actions import Draft
 from keras_gpukit.configure.settings import Settings
+from keras_gpukit.distributed import strategies
+from keras_gpukit.distributed.strategies import Resources
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.rules.compute.precision import TF32_FROM, choose_policy, lowest_capability, misfit
 
@@ -34,11 +36,7 @@ def plan_execution(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) 
 
 
 def plan_jit(draft: Draft, settings: Settings, gpus: int, replicas: int) -> None:
-    """Plans the use of XLA, which depends on how training is distributed.
-
-    Raises:
-        ValueError: If XLA was asked for and is not possible.
-    """
+    """Plans the use of XLA, which depends on how training is distributed."""
     if settings.jit is None:
         return
     if settings.jit is True and replicas > 1:
@@ -99,3 +97,28 @@ def _plan_precision(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...])
     draft.do("dtype_policy", settings.mixed_precision, "as asked")
     if problem := misfit(settings.mixed_precision, gpus):
         draft.warnings.append(f"{problem[0].upper()}{problem[1:]}.")
+
+
+def plan_strategy(draft: Draft, settings: Settings, gpus: int) -> int:
+    """Plans the strategy."""
+    if not isinstance(settings.strategy, str):
+        draft.do("given_strategy", settings.strategy, "as given")
+        return int(settings.strategy.num_replicas_in_sync)
+    there = Resources(draft.machine, gpus, settings.worker_timeout_s)
+    name, choice = strategies.choose(settings.strategy, there)
+    draft.warnings.extend(choice.warnings)
+    if choice.value is None:
+        if settings.strategy == "auto":
+            draft.notes.append(f"No strategy, as {choice.reason}.")
+        return choice.replicas
+    first = choice.must_come_first
+    draft.do(f"{name}_strategy", choice.value, choice.reason, must_come_first=first)
+    if choice.meaning:
+        draft.notes.append(choice.meaning)
+    if name == "multi_worker" and settings.seed is None:
+        draft.warnings.append(
+            "Unless the script sets a seed, as with keras.utils.set_random_seed(…), each worker "
+            "shuffles arrays in an order of its own, so that an epoch repeats some examples and "
+            "misses others: give configure_gpus(seed=…)."
+        )
+    return choice.replicas

@@ -1,0 +1,179 @@
+"""Distributions of waits and step times over the calls of a step function, in fixed memory."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+from keras_gpukit.input.wait.meters import Times
+from keras_gpukit.records.step_times import BIN_GROWTH, SlowStep, StepTimes
+from keras_gpukit.records.steps import WaitDistribution
+from keras_gpukit.rules.input.input_bound import SHORTEST_WAIT_S
+from keras_gpukit.rules.savings import WARNING_FRACTION
+
+MOST_SLOW_STEPS = 10
+_SMALLEST_S, _LARGEST_S = 1e-6, 1e4
+_GROWTH = math.log(BIN_GROWTH)
+_BINS = math.ceil(math.log(_LARGEST_S / _SMALLEST_S) / _GROWTH) + 1
+# Bursts are regular if the standard deviation of the intervals between their starts is at most this
+# share of the mean interval.
+_REGULAR = 0.25
+_FEWEST_INTERVALS = 3
+
+
+def _counts_of(times_s: Times) -> np.ndarray:
+    """Returns the number of times in each bin. Each bin is larger than the last by `BIN_GROWTH`."""
+    # Training waits meanwhile, and the step has emptied the CPU caches: each NumPy call takes
+    # several microseconds, and `np.clip` four times as long.
+    bins = np.log(np.maximum(times_s, _SMALLEST_S) / _SMALLEST_S) / _GROWTH
+    return np.bincount(np.minimum(bins, _BINS - 1).astype(np.int64), minlength=_BINS)
+
+
+class WaitHistogram:
+    """Histogram of the waits of a step function's calls, and statistics of their bursts.
+
+    Args:
+        steps_per_call: Number of steps in one call. Each step counts with an equal share of the
+            call's wait.
+    """
+
+    def __init__(self, steps_per_call: int) -> None:
+        self._steps_per_call = steps_per_call
+        self._counts = np.zeros(_BINS, np.int64)
+        self._worst_s = 0.0
+        self._stalled = 0
+        # A burst is one stalled call, or several in a row. `_since_burst` counts the calls since
+        # the last one began; it is None before the first one and after a gap.
+        self._bursts = 0
+        self._in_burst = False
+        self._since_burst: int | None = None
+        self._intervals = np.zeros(3)  # between bursts: number, sum, sum of squares
+
+    def add(self, waits_s: Times, durations_s: Times) -> None:
+        """Adds consecutive calls.
+
+        Args:
+            waits_s: Wait of each call, in seconds. Shape (calls,).
+            durations_s: Duration of each call, in seconds. Shape (calls,).
+        """
+        each_s = np.minimum(waits_s, durations_s) / self._steps_per_call
+        counts = _counts_of(each_s)
+        # First, since no quantile may be above it.
+        self._worst_s = max(self._worst_s, float(each_s.max()))
+        self._counts += counts
+        # A step counts as stalled if a run of such steps would be reported as waiting for input.
+        shortest_s = SHORTEST_WAIT_S * self._steps_per_call
+        self._add_bursts((waits_s >= shortest_s) & (waits_s >= WARNING_FRACTION * durations_s))
+
+    def _add_bursts(self, stalled: np.ndarray) -> None:
+        begins = np.zeros(0, np.int64)
+        if stalled.any():
+            before = np.concatenate(([self._in_burst], stalled[:-1]))
+            begins = np.flatnonzero(stalled & ~before)
+            self._stalled += int(stalled.sum())
+        self._in_burst = bool(stalled[-1])
+        self._bursts += len(begins)
+        if len(begins) == 0:
+            if self._since_burst is not None:
+                self._since_burst += len(stalled)
+            return
+        intervals = np.diff(begins).astype(float)
+        if self._since_burst is not None:
+            intervals = np.concatenate(([self._since_burst + begins[0]], intervals))
+        self._intervals += (len(intervals), intervals.sum(), (intervals**2).sum())
+        self._since_burst = len(stalled) - int(begins[-1])
+
+    def gap(self) -> None:
+        """Notes that the next call does not directly follow the previous one."""
+        self._in_burst, self._since_burst = False, None
+
+    def record(self) -> WaitDistribution | None:
+        """Returns the distribution; None if no single call's wait is known."""
+        calls, bursts = int(self._counts.sum()), self._bursts
+        if calls == 0:
+            return None
+        return WaitDistribution(
+            median_s=self._quantile(0.5),
+            p95_s=self._quantile(0.95),
+            worst_s=self._worst_s,
+            stalled_fraction=self._stalled / calls,
+            bursts=bursts,
+            burst_steps=self._stalled / bursts * self._steps_per_call if bursts else None,
+            burst_period_steps=self._period(),
+        )
+
+    def _quantile(self, share: float) -> float:
+        filled = np.cumsum(self._counts)
+        place = int(np.searchsorted(filled, share * filled[-1]))
+        # The middle of the bin. Waits in the first one, of about 1 µs or less, count as 0.
+        middle_s = _SMALLEST_S * math.exp((place + 0.5) * _GROWTH)
+        return min(middle_s, self._worst_s) if place else 0.0
+
+    def _period(self) -> float | None:
+        count, total, squares = self._intervals.tolist()
+        if count < _FEWEST_INTERVALS:
+            return None
+        mean = total / count
+        deviation = math.sqrt(max(squares / count - mean**2, 0.0))
+        return mean * self._steps_per_call if deviation <= _REGULAR * mean else None
+
+
+class StepTimeHistogram:
+    """Histogram of step times, and the slowest steps.
+
+    Args:
+        steps_per_call: Number of steps in one call. Each step counts with an equal share of the
+            call's time.
+    """
+
+    def __init__(self, steps_per_call: int) -> None:
+        self._steps_per_call = steps_per_call
+        self._counts = np.zeros(_BINS, np.int64)
+        # The slowest first; the step number orders steps of equal duration.
+        self._slowest: list[tuple[float, int, SlowStep]] = []
+
+    def add(
+        self, durations_s: Times, waits_s: Times | None, *, last_step: int, ended_s: float
+    ) -> None:
+        """Adds consecutive calls.
+
+        Args:
+            durations_s: Duration of each call, in seconds. Shape (calls,).
+            waits_s: Wait of each call, in seconds; None if unknown. Shape (calls,).
+            last_step: Global step of the last call.
+            ended_s: End of the last call, in seconds since the Unix epoch.
+        """
+        times_s = durations_s / self._steps_per_call
+        self._counts += _counts_of(times_s)
+        is_full = len(self._slowest) == MOST_SLOW_STEPS
+        # Usually none of these calls is among the slowest.
+        if is_full and times_s.max() <= self._slowest[-1][0]:
+            return
+        slowest = self._slowest.copy()
+        until_end_s = np.cumsum(durations_s[::-1])[::-1]
+        for place in np.argsort(times_s)[-MOST_SLOW_STEPS:].tolist():
+            step = last_step - (len(times_s) - 1 - place) * self._steps_per_call
+            began_s, time_s, wait_s = (
+                ended_s - float(until_end_s[place]),
+                float(times_s[place]),
+                None,
+            )
+            if waits_s is not None:  # below zero if the clock was read late in the call
+                wait_s = max(float(waits_s[place]) / self._steps_per_call, 0.0)
+            slowest.append((time_s, step, SlowStep(step, began_s, time_s, wait_s)))
+        self._slowest = heapq.nlargest(MOST_SLOW_STEPS, slowest)
+
+    def record(self) -> StepTimes | None:
+        """Returns the distribution; None before the first step."""
+        filled = np.flatnonzero(self._counts)
+        if not len(filled):
+            return None
+        first, last = int(filled[0]), int(filled[-1])
+        return StepTimes(
+            steps=int(self._counts.sum()) * self._steps_per_call,
+            first_bin_s=_SMALLEST_S * math.exp(first * _GROWTH),
+            counts=tuple((self._counts[first : last + 1] * self._steps_per_call).tolist()),
+            slowest=tuple(slow for *_, slow in self._slowest),
+        )

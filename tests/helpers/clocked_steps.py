@@ -1,0 +1,42 @@
+"""The corridor of a step without Keras: a clock, and all that makes windows of its calls."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.step_windows import StepWindows
+from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.input.wait.wait_reader import WaitReader
+
+
+class ClockedSteps(NamedTuple):
+    calls: Calls
+    totals: StepTotals
+    waits: WaitReader
+    clock: StepClock
+
+
+def clocked_steps(
+    choose,
+    on_window,
+    *,
+    first_step=0,
+    wall=None,
+    examples=None,
+    device=None,
+    stood_still_since=lambda moment_s: False,
+    now=time.perf_counter,
+    **options,
+):
+    calls, totals = Calls(1, first_step), StepTotals("fit")
+    waits = WaitReader(choose, device, stood_still_since)
+    starts = {"on_start": wall.add_epoch_wait} if wall else {}
+    windows = StepWindows(
+        calls, totals, waits, on_window=on_window, examples=examples, now=now, **starts
+    )
+    return ClockedSteps(
+        calls, totals, waits, StepClock(calls, windows, wall=wall, now=now, **options)
+    )
