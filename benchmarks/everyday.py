@@ -6,8 +6,10 @@ Each script in `benchmarks/everyday` is a person's situation. Its docstring name
 verdict may have. With `--fix` it runs without the cause. Both variants run under Python and under
 `keras-gpukit run`. The first finding must be of that cause, the healthy variant must get none, and
 the time that was really saved must lie in the promised range. The range is widened by a twentieth
-of the run, and by as much as runs of the same variant differ. Results, output and exit code must
-be as under Python. The panels are in the file, to be read.
+of the run, and by as much as runs of the same variant differ. Where it does not lie there, both
+variants are measured again, up to three times in turns, and the means count: freeing an iterator
+stalls TensorFlow now and then, at each epoch, for up to as long as the iterator lived. Results,
+output and exit code must be as under Python. The panels are in the file, to be read.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from harness import argument_parser, print_table
@@ -28,6 +31,7 @@ SITUATIONS = Path(__file__).parent / "everyday"
 TOLERANCE = 0.05
 MOST_LINES = 14
 BAR = 0.9
+MOST_ROUNDS = 3
 VARIANTS = {"with": (), "fixed": ("--fix",)}
 FINDING, FIT_S = re.compile(r"^Finding: (.*)$", re.MULTILINE), re.compile(r"FIT_S ([\d.]+)")
 CODE = re.compile(r"\(([a-z][a-z0-9-]*)\)\s*$")
@@ -53,6 +57,12 @@ def measured(script: Path) -> dict[str, Any] | None:
     expected = codes.group(1).split(", ") if codes else []
     told = {variant: _told(ran[variant, "watched"]["error"]) for variant in VARIANTS}
     seconds = {f"{variant} {how}": _seconds(each) for (variant, how), each in ran.items()}
+    promised_s = told["with"]["promised_s"]
+    rounds = [seconds]
+    while _is_kept(promised_s, seconds) is False and len(rounds) < MOST_ROUNDS:
+        rounds.append({name: _seconds(_again(name, script)) for name in seconds})
+        measured_s = {name: [each[name] for each in rounds if each[name]] for name in seconds}
+        seconds = {name: fmean(each) for name, each in measured_s.items()}
     return {
         "expected": expected,
         "found": told["with"]["code"],
@@ -65,8 +75,9 @@ def measured(script: Path) -> dict[str, Any] | None:
             for key in ("exit_code", "output")
         ),
         "fit_s": seconds,
-        "promised_s": told["with"]["promised_s"],
-        "is_kept": _is_kept(told["with"]["promised_s"], seconds),
+        "rounds": len(rounds),
+        "promised_s": promised_s,
+        "is_kept": _is_kept(promised_s, seconds),
         "lines": max(told[variant]["lines"] for variant in VARIANTS),
         "panels": {variant: told[variant]["panel"] for variant in VARIANTS},
     }
@@ -75,6 +86,11 @@ def measured(script: Path) -> dict[str, Any] | None:
 def _run(command: tuple[str, ...], script: Path, arguments: tuple[str, ...]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         return run(command, script, Path(folder), arguments)
+
+
+def _again(name: str, script: Path) -> dict[str, Any]:
+    variant, how = name.split()
+    return _run(PYTHON if how == "plain" else RUN, script, VARIANTS[variant])
 
 
 def _told(error: str) -> dict[str, Any]:

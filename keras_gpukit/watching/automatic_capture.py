@@ -64,10 +64,6 @@ class AutomaticCapture:
 
     The window of steps is cut at the first and the last step that the profile counts. So the live
     stall is known for exactly these steps: a run with bursts differs from any ten of its steps.
-
-    Args:
-        session: Session of the call.
-        log_dir: Log directory of the run.
     """
 
     def __init__(self, session: Session, log_dir: Path) -> None:

@@ -22,9 +22,6 @@ _NODE = re.compile(r"^\{\{[^}]*\}\} ?")
 class CallErrors:
     """Passes each exception to the registered actions, once.
 
-    Args:
-        step: Returns the current global step.
-
     Attributes:
         last: Type and place of the last exception, such as "ValueError in step 1"; None if there
             was none.

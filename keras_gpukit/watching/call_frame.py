@@ -120,11 +120,9 @@ def first_batch_of_fit() -> int | None:
     """Reads the first batch of Keras' running `fit`; returns its number of examples, or None."""
     import tensorflow as tf
 
-    dataset = dataset_of_fit()
-    for batch in () if dataset is None else dataset:
-        tensors = [each for each in tf.nest.flatten(batch) if each is not None]
-        return int(tensors[0].shape[0]) if tensors and tensors[0].shape.rank else None
-    return None
+    batch = next(iter(dataset_of_fit() or ()), None)
+    tensors = [each for each in tf.nest.flatten(batch) if each is not None]
+    return int(tensors[0].shape[0]) if tensors and tensors[0].shape.rank else None
 
 
 def data_of_fit() -> Any:
@@ -143,11 +141,6 @@ def arrays_of_fit() -> tuple[Any, ...] | None:
     arrays = tuple(each for each in given if each is not None)
     are_known = len(arrays) > 1 and all(isinstance(each, np.ndarray) for each in arrays)
     return arrays if are_known else None
-
-
-def has_one_epoch(function: str) -> bool:
-    """Returns whether the running call has a single epoch; False if unknown."""
-    return epochs_of(function) == 1
 
 
 def epochs_of(function: str) -> int | None:

@@ -54,7 +54,6 @@ class CaptureWatch:
 
     Args:
         session: Session of the call. Calls other than `fit` have no captures.
-        settings: When to capture, and the limits.
         epoch_steps: Steps per epoch; None if unknown.
         other_profilers: Callbacks of this package in the call that capture profiles, too.
     """

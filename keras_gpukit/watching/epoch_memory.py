@@ -46,8 +46,6 @@ class EpochMemoryWatch:
     """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends.
 
     Args:
-        session: Session of the call.
-        sensor: Reads TensorFlow's allocators.
         fits: Memory in use after the previous fits. The reading of this fit is added to it.
     """
 

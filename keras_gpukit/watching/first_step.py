@@ -12,9 +12,6 @@ from keras_gpukit.input.wait.clock import OwnCost
 class FirstStepHooks:
     """Context manager around the first step of a call. Actions that fail are logged and skipped.
 
-    Args:
-        cost: Adds up the time of the actions.
-
     Attributes:
         before: Actions called before the step.
         after: Actions called after the step, also if it raised.

@@ -32,9 +32,7 @@ class HangWatch:
     again until they take twice as long as before.
 
     Args:
-        session: Session of the call.
         in_cluster: Whether the steps need other processes.
-        now: The clock, in seconds.
         process_s: Processor time of this process, in seconds.
     """
 

@@ -28,12 +28,7 @@ FAILED = "its pipeline could not be read"
 
 
 class HostBufferWatch:
-    """Looks at the buffers of a monitored `fit`, less and less often.
-
-    Args:
-        session: Session of the call.
-        now: The clock, in seconds.
-    """
+    """Looks at the buffers of a monitored `fit`, less and less often."""
 
     def __init__(self, session: Session, now: Callable[[], float] = time.perf_counter) -> None:
         self._session = session

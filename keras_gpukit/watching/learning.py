@@ -17,6 +17,7 @@ from keras_gpukit.watching.step_count import accumulated
 MOST_VARIABLES = 8
 """Number of variables that are read, the smallest ones. Reading one waits for the device, which is
 done after the first step and after epochs only."""
+_SCALE = "dynamic_scale"  # the factor of Keras' dynamic loss scaling
 LARGEST_ELEMENTS = 2**16
 """Size of the largest variable that is read."""
 
@@ -27,9 +28,6 @@ class LearningWatch:
     Keras converts the logs to numbers for all callbacks, so looking at them does not wait for the
     device. Within an epoch Keras' losses are means of its steps so far: once one is NaN it stays so
     until the epoch ends. A loss that is finite at the end of a later epoch has recovered.
-
-    Args:
-        session: Session of the call.
     """
 
     def __init__(self, session: Session) -> None:
@@ -116,19 +114,19 @@ class LearningWatch:
             self._values, _ = _read(self._variables)
             # The step that has just ended is counted once this has returned.
             self._began_at = self._session.step + model.steps_per_execution
-            self._updates_before, scale = _updates(model.optimizer), _loss_scale(model.optimizer)
+            self._updates_before = _updates(model.optimizer)
             self._record = replace(
                 self._record,
                 trainable=len(trainable),
                 read=len(self._variables),
-                first_loss_scale=scale,
+                first_loss_scale=_number(model.optimizer, _SCALE),
                 accumulation=accumulated(model) or 1,
             )
 
     def _read(self) -> None:
         """Reads the weights until they are known to change, and again once a loss is not finite."""
         changed, optimizer = self._record.changed, self._session.model.optimizer
-        scale = _loss_scale(optimizer)
+        scale = _number(optimizer, _SCALE)
         is_settled = changed and scale is None and not self._bad
         if is_settled or not self._pace.is_due(self._record.epochs):
             return
@@ -145,7 +143,7 @@ class LearningWatch:
             finite=finite,
             steps=self._session.step - self._began_at,
             updates=updates - self._updates_before if known else None,  # type: ignore[operator]
-            learning_rate=_number(getattr(optimizer, "learning_rate", None)),
+            learning_rate=_number(optimizer, "learning_rate"),
             loss_scale=scale,
         )
         self._pace.note(began_s)
@@ -167,16 +165,13 @@ def _read(variables: list[Any]) -> tuple[list[bytes], bool]:
 
 def _updates(optimizer: Any) -> int | None:
     """Returns the number of updates that an optimizer has applied; None without an optimizer."""
-    number = _number(getattr(optimizer, "iterations", None))
+    number = _number(optimizer, "iterations")
     return None if number is None else int(number)
 
 
-def _loss_scale(optimizer: Any) -> float | None:
-    """Returns the factor of Keras' dynamic loss scaling; None without it."""
-    return _number(getattr(optimizer, "dynamic_scale", None))
-
-
-def _number(value: Any) -> float | None:
+def _number(optimizer: Any, name: str) -> float | None:
+    """Returns an attribute of an optimizer; None without it."""
     import keras
 
+    value = getattr(optimizer, name, None)
     return None if value is None else float(keras.ops.convert_to_numpy(value))

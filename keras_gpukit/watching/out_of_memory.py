@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras_gpukit.errors import add_note
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
-from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
@@ -17,10 +14,6 @@ from keras_gpukit.watching.session import Session
 
 class OutOfMemoryWatch:
     """Explains the exception that ends a call, if it is an out-of-memory error.
-
-    Args:
-        session: Session of the call.
-        sensor: Reads TensorFlow's allocators.
 
     Attributes:
         found: Why memory ran out; None if it has not.
@@ -46,18 +39,7 @@ class OutOfMemoryWatch:
         # Memory is predicted for training steps only: a validation runs only the forward pass.
         trains = session.phase == "fit" and session.wall.part in ("first step", "steps")
         spec, batch_size = batch_of("fit") if trains else (None, None)
-        self.found = found = explain(error, self._call(session, readings, spec, batch_size))
-        session.output.record("out_of_memory", found, session.step)
-        add_note(error, note(found))
-
-    def _call(
-        self,
-        session: Session,
-        readings: dict[str, DeviceMemory],
-        spec: Any,
-        batch_size: int | None,
-    ) -> Call:
-        return Call(
+        call = Call(
             model=session.model,
             spec=spec,
             batch_size=batch_size,
@@ -67,3 +49,6 @@ class OutOfMemoryWatch:
             peak_bytes={name: each.needed_bytes for name, each in readings.items()},
             limit_bytes={name: each.limit_bytes for name, each in readings.items()},
         )
+        self.found = found = explain(error, call)
+        session.output.record("out_of_memory", found, session.step)
+        add_note(error, note(found))

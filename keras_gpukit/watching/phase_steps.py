@@ -10,7 +10,7 @@ from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.calls import Calls, StepFunction
 from keras_gpukit.input.wait.clock import OwnCost, StepClock
-from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
+from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.measurable_input import make_measurable
 from keras_gpukit.input.wait.meter_choice import MeterChoice
@@ -19,7 +19,7 @@ from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.tf_private import host_iterator
 from keras_gpukit.input.wait.timed_fetches import RequestMeter
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.input.wait.wait_reader import WaitReader
+from keras_gpukit.input.wait.wait_reader import DeviceWork, WaitReader, runs_behind
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
@@ -30,7 +30,7 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator, has_one_epoch
+from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator, epochs_of
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
@@ -48,16 +48,11 @@ class PhaseSteps:
     """Wraps a phase's step function in a clock while the phase runs.
 
     Args:
-        model: The model that is run.
-        phase: "fit", "evaluate" or "predict".
-        first_step: Global step before the call.
         on_window: Called with each finished window of steps, before the listeners of `watch`.
         on_error: Called with each exception of a step, except for the end of the data.
         stood_still_since: Returns whether the process was suspended since a moment.
-        frame: Stack frame of the call.
         wall: Accounts for the call's wall time; None for a phase inside the call.
         first_call: Context manager around the first step; None for a phase inside the call.
-        cost: Adds up the processor time of timing.
 
     Attributes:
         pipeline: Reads tf.data's model of the input; None without one.
@@ -101,14 +96,14 @@ class PhaseSteps:
         self._totals = StepTotals(phase, model.steps_per_execution)
         self._waits = WaitReader(self._choice(), self._device, stood_still_since)
         counts = not self._requests
-        self._windows = StepWindows(
-            self._calls,
+        ended = EndedWindows(
             self._totals,
             self._waits,
             on_window=self._take,
             on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
             examples=ExampleCounter(model, phase, batch_of(phase)[1]) if counts else None,
         )
+        self._windows = StepWindows(self._calls, self._waits, ended)
         self._clock = StepClock(
             self._calls,
             self._windows,
@@ -154,7 +149,7 @@ class PhaseSteps:
             return
         self._epoch_iterator = epoch_iterator(self._phase)
         if self._requests is None:
-            make_measurable(self._epoch_iterator, has_one_epoch=has_one_epoch(self._phase))
+            make_measurable(self._epoch_iterator, has_one_epoch=epochs_of(self._phase) == 1)
         step_function = self._function.current
         if step_function is None:
             # A loop in user code drives the callbacks. If we set a wrapper, Keras would take it for

@@ -28,9 +28,7 @@ class ProgressNotes:
     """Writes what the call is doing whenever that changes, and at least every ten seconds.
 
     Args:
-        session: Session of the call.
         params: Parameters that Keras set on the callbacks: "epochs" and "steps".
-        now: The clock, in seconds.
     """
 
     def __init__(
@@ -68,9 +66,7 @@ class InputSoFar:
     milliseconds, so this is done on the sampling thread.
 
     Args:
-        session: Session of the call.
         complete: Adds the figures that only the calling code measures.
-        now: The clock, in seconds.
     """
 
     def __init__(

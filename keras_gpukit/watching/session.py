@@ -42,9 +42,7 @@ class Session:
     """One monitored call, shared by several callbacks.
 
     Args:
-        model: The model that is run.
         log_dir: Log directory of the run; None if nothing is written.
-        phase: The call: "fit", "evaluate" or "predict".
 
     Attributes:
         wall: Accounts for the call's wall time.

@@ -16,7 +16,6 @@ class FitCount:
     """Counts the steps and updates of a model since this object was made.
 
     Args:
-        model: The model that is trained.
         first_step: Number of steps that the model was trained before.
     """
 

@@ -37,7 +37,6 @@ class PredictionWatch:
     """Predicts the memory of steps once, and writes the prediction as soon as it is known.
 
     Args:
-        session: Session of the call.
         when: Whether to predict. "auto" predicts in long runs, if the memory of a device is
             measured.
         other_bytes: Bytes in use before the first step in addition to models and optimizers, per

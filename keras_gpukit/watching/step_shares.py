@@ -25,9 +25,7 @@ class StepShares:
 
     Args:
         in_collectives_s: Returns the seconds spent in collectives so far.
-        first_step: Global step before the run.
         steps_per_execution: Number of steps per call of the step function.
-        now: The clock, in seconds.
     """
 
     def __init__(

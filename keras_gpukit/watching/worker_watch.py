@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 from keras_gpukit.distributed.worker_times import (
     CollectiveClock,
@@ -40,23 +39,6 @@ ON_GPUS = (
     "on GPUs it takes a profile of the same steps on all workers: Profiler(dir, at_steps=(100,))"
 )
 NOT_SEEN = "no collective was seen: the training step was traced before this run, or has none"
-
-
-class Comparing(Protocol):
-    """Compares workers or GPUs that train in lockstep, when a run ends."""
-
-    def compare(
-        self, summary: RunSummary, captures: ProfilerRecord | None
-    ) -> WorkerComparison | None:
-        """Returns the figures of this worker or its GPUs, next to those of the others if known.
-
-        Args:
-            summary: Summary of the run.
-            captures: Record of the profiles captured in the run; None without captures.
-        """
-
-    def close(self) -> None:
-        """Stops watching; may be called repeatedly."""
 
 
 def watch_what_trains_in_step(session: Session) -> Comparing | None:
@@ -181,11 +163,7 @@ class WorkerWatch:
 
 
 class GPUWatch:
-    """Compares the GPUs of this process, based on the last profile that shows several of them.
-
-    Args:
-        log_dir: Log directory of the run.
-    """
+    """Compares the GPUs of this process, based on the last profile that shows several of them."""
 
     def __init__(self, log_dir: Path) -> None:
         self._log_dir = log_dir
@@ -205,6 +183,10 @@ class GPUWatch:
 
     def close(self) -> None:
         """Does nothing, since only profiles are needed."""
+
+
+Comparing = WorkerWatch | GPUWatch
+"""Compares workers or GPUs that train in lockstep, when a run ends."""
 
 
 def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from keras_gpukit.input.wait.calls import Calls
 from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wait_reader import WaitReader
@@ -34,9 +35,8 @@ def clocked_steps(
     calls, totals = Calls(1, first_step), StepTotals("fit")
     waits = WaitReader(choose, device, stood_still_since)
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
-    windows = StepWindows(
-        calls, totals, waits, on_window=on_window, examples=examples, now=now, **starts
-    )
+    ended = EndedWindows(totals, waits, on_window=on_window, examples=examples, **starts)
+    windows = StepWindows(calls, waits, ended, now)
     return ClockedSteps(
         calls, totals, waits, StepClock(calls, windows, wall=wall, now=now, **options)
     )

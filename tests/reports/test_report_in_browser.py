@@ -106,7 +106,7 @@ def test_a_long_table_is_filtered_by_words(page):
 
 
 def test_printing_loses_nothing(page):
-    """Scroll boxes are open, tables are in, and charts fit the paper."""
+    """Scroll boxes are open, charts fit the paper, and all tables follow the last chart."""
     closed = page.locator("details:not([open])").count()
     assert closed > 5
     page.emulate_media(media="print")
@@ -121,7 +121,15 @@ def test_printing_loses_nothing(page):
     widths = "[...document.querySelectorAll('.plot .main-svg')].map((svg) => svg.clientWidth)"
     assert max(page.evaluate(widths)) <= 703
     assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    assert page.locator("figure details").count() == 0
+    order = page.locator("figure, section.appendix").evaluate_all(
+        "all => all.map((e) => e.localName)"
+    )
+    assert order == sorted(order)
+    assert page.locator(".appendix h2").first.inner_text().startswith("Tables: logs")
+    assert page.locator(".appendix table").count() > 5
     page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator(".appendix").count() == 0
     page.emulate_media(media="screen")
     page.set_viewport_size({"width": 1440, "height": 4500})
     assert page.locator("details:not([open])").count() == closed
@@ -162,4 +170,14 @@ def test_words_of_charts_are_legible_on_a_phone(page):
     assert len(words) > 50
     assert [word for word in words if word[1] < 11] == []
     assert [word for word in words if max(word[2:]) > 2] == []
+    # No legend lies over what is drawn, and no plotting area is flattened by one.
+    plots = page.evaluate(
+        """[...document.querySelectorAll('.plot:has(.infolayer .legend)')].map((plot) => {
+          const area = plot.querySelector('.nsewdrag').getBoundingClientRect();
+          const legend = plot.querySelector('.infolayer .legend').getBoundingClientRect();
+          return [plot.id, area.top - legend.bottom, area.height];
+        })"""
+    )
+    assert len(plots) > 5
+    assert [plot for plot in plots if plot[1] < 0 or plot[2] < 70] == []
     page.set_viewport_size({"width": 1440, "height": 4500})

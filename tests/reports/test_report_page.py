@@ -519,12 +519,14 @@ def test_faults_are_told_on_the_page(tmp_path):
 
 def test_runs_stand_run_comparison(tmp_path):
     write_lines(tmp_path / "one", run_lines(20))
-    page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000, summary=None))
+    page = page_of(tmp_path, run_lines(30, began_s=BEGAN_S + 1000))
     assert "2 runs compared" in page.words
     lines = figure_of(page, "Step times of the runs")["data"]
     # A value at the end of each window, and at the begin of the first.
     assert [len(line["y"]) - line["y"].count(None) for line in lines] == [31, 21]
     assert lines[0]["marker"]["symbol"] != lines[1]["marker"]["symbol"]
+    stages = figure_of(page, "Stages of the runs' input pipelines")["data"]
+    assert [bars["x"] for bars in stages] == [[16.0, 2.0]] * 2
     links = {attrs.get("href") for _, attrs in page.all("a")}
     shown = {f"#{attrs['id']}" for _, attrs in page.all("section")}
     assert {"#main", *shown} <= links

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import BEGAN_S, DECODE, ENVIRONMENT, READ, SUMMARY
 
-from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports.html import render
@@ -85,17 +85,22 @@ def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers(
 def test_two_runs_can_be_compared_by_batch_pipeline_and_setup():
     told = settings(run("a"))
     assert told["examples per step"] == "32"
-    assert told["input pipeline"] == "interleave files, map decode"
     assert told["precision"] == "float32"
     assert told["GPU 1"] == "NVIDIA H100, 80 GiB"
     assert list(told).index("precision") < list(told).index("python")
     throughput = ThroughputRecord("fit", 2400, 2398, 0.025, 2560.0, 64.0)
-    pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), READ))
+    cache = StageRecord("cache", "cache", "caching")
+    pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), cache, READ))
     other = replace(SUMMARY, throughput=throughput, input=replace(SUMMARY.input, pipeline=pipeline))
     data = json.loads(runs_table([run("a"), run("b", summary=other)]).data)
-    a, b = (each["settings"] for each in data.values())
-    assert {name for name in a if a[name] != b[name]} == {"examples per step", "input pipeline"}
-    assert b["examples per step"] == "64"
+    a, b = data["runs"].values()
+    differ = {name for name, value in a["settings"].items() if value != b["settings"][name]}
+    assert differ == {"examples per step"}
+    assert b["settings"]["examples per step"] == "64"
+    assert data["stages"] == ["decode_fast", "cache", "decode", "files"]
+    bottleneck = "16 ms, 2 parallel, train.py:12, bottleneck"
+    assert a["stages"] == {"decode": bottleneck, "files": "2 ms, 4 parallel, train.py:9"}
+    assert b["stages"]["cache"] == "unknown"
 
 
 def test_each_of_two_hundred_runs_is_reached_by_a_link_in_a_small_page():

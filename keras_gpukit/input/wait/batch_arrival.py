@@ -40,7 +40,6 @@ class BatchArrivalMeter:
     Args:
         feed: Times of the batches of the iterator, before the first fetch.
         calls: Returns the number of calls of the run so far.
-        steps_per_execution: Number of steps in one call.
     """
 
     mechanism = "batch arrival"

@@ -14,10 +14,6 @@ StepFunction = Callable[[Any], Any]
 class Calls:
     """Calls of a step function, in one object that every call reads: a single cache line.
 
-    Args:
-        steps_per_execution: Number of steps in one call.
-        first_step: Global step before the first call.
-
     Attributes:
         source: Source of the steps' batches, such as an iterator. It is kept alive only as long as
             steps run.

@@ -53,8 +53,6 @@ class StepClock:
         on_error: Called with each exception of a step, except for the end of the data.
         around_first_call: Context manager around the first call.
         accepts: Returns whether steps from a source are timed; other steps are only passed on.
-        cost: Adds up the processor time of meters and windows.
-        now: Clock that returns seconds.
     """
 
     def __init__(

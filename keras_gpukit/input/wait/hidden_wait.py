@@ -54,7 +54,6 @@ class HiddenWait:
 
     Args:
         step_function: Step function that Keras made for several steps per call.
-        steps_per_execution: Number of steps in one call.
     """
 
     def __init__(self, step_function: Any, steps_per_execution: int) -> None:

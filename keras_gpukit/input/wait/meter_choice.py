@@ -29,7 +29,6 @@ class MeterChoice:
 
     Args:
         step_function: Step function that the iterators are passed to.
-        steps_per_execution: Number of steps in one call.
         calls: Returns the number of calls of the step function so far.
         overlaps: Whether a call of several steps fetches while it computes. Eager calls do not.
 

@@ -39,7 +39,6 @@ class PipelineModelMeter:
 
     Args:
         iterator: Iterator that Keras passes to its step function, before the first fetch.
-        steps_per_execution: Number of steps in one call.
         on_reading: Called with each reading of the model, as `read_model` returns it. With None,
             the model is not read at the pipeline's start. This does not work for several steps per
             execution: tf.data would drop some gaps of an execution before the next reading.

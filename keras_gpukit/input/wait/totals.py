@@ -109,15 +109,11 @@ class _Sums(NamedTuple):
 
 
 class StepTotals:
-    """Adds up the windows of a phase.
-
-    Args:
-        phase: "fit", "evaluate" or "predict".
-        steps_per_execution: Number of steps in one call of the step function.
-    """
+    """Adds up the windows of a phase."""
 
     def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
         self.phase = phase
+        self.steps_per_execution = steps_per_execution
         self._waits = WaitHistogram(steps_per_execution)
         self._step_times = StepTimeHistogram(steps_per_execution)
         self._starts = _Starts()

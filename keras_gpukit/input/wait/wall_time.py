@@ -35,7 +35,6 @@ class WallTime:
 
     Args:
         part: Part with which the call begins.
-        now: The clock, in seconds.
         on_part: Called with each part that has ended, its start and its end on the clock.
         by_callback: Returns the seconds of each class of callbacks, from the seconds of the whole
             call and those between steps.

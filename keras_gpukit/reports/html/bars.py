@@ -21,7 +21,8 @@ def bar(name: str, place: int, color: str | None = None, **data: Any) -> Any:
 
     pattern = {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2}
     marker = {"color": color or PALETTE[place % len(PALETTE)], "pattern": pattern}
-    return go.Bar(name=name, marker=marker, **data)
+    # Plotly measures texts in this weight; the style sheet's would make them wider than it knows.
+    return go.Bar(name=name, marker=marker, textfont={"weight": 600}, **data)
 
 
 def row_bars(
@@ -45,9 +46,15 @@ def row_bars(
 
 
 def draw_bars(
-    traces: Sequence[Any], names: Sequence[str], heading: str, *, height: int, hovermode: str
+    traces: Sequence[Any],
+    names: Sequence[str],
+    heading: str,
+    *,
+    height: int,
+    hovermode: str = "closest",
+    barmode: str = "stack",
 ) -> str:
-    """Returns the JSON of a figure of stacked horizontal bars, with a row for each name.
+    """Returns the JSON of a figure of horizontal bars, with a row for each name.
 
     Args:
         traces: Traces with their bars in rows at 0, 1, 2 and so on.
@@ -55,11 +62,12 @@ def draw_bars(
         heading: Title of the value axis, with its unit.
         height: Height of the figure in pixels.
         hovermode: Plotly's `hovermode`.
+        barmode: Plotly's `barmode`: the bars of a row are stacked, or in a group.
     """
     return draw(
         traces,
         height=height,
-        barmode="stack",
+        barmode=barmode,
         hovermode=hovermode,
         xaxis=axis(heading, rangemode="tozero"),
         yaxis=names_axis(names),

@@ -125,6 +125,7 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
             "y": 1.02,
             "yanchor": "bottom",
             "traceorder": "normal",
+            "maxheight": 400,  # pixels: the page makes room for each line
         },
         "showlegend": len(traces) > 1,
     }

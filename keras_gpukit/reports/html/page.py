@@ -22,7 +22,11 @@ from keras_gpukit.reports.html.machine_charts import disk_chart, utilization_cha
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
-from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_comparison import (
+    stages_of_runs_chart,
+    stalls_chart,
+    step_times_chart,
+)
 from keras_gpukit.reports.html.run_names import run_ids
 from keras_gpukit.reports.html.runs_table import runs_table
 from keras_gpukit.reports.html.script_chart import script_chart
@@ -211,6 +215,7 @@ def _capture_charts(
 def _beside(runs: Sequence[RunReport]) -> Iterator[Keyed]:
     yield "step-times", step_times_chart(runs)
     yield "stalls", stalls_chart(runs)
+    yield "stages", stages_of_runs_chart(runs)
 
 
 def _section(name: str, run: RunReport | None, charts: Iterator[Keyed]) -> Section:

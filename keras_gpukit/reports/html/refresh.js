@@ -28,7 +28,7 @@
       const { visible } = shown.get(name) ?? trace;
       if (visible !== given.get(name)?.visible) trace.visible = visible;
     }
-    plot.style.height = `${layout.height}px`;
+    plot.given = layout.height;
     Plotly.react(plot, data, layout).then(() => {
       // A double click goes back to all of the run as it is now.
       axes.forEach((name, place) => {

@@ -19,7 +19,6 @@ def settings(run: RunReport) -> dict[str, str]:
         "call": run.phase,
         "examples per step": _examples_per_step(summary),
         **{name: value for name, value in setup.items() if name not in versions},
-        "input pipeline": _pipeline(summary),
         **versions,
     }
     return {name: value for name, value in told.items() if value is not None}
@@ -31,11 +30,6 @@ def differing(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
     return tuple(name for name in names if len({each.get(name) for each in runs}) > 1)
 
 
-def columns(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Returns the settings that get a column: those that differ, without the long ones."""
-    return tuple(name for name in differing(runs) if name != "input pipeline")
-
-
 def _examples_per_step(summary: RunSummary) -> str | None:
     """Returns the batch size of a step, computed from examples per second and the step time."""
     rate, step_s = summary.examples_per_s, summary.step_time_s
@@ -45,14 +39,3 @@ def _examples_per_step(summary: RunSummary) -> str | None:
     # A smaller last batch lowers the mean slightly below the batch size.
     whole = abs(examples - round(examples)) <= 0.01 * examples
     return f"{examples:,.0f}" if whole else units.number(examples)
-
-
-def _pipeline(summary: RunSummary) -> str | None:
-    """Returns the stages of the input pipeline in words, from the sources to training."""
-    pipeline = summary.pipeline
-    if pipeline is None or not pipeline.stages:
-        return None
-    return ", ".join(
-        stage.kind if stage.name == stage.kind else f"{stage.kind} {stage.name}"
-        for stage in reversed(pipeline.stages)
-    )

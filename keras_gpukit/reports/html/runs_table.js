@@ -51,18 +51,18 @@
   }
 
   function compare() {
-    const data = JSON.parse(one("#compared").textContent);
+    const { runs: data, stages } = JSON.parse(one("#compared").textContent);
     view.picked = view.picked.filter((id) => id in data);
     for (const box of document.querySelectorAll(".runs-table input")) {
       box.checked = view.picked.includes(box.value);
     }
-    const made = view.picked.length === 2 ? comparison(...view.picked.map((id) => data[id])) : [];
+    const made = view.picked.length === 2 ? comparison(...view.picked.map((id) => data[id]), stages) : [];
     const place = one("#comparison");
     const next = element("div", {}, ...made);
     if (place.innerHTML !== next.innerHTML) place.replaceChildren(...made);
   }
 
-  function comparison(a, b) {
+  function comparison(a, b, order) {
     const names = [...new Set([...Object.keys(a.settings), ...Object.keys(b.settings)])];
     const differ = names.filter((name) => a.settings[name] !== b.settings[name]);
     const alike = names.length - differ.length;
@@ -74,6 +74,7 @@
       const [otherText, otherValue] = others.get(name);
       return [name, text, otherText, uncompared.includes(name) ? "" : times(value, otherValue)];
     });
+    const stages = order.filter((name) => name in a.stages || name in b.stages);
     const same = `${alike} other recorded ${alike === 1 ? "setting is" : "settings are"} the same.`;
     return [
       element(
@@ -88,6 +89,12 @@
       ...(differ.length ? [element("p", { textContent: same })] : []),
       element("h4", { textContent: "Figures" }),
       table(["figure", a.name, b.name, "second / first"], figures),
+      ...(stages.length
+        ? [
+            element("h4", { textContent: "Stages of the input pipeline, from training to the sources" }),
+            table(["stage", a.name, b.name], stages.map((name) => [name, a.stages[name] ?? "", b.stages[name] ?? ""])),
+          ]
+        : []),
     ];
   }
 

@@ -10,8 +10,9 @@ from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html import words
+from keras_gpukit.reports.html.run_comparison import run_stages, stage_names_of, stage_words
 from keras_gpukit.reports.html.run_names import common_prefix, run_ids
-from keras_gpukit.reports.html.run_settings import columns, settings
+from keras_gpukit.reports.html.run_settings import differing, settings
 
 _UNKNOWN = "unknown"
 _SEVERITIES = ("critical", "warning", "info", "good", "unknown")
@@ -66,7 +67,8 @@ class RunsTable:
         prefix: Prefix that all names share; the table leaves it out.
         columns: Headings of the columns.
         rows: Rows of the table, the newest run first.
-        data: JSON object of each run's name, figures and settings by run id, for comparisons.
+        data: JSON object for comparisons: each run's name, figures, settings and stages by run
+            id, and the names of all stages in their order.
     """
 
     prefix: str
@@ -92,7 +94,7 @@ def runs_table(
     _mark_best(cells)
     # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
     kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
-    differ = columns(told)
+    differ = differing(told)
     rows = tuple(
         Row(
             id=name,
@@ -106,14 +108,16 @@ def runs_table(
         )
         for name, run, figures, each in zip(ids, runs, cells, told, strict=True)
     )
-    data = {
+    compared = {
         row.id: {
             "name": row.name,
             "figures": [[name, figures[name].words, figures[name].value] for name in kept],
             "settings": each,
+            "stages": {name: stage_words(run, stage) for name, stage in run_stages(run).items()},
         }
-        for row, figures, each in zip(rows, cells, told, strict=True)
+        for row, run, figures, each in zip(rows, runs, cells, told, strict=True)
     }
+    data = {"runs": compared, "stages": stage_names_of(runs)}
     return RunsTable(prefix, (*kept, *differ), rows, json.dumps(data, separators=(",", ":")))
 
 

@@ -34,7 +34,7 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
             # Rows by index, not by name: two stages with the same name must not share a bar.
             y=places,
             x=[(stages[place].cost_per_batch_s or 0.0) * 1e3 for place in places],
-            text=[_said_of(stages[place]) for place in places],
+            text=[stage_cost(stages[place]) for place in places],
             cliponaxis=False,
             orientation="h",
             hovertemplate="%{x:.3~f} ms per batch<extra></extra>",
@@ -45,7 +45,7 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
         traces.append(bars("bottleneck", True, COLORS["input"]))
     names = [label(stage.name, 24) for stage in stages]
     height = 110 + 30 * len(stages)
-    figure = draw_bars(traces, names, "ms per batch", height=height, hovermode="closest")
+    figure = draw_bars(traces, names, "ms per batch", height=height)
     rows = tuple(
         (
             stage.name,
@@ -62,8 +62,8 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
     return Chart(_STAGES, _step_words(run) + _stage_words(record), figure, Table(heads, rows))
 
 
-def _said_of(stage: StageRecord) -> str:
-    """Returns the label of a stage's bar: its time per batch, and its parallelism above 1."""
+def stage_cost(stage: StageRecord) -> str:
+    """Returns a stage's time per batch, and its parallelism above 1: "16 ms, 2 parallel"."""
     spent = units.known(stage.cost_per_batch_s, units.duration)
     return f"{spent}, {stage.parallelism:,} parallel" if stage.parallelism > 1 else spent
 

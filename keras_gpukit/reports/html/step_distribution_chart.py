@@ -23,6 +23,7 @@ from keras_gpukit.reports.html.words import not_told
 _TITLE = "Distribution of step times"
 _MOST_BARS = 60
 _MOST_TICKS = 8
+_WIDE = 4  # longest by shortest step time
 
 
 def step_distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Unknown:
@@ -105,13 +106,21 @@ def _bars(record: StepTimes) -> list[tuple[float, float, int]]:
 
 
 def _ticks(edges: list[float]) -> list[float]:
-    """Returns round numbers within the chart as ticks, fewer if there would be too many."""
-    lowest = math.floor(math.log10(edges[0]))
-    decades = range(lowest, math.ceil(math.log10(edges[-1])) + 1)
-    every = [mantissa * 10.0**decade for decade in decades for mantissa in (1, 1.5, 2, 3, 5, 7)]
-    within = [tick for tick in every if edges[0] <= tick <= edges[-1]]
-    few = [tick for tick in within if f"{tick:e}"[:3] in ("1.0", "2.0", "5.0")]
-    return [float(f"{tick:.3g}") for tick in (within if len(within) <= _MOST_TICKS else few)]
+    """Returns round numbers within the chart as ticks: at even distances unless it is wide."""
+    lowest, highest = edges[0], edges[-1]
+    if highest < _WIDE * lowest:
+        size = 10.0 ** math.floor(math.log10(highest - lowest))
+        sizes = [size * factor for factor in (0.2, 0.5, 1, 2)]
+        apart = next(each for each in sizes if (highest - lowest) / each <= _MOST_TICKS)
+        numbers = range(math.ceil(lowest / apart), math.floor(highest / apart) + 1)
+        return [float(f"{apart * number:.6g}") for number in numbers]
+    decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
+    for mantissas in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        every = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
+        within = [float(f"{tick:.3g}") for tick in every if lowest <= tick <= highest]
+        if len(within) <= _MOST_TICKS:
+            break
+    return within
 
 
 def _slowest(record: StepTimes, time: TimeAxis) -> Table:

@@ -69,6 +69,7 @@ def whole_bar(parts: Sequence[tuple[str, float, str]], wall_s: float) -> str:
         ],
         height=170,
         barmode="stack",
+        uniformtext={"mode": "hide", "minsize": 11},  # smaller is not legible
         hovermode="closest",
         xaxis=axis(unit, range=[0, wall_s / size_s]),
         yaxis={"visible": False, "fixedrange": True},

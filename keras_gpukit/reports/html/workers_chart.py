@@ -38,7 +38,7 @@ def workers_chart(run: RunReport) -> Chart | Unknown | None:
         for each in members
     ]
     height = 130 + 30 * len(members)
-    figure = draw_bars(_bars(parts), names, "ms per step", height=height, hovermode="closest")
+    figure = draw_bars(_bars(parts), names, "ms per step", height=height)
     rows = tuple(_row(*each) for each in zip(names, members, parts, strict=True))
     heads = (
         *(comparison.kind, "step time", "compute", "input wait", "waiting for others", "exchange"),

@@ -8,6 +8,7 @@ import { followTheme } from "./theme.js";
 const POLL_MS = 3000;
 // Making a report takes the server a while: it spends at most a quarter of the time on it.
 const REST = 3;
+const LONGEST = 38; // characters of a name in the list of runs
 const MISSING = "missing"; // the address names runs that are not, or not yet, found
 
 const tab = {
@@ -26,7 +27,7 @@ export async function render() {
     style,
   );
   tab.picker = element("select", { id: "folder" });
-  tab.picker.addEventListener("change", () => go({ run: called(tab.picker.selectedOptions[0].text) }));
+  tab.picker.addEventListener("change", () => go({ run: called(tab.picker.selectedOptions[0].title) }));
   tab.button = element("button", { type: "button", textContent: "Pause" });
   tab.button.addEventListener("click", () => {
     tab.live = !tab.live;
@@ -110,11 +111,17 @@ function pick({ folders }, run) {
   if (offered !== tab.offered) {
     tab.offered = offered;
     tab.picker.replaceChildren(
-      ...folders.map(({ id, name }) => element("option", { value: id, text: name })),
+      ...folders.map(({ id, name }) => element("option", { value: id, title: name, text: ended(name) })),
     );
   }
   const place = run === undefined ? 0 : folders.findIndex(({ name }) => called(name) === run);
   if (tab.picker.selectedIndex !== place) tab.picker.selectedIndex = place;
+  tab.picker.title = folders[place]?.name ?? "";
+}
+
+// A long name without its begin: what runs differ in is at the end, which has to fit a phone.
+function ended(name) {
+  return name.length > LONGEST ? `…${name.slice(1 - LONGEST)}` : name;
 }
 
 // Another folder's report loads behind the one that is shown, so that nothing flickers.

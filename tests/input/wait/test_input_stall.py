@@ -27,8 +27,8 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait.clock import OwnCost
-from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
+from keras_gpukit.input.wait.wait_reader import DeviceWork
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -59,11 +59,6 @@ def test_the_slower_the_pipeline_the_larger_the_stall():
     assert {record.confidence for record in records} == {"exact"}
 
 
-def test_a_cached_pipeline_does_not_stall():
-    record = stall(fast_dataset(BATCHES), sleeping_model(STEP_S), epochs=2)
-    assert record.stall_fraction < NONE
-
-
 @pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
 def test_jit_and_eager_steps(options):
     # A quick step waits for a slow pipeline, and a slow step not for a quick one. Eager steps take
@@ -74,25 +69,62 @@ def test_jit_and_eager_steps(options):
     assert fast.stall_fraction < NONE
 
 
+def asking_to_be_tuned(data):
+    return data.map(lambda *batch: batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def shuffled(data):
+    return data.shuffle(4)
+
+
+def untuned(change, batches=BATCHES, seconds=PIPELINE_S):
+    return without_autotuning(change(slow_dataset(batches, seconds)))
+
+
+SLOW = {
+    "PyDataset": (lambda: SlowPyDataset(BATCHES, PIPELINE_S), 1, "pipeline model", "exact", 0.6),
+    "PyDataset, two workers": (
+        lambda: SlowPyDataset(BATCHES, 2 * PIPELINE_S, workers=2), 1, "fetch latency", "exact", 0.6
+    ),
+    "generator": (lambda: slow_generator(BATCHES, PIPELINE_S), 1, "pipeline model", "exact", 0.6),
+    "autotuning is off": (lambda: untuned(shuffled), 1, "fetch latency", "exact", 0.6),
+    "a stage asks to be tuned": (
+        lambda: untuned(asking_to_be_tuned), 1, "fetch latency", "exact", 0.6
+    ),
+    "executions": (lambda: slow_dataset(64, PIPELINE_S), 8, "pipeline model", "sampled", 0.6),
+    "executions of two": (
+        lambda: slow_dataset(24, PIPELINE_S), 2, "pipeline model", "upper bound", 0.6
+    ),
+    "executions, autotuning is off": (
+        lambda: untuned(shuffled, 64), 8, "pipeline model", "sampled", 0.25
+    ),
+    "executions, a stage asks to be tuned": (
+        lambda: untuned(asking_to_be_tuned, 64), 8, "fetch latency", "upper bound", 0.25
+    ),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("data", "mechanism"),
-    [
-        (lambda: SlowPyDataset(BATCHES, PIPELINE_S), "pipeline model"),
-        (lambda: SlowPyDataset(BATCHES, 2 * PIPELINE_S, workers=2), "fetch latency"),
-        (lambda: slow_generator(BATCHES, PIPELINE_S), "pipeline model"),
-    ],
-    ids=["PyDataset", "PyDataset, two workers", "generator"],
+    ("data", "steps", "mechanism", "confidence", "least"), SLOW.values(), ids=SLOW
 )
-def test_python_inputs(data, mechanism):
-    record = stall(data())
-    assert record.mechanism == mechanism
-    assert record.stall_fraction >= 0.6
+def test_slow_inputs_stall(data, steps, mechanism, confidence, least):
+    record = stall(data(), small_model(steps_per_execution=steps))
+    assert (record.mechanism, record.confidence) == (mechanism, confidence)
+    assert record.stall_fraction >= least
 
 
-def test_numpy_arrays_do_not_stall():
-    inputs, targets = arrays(BATCHES)
-    record = stall(inputs, sleeping_model(STEP_S), y=targets, batch_size=BATCH, epochs=2)
-    assert record.stall_fraction < NONE
+READY = {
+    "cached": lambda: (fast_dataset(BATCHES), {}),
+    "arrays": lambda: (arrays(BATCHES)[0], {"y": arrays(BATCHES)[1], "batch_size": BATCH}),
+    "autotuning is off": lambda: (untuned(shuffled, seconds=0.0), {}),
+    "a stage asks to be tuned": lambda: (untuned(asking_to_be_tuned, seconds=0.0), {}),
+}
+
+
+@pytest.mark.parametrize("data", READY.values(), ids=READY)
+def test_batches_that_are_ready_do_not_stall(data):
+    given, options = data()
+    assert stall(given, sleeping_model(STEP_S), epochs=2, **options).stall_fraction < NONE
 
 
 def test_fetching_that_hides_behind_compute_is_no_stall():
@@ -101,12 +133,6 @@ def test_fetching_that_hides_behind_compute_is_no_stall():
     record = stall(slow_dataset(64, 0.02), model)
     assert record.confidence == "sampled"
     assert record.stall_fraction < 0.2
-
-
-def test_a_stall_within_an_execution_of_several_steps():
-    record = stall(slow_dataset(64, PIPELINE_S), small_model(steps_per_execution=8))
-    assert record.confidence == "sampled"
-    assert record.stall_fraction >= 0.6
 
 
 @pytest.mark.parametrize("steps", [40, 100])
@@ -120,17 +146,19 @@ def test_long_executions_are_measured(steps):
     assert stall(fast_dataset(6 * steps), model).stall_fraction < record.stall_fraction
 
 
-def test_fewer_than_three_executions_are_unknown_and_say_so():
-    # The gap after an execution's last fetch may be an interruption, and stands for all its steps.
-    record = stall(slow_dataset(4 * 40, 0.01), small_model(steps_per_execution=40))
+@pytest.mark.parametrize(
+    ("data", "steps", "because"),
+    [
+        # The gap after an execution's last fetch may be an interruption, and stands for all steps.
+        (lambda: slow_dataset(4 * 40, 0.01), 40, "fewer than 3 executions"),
+        (lambda: fast_dataset(404), 101, "more than 100 steps"),
+    ],
+    ids=["few executions", "executions longer than tf.data remembers"],
+)
+def test_executions_that_are_unknown_say_so(data, steps, because):
+    record = stall(data(), small_model(steps_per_execution=steps))
     assert record.stall_fraction is None
-    assert "fewer than 3 executions" in record.unknown_because
-
-
-def test_executions_longer_than_tf_data_remembers_are_unknown_and_say_so():
-    record = stall(fast_dataset(404), small_model(steps_per_execution=101))
-    assert record.stall_fraction is None
-    assert "more than 100 steps" in record.unknown_because
+    assert because in record.unknown_because
 
 
 def nested_buffer(_):
@@ -161,31 +189,6 @@ def test_eager_executions_hide_nothing():
     assert slow.stall_fraction > fast.stall_fraction + 0.1
 
 
-def asking_to_be_tuned(data):
-    return data.map(lambda *batch: batch, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-@pytest.mark.parametrize("change", [lambda data: data.shuffle(4), asking_to_be_tuned])
-def test_without_autotuning_a_pipeline_is_measured(change):
-    record = stall(without_autotuning(change(slow_dataset(BATCHES, PIPELINE_S))))
-    assert record.mechanism == "fetch latency"
-    assert record.stall_fraction >= 0.6
-    fast = without_autotuning(change(fast_dataset(BATCHES)))
-    assert stall(fast, sleeping_model(STEP_S), epochs=2).stall_fraction < NONE
-
-
-@pytest.mark.parametrize(
-    ("change", "confidence"),
-    [(lambda data: data.shuffle(4), "sampled"), (asking_to_be_tuned, "upper bound")],
-    ids=["nothing to tune", "something to tune"],
-)
-def test_without_autotuning_what_hides_is_told_where_nothing_asks_to_be_tuned(change, confidence):
-    data = without_autotuning(change(slow_dataset(64, PIPELINE_S)))
-    record = stall(data, small_model(steps_per_execution=8))
-    assert record.confidence == confidence
-    assert record.stall_fraction >= 0.25
-
-
 def test_batches_that_come_in_pairs_are_seen_through():
     # Two maps wait in parallel: every other fetch finds its batch, in step with the executions.
     def in_pairs(seconds):
@@ -200,12 +203,6 @@ def test_batches_that_come_in_pairs_are_seen_through():
     slow, fast = (stall(in_pairs(seconds), model) for seconds in (0.32, 0.01))
     assert {slow.confidence, fast.confidence} == {"sampled"}
     assert slow.stall_fraction > fast.stall_fraction + 0.25
-
-
-def test_two_steps_an_execution_are_an_upper_bound():
-    record = stall(slow_dataset(24, PIPELINE_S), small_model(steps_per_execution=2))
-    assert record.confidence == "upper bound"
-    assert record.stall_fraction >= 0.6
 
 
 def test_a_pipeline_that_is_out_of_reach_is_unknown_and_says_why(monkeypatch):

@@ -18,9 +18,9 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines import measurable
-from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
+from keras_gpukit.input.wait.wait_reader import DeviceWork
 from keras_gpukit.input.wait.wall_time import WallTime
 
 WAIT_S, COMPUTE_S, BETWEEN_S = 0.25, 0.0625, 4.0

@@ -38,7 +38,8 @@ def test_new_models_are_named_with_all_first_steps_but_one_as_the_saving():
     assert finding.severity == "critical"
     assert finding.title == "14 new models were traced by fit (train.py:27): 20 of 48 s"
     assert (finding.saving.low_s, finding.saving.of_s) == (16.0, 48.0)
-    assert finding.saving.high_s == pytest.approx(22.0)  # with what building the models takes
+    # 48 - 9 - 2 - 31 s are between the calls, where the models are built.
+    assert finding.saving.high_s == pytest.approx(1.1 * 20.0 + 6.0)
     assert "set_weights" in finding.advice[0]
     assert {figure.name: figure.value for figure in finding.evidence}["calls"] == 14
 

@@ -112,21 +112,20 @@ def pool_threads(dataset: Any) -> int | None:
     return own or tf.config.threading.get_inter_op_parallelism_threads() or usable_cores()
 
 
-def within_pool(stage: MeasuredNode, threads: int) -> MeasuredNode:
+def within_pool(output: MeasuredNode, threads: int) -> MeasuredNode:
     """Returns a pipeline whose parallel stages run no more calls at a time than there are threads.
 
     Args:
-        stage: Stage that training fetches from, with the parallelism that it was set to.
+        output: Stage that training fetches from, with the parallelism that it was set to.
         threads: Number of threads in the pool.
     """
-    queues = stage.kind in POOLED and stage.parallelism > threads
-    return replace(
-        stage,
-        parallelism=threads if queues else stage.parallelism,
-        asked_parallelism=stage.parallelism if queues else None,
-        inputs=tuple(within_pool(each, threads) for each in stage.inputs),
-        nested=tuple(within_pool(each, threads) for each in stage.nested),
-    )
+
+    def within(stage: MeasuredNode) -> MeasuredNode:
+        if stage.kind not in POOLED or stage.parallelism <= threads:
+            return stage
+        return replace(stage, parallelism=threads, asked_parallelism=stage.parallelism)
+
+    return output.changed(within)
 
 
 def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Segment]) -> None:

@@ -8,7 +8,6 @@ else can be seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from keras_gpukit.input.wait.stages.bottleneck import cut, slowest
@@ -39,10 +38,13 @@ def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     if call_s <= LONGEST_CALL_S:
         return _with_calls(output, call_s)
     threads = {id(each.stage): each.threads for part in cut(output) for each in part.members}
-    unseen = [stage for stage in _all(output) if stage.cost_s is None and stage.per_batch > 0]
+    unseen = [stage for stage in output.walk() if stage.cost_s is None and stage.per_batch > 0]
     if unseen:
         # The stages nearer to training wait for the one nearest to the sources.
-        return _with_cost(output, unseen[-1], wait_s * threads[id(unseen[-1])])
+        chosen = unseen[-1]
+        cost_s = wait_s * threads[id(chosen)]
+        costly = replace(chosen, cost_s=cost_s / chosen.per_batch, cost_per_batch_s=cost_s)
+        return output.changed(lambda stage: costly if stage is chosen else stage)
     return None
 
 
@@ -64,30 +66,13 @@ def _call_s(output: MeasuredNode, wait_s: float) -> float:
     return min(costs)
 
 
-def _with_calls(stage: MeasuredNode, call_s: float) -> MeasuredNode:
-    added_s = calls_per_batch(stage) * call_s * stage.parallelism
-    return replace(
-        stage,
-        cost_s=None if stage.cost_s is None else stage.cost_s + added_s / stage.per_batch,
-        cost_per_batch_s=stage.cost_per_batch_s + added_s,
-        inputs=tuple(_with_calls(each, call_s) for each in stage.inputs),
-        nested=tuple(_with_calls(each, call_s) for each in stage.nested),
-    )
-
-
-def _with_cost(stage: MeasuredNode, chosen: MeasuredNode, cost_per_batch_s: float) -> MeasuredNode:
-    if stage is chosen:
+def _with_calls(output: MeasuredNode, call_s: float) -> MeasuredNode:
+    def with_calls(stage: MeasuredNode) -> MeasuredNode:
+        added_s = calls_per_batch(stage) * call_s * stage.parallelism
         return replace(
-            stage, cost_s=cost_per_batch_s / stage.per_batch, cost_per_batch_s=cost_per_batch_s
+            stage,
+            cost_s=None if stage.cost_s is None else stage.cost_s + added_s / stage.per_batch,
+            cost_per_batch_s=stage.cost_per_batch_s + added_s,
         )
-    return replace(
-        stage,
-        inputs=tuple(_with_cost(each, chosen, cost_per_batch_s) for each in stage.inputs),
-        nested=tuple(_with_cost(each, chosen, cost_per_batch_s) for each in stage.nested),
-    )
 
-
-def _all(stage: MeasuredNode) -> Iterator[MeasuredNode]:
-    yield stage
-    for each in (*stage.nested, *stage.inputs):
-        yield from _all(each)
+    return output.changed(with_calls)

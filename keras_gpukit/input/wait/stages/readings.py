@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
@@ -109,6 +109,18 @@ class MeasuredNode:
     pass_bytes: int = 0
     asked_parallelism: int | None = None
     written: Stage | None = None
+
+    def walk(self) -> Iterator[MeasuredNode]:
+        """Yields this stage and those before it, back to the sources."""
+        yield self
+        for each in (*self.nested, *self.inputs):
+            yield from each.walk()
+
+    def changed(self, change: Callable[[MeasuredNode], MeasuredNode]) -> MeasuredNode:
+        """Returns a copy of the pipeline in which a function has changed each stage."""
+        inputs = tuple(each.changed(change) for each in self.inputs)
+        nested = tuple(each.changed(change) for each in self.nested)
+        return replace(change(self), inputs=inputs, nested=nested)
 
 
 def without_version(kind: str) -> str:

@@ -66,6 +66,7 @@ class PipelineWatch:
         self._grain: GrainTimes | None = None
         self._written: Stage | None = None
         self._pool: int | None = None
+        self._is_out_of_sight = False
 
     @property
     def is_due(self) -> bool:
@@ -137,7 +138,8 @@ class PipelineWatch:
     def _record(
         self, wait_s: float | None, passes: list[list[tuple[float, Any]]]
     ) -> PipelineRecord:
-        if self._dataset is not None and self._is_out_of_sight():
+        self._look_at_dataset()
+        if self._is_out_of_sight:
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
         if not any(passes):
             return PipelineRecord(unknown_because=NOT_READ)
@@ -148,7 +150,6 @@ class PipelineWatch:
             return PipelineRecord(unknown_because=because)
         output, batches = measured
         costs = costs_over_time(read, output)
-        self._look_at_dataset()
         if self._pool is not None:
             output = within_pool(output, self._pool)
         if self._grain is not None:
@@ -167,17 +168,12 @@ class PipelineWatch:
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    def _is_out_of_sight(self) -> bool:
-        try:
-            return is_fed_by_another(self._dataset)
-        except Exception:  # stages are then named by their kinds; a shared pipeline shows few
-            return False
-
     def _look_at_dataset(self) -> None:
         dataset, self._dataset = self._dataset, None
         if dataset is None:
             return
         try:
+            self._is_out_of_sight = is_fed_by_another(dataset)
             self._written, self._pool = read_stages(dataset), pool_threads(dataset)
         except Exception as error:
             give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
