@@ -93,6 +93,9 @@ LOOP_S = 0.25e-3
 MOSTLY = 0.5
 FEW, NEARLY_ALL = 0.25, 0.8
 
+ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler"}
+"""Callbacks that Keras or this package adds: a run with only these has none of the user's own."""
+
 REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
 LESS_TIME = too_short(f"it took less than {MINIMUM_WALL_S:g} s")
 
@@ -220,6 +223,8 @@ class SlowCallbacks(TimeRule):
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
+        if not is_named and name and parts.by_callback.keys() <= ALWAYS_THERE:
+            return None  # the time between steps went to Keras' loop, or to waiting for a core
         figures = [percent("of_the_time", share), figure("in_callbacks", spent_s, "s")]
         title = None
         if is_named:
