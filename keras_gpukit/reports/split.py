@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.split import SplitPlan, Stage
+from keras_gpukit.records.split import ModelStage, SplitPlan
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
@@ -29,7 +29,7 @@ def render(plan: SplitPlan) -> RenderableType:
     return Group(*parts)
 
 
-def _table(stages: tuple[Stage, ...]) -> Table:
+def _table(stages: tuple[ModelStage, ...]) -> Table:
     table = Table("device", "layers", box=None, pad_edge=False)
     for heading in ("weights", "slots", "activations", "together"):
         table.add_column(heading, justify="right", no_wrap=True)
