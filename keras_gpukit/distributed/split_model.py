@@ -11,7 +11,7 @@ from keras_gpukit.distributed.splitting import arguments, costs
 from keras_gpukit.distributed.splitting.balance import cut
 from keras_gpukit.distributed.splitting.layers import Unit, marked, rebuild, units_of
 from keras_gpukit.distributed.splitting.steps import copy_optimizer_state, place_steps
-from keras_gpukit.records.split import Crossing, SplitBy, SplitPlan, Stage
+from keras_gpukit.records.split import Crossing, ModelStage, SplitBy, SplitPlan
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.split import render
 
@@ -99,7 +99,7 @@ def split_model(
     split = _place(model, stage_of, names)
     split.split = SplitPlan(
         stages=tuple(
-            Stage(
+            ModelStage(
                 device,
                 tuple(unit.name for unit, at in zip(units, stage_of, strict=True) if at == stage),
                 _total(weights, stage_of, stage),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from keras_gpukit.records.operations import Operation
 from keras_gpukit.records.placement import CompiledPart
-from keras_gpukit.rules.compute.cpu_causes import is_input
+from keras_gpukit.rules.compute.placement_causes import is_input
 
 Refuses = Callable[[str, str], bool | None]
 

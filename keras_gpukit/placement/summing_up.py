@@ -11,8 +11,14 @@ from keras_gpukit.placement.compiled_parts import Refuses, compiled_parts, not_c
 from keras_gpukit.placement.copies import sum_copies
 from keras_gpukit.records.operations import Operation, StepOperations
 from keras_gpukit.records.placement import Fallback, PlacedOperations, PlacementRecord
-from keras_gpukit.rules.compute.cpu_causes import Registry, Why, find_fallbacks, original_type
-from keras_gpukit.rules.compute.placement_causes import by_likely_mistake, judge_placement
+from keras_gpukit.rules.compute.placement_causes import (
+    Registry,
+    Why,
+    by_likely_mistake,
+    find_fallbacks,
+    judge_placement,
+    original_type,
+)
 
 MOST_ROWS = 300
 """Maximum number of rows in the record, which take up to 80 kB. A large model has thousands."""

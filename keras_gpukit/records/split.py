@@ -11,7 +11,7 @@ SplitBy = Literal["memory", "boundaries", "layers"]
 
 
 @dataclass(frozen=True)
-class Stage:
+class ModelStage:
     """The layers on one device.
 
     Attributes:
@@ -68,7 +68,7 @@ class SplitPlan(Displayed):
         notes: Parts that the figures leave out, or assumptions that they make, in words.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[ModelStage, ...]
     crossings: tuple[Crossing, ...]
     chosen_by: SplitBy
     batch_size: int

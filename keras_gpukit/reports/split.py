@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.split import SplitPlan, Stage
+from keras_gpukit.records.split import ModelStage, SplitPlan
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
@@ -34,7 +34,7 @@ def render(plan: SplitPlan) -> RenderableType:
     return Group(*parts)
 
 
-def _table(stages: tuple[Stage, ...]) -> Table:
+def _table(stages: tuple[ModelStage, ...]) -> Table:
     rows = []
     for stage in stages:
         first, last = stage.layers[0], stage.layers[-1]

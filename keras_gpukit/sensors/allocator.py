@@ -67,9 +67,8 @@ class AllocatorSensor:
     def summarize(self, *, only_first_step: bool = False) -> MemoryRecord:
         """Reads each device a last time, and returns the readings, or why there are none.
 
-        Args:
-            only_first_step: Whether the run had one step only. What was in use since then belongs
-                to a validation, and is no peak of steps.
+        In a run of one step, what is in use after it belongs to a validation, and is no peak of
+        steps.
         """
         readings = self.read()
         if only_first_step:

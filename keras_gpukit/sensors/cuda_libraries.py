@@ -51,12 +51,7 @@ EXTRA = "and-cuda"
 
 
 def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tuple[str, ...]:
-    """Returns the libraries that TensorFlow opens if built for these versions; empty if unknown.
-
-    Args:
-        cuda_version: CUDA version in `tf.sysconfig.get_build_info()`, such as "12.5.1".
-        cudnn_version: cuDNN version in `tf.sysconfig.get_build_info()`, such as "9".
-    """
+    """Returns the libraries that TensorFlow opens if built for these versions; empty if unknown."""
     numbers = _BY_CUDA_MAJOR.get(_major(cuda_version), [])
     names = [f"lib{name}.so.{each}" for name, each in zip(_LIBRARIES, numbers, strict=False)]
     cudnn = _major(cudnn_version)

@@ -15,11 +15,7 @@ from keras_gpukit.records.installation import Driver, DriverGPU, MIGInstance
 
 
 def read_driver(nvml: Any = None) -> Driver:
-    """Reads the driver and its GPUs from NVML; never raises.
-
-    Args:
-        nvml: The `pynvml` module, or a stand-in.
-    """
+    """Reads the driver and its GPUs from NVML; never raises."""
     module = os.path.exists("/proc/driver/nvidia/version") if sys.platform == "linux" else None
     try:
         nvml = nvml or import_module("pynvml")

@@ -24,11 +24,7 @@ _FILES = (
 
 
 def left_bytes(root: Path = _ROOT) -> int:
-    """Returns the memory that the machine has available, or less if a limit leaves less.
-
-    Args:
-        root: Folder where the control groups are mounted.
-    """
+    """Returns the memory that the machine has available, or less if a limit leaves less."""
     import psutil
 
     left = [int(psutil.virtual_memory().available)]
@@ -46,9 +42,6 @@ def read_limit(root: Path = _ROOT) -> tuple[int | None, int | None]:
 
     A container sees its own control group at the root. The group of a job, deeper in the tree, is
     not searched for. Inactive caches of files do not count as in use.
-
-    Args:
-        root: Folder where the control groups are mounted.
     """
     for limit, used, statistics, cached in _FILES:
         limit_bytes = _number(root / limit)

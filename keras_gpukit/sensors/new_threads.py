@@ -61,9 +61,7 @@ class NewThreadsSensor:
     def read(self, *, in_steps: bool) -> None:
         """Takes one reading; called about once per second.
 
-        Args:
-            in_steps: Whether steps are running. The time between two readings counts if steps were
-                running at both, and XLA compiled nothing between them.
+        The time between two readings counts if steps ran at both, and XLA compiled nothing.
         """
         if not in_steps:
             self._last = None

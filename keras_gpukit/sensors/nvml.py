@@ -93,9 +93,6 @@ class NVMLSensor:
     def processes(self, index: int) -> ProcessMemory | None:
         """Returns a GPU's memory by process; None for a GPU that is not read.
 
-        Args:
-            index: Position among the GPUs that TensorFlow lists.
-
         Raises:
             Exception: NVML's own error if the GPU or the driver is gone.
         """
@@ -193,10 +190,6 @@ def other_holders(gpu: GPUInfo, nvml: Any = None) -> tuple[GPUHolder, ...] | Non
     """Returns the other processes on a GPU, largest first; None if they are not visible.
 
     Untested on a real GPU.
-
-    Args:
-        gpu: GPU to read.
-        nvml: The `pynvml` module, or a stand-in.
     """
     try:
         sensor = NVMLSensor([gpu], nvml)

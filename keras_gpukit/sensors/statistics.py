@@ -101,12 +101,7 @@ class GPUStatistics:
 def summarize_gpus(
     gpus: Mapping[int, GPUStatistics], lost: Mapping[int, str]
 ) -> tuple[GPUUtilization, ...]:
-    """Summarizes all GPUs, by index; a GPU that was never read has only the reason for that.
-
-    Args:
-        gpus: Statistics of each GPU, by index.
-        lost: Why a GPU was not read, or no longer read, by index.
-    """
+    """Summarizes all GPUs, by index; a GPU that was never read has only the reason for that."""
     if not gpus:
         return ()  # the record has one reason for all GPUs
     read = {index: gpu.summarize() for index, gpu in gpus.items()}

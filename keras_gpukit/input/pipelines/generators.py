@@ -71,13 +71,7 @@ class PythonSource:
     def record(
         self, slowest: CodeType | None, busy_workers: float | None, step_time_s: float | None
     ) -> PythonSourceRecord:
-        """Returns the record of the code after some steps.
-
-        Args:
-            slowest: Code that most samples found; None if unknown.
-            busy_workers: Mean number of threads inside the code; None if unknown.
-            step_time_s: Mean step time; None if unknown.
-        """
+        """Returns the record of the code after some steps."""
         found = [part for part in self.parts if part.code is slowest is not None]
         name, location = _named(found or self.parts)
         return PythonSourceRecord(
@@ -159,9 +153,6 @@ def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
 
 def generator_behind(function: Callable[..., Any]) -> tuple[str | None, str | None] | None:
     """Returns the name and place of the user's generator behind a `from_generator`.
-
-    Args:
-        function: Function of the dataset's outermost stage.
 
     Returns:
         Those of a generator, a function that makes one, or the object that is iterated over; for a

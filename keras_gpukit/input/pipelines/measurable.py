@@ -118,12 +118,7 @@ def with_prefetch_of_its_own(dataset: Any) -> Any:
 
 
 def without_further_prefetch(timed: Any, options: Any) -> Any:
-    """Returns a timed dataset to which TensorFlow appends no prefetch, which would hide the wait.
-
-    Args:
-        timed: The dataset with the stage that times its batches.
-        options: Options of the dataset without that stage.
-    """
+    """Returns a timed dataset to which TensorFlow appends no prefetch: that would hide a wait."""
     import tensorflow as tf
 
     if not _is_autotuned(options) or options.experimental_optimization.inject_prefetch is not None:

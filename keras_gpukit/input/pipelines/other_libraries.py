@@ -156,9 +156,6 @@ def code_of_loader(loader: Any) -> list[Any]:
 
     Its transforms are found as far as they are attributes of the dataset, also in lists, as in
     torchvision's `Compose`.
-
-    Args:
-        loader: A `torch.utils.data.DataLoader`.
     """
     dataset = _without_wrappers(loader.dataset)
     kind = type(dataset)

@@ -148,11 +148,6 @@ def call_line(filename: str, name: str, first_line: int) -> CallLine | None:
 
     It is looked for in the file that defines the function. None if the file cannot be read, if no
     call or several calls pass the function, or if the call is longer than a line.
-
-    Args:
-        filename: File of the function.
-        name: Name of the function, "<lambda>" for a lambda.
-        first_line: Line on which it begins.
     """
     calls = [call for call, passed in _calls(filename) if _is(passed, name, first_line)]
     if len(calls) != 1 or calls[0].lineno != calls[0].end_lineno or not calls[0].end_col_offset:

@@ -107,12 +107,7 @@ def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bo
 
 
 def varies(dataset: Dataset, *, trust_python: bool) -> str | None:
-    """Returns why reading a pipeline twice may give different elements; None if it cannot.
-
-    Args:
-        dataset: Pipeline from its sources up to and including the stage in question.
-        trust_python: Whether to assume that Python functions return the same each time.
-    """
+    """Returns why reading a pipeline twice may give different elements; None if it cannot."""
     reasons = (stage_varies(stage, trust_python=trust_python) for stage in stages(dataset))
     return next(filter(None, reasons), None)
 

@@ -38,12 +38,7 @@ _served: WeakKeyDictionary[Dataset, Served] = WeakKeyDictionary()
 
 
 def serve(stage: Dataset, service: str) -> Dataset:
-    """Returns a dataset of a stage's elements, made by a tf.data service.
-
-    Args:
-        stage: Last stage of the part of the pipeline that moves to the service.
-        service: Address of the service, such as "grpc://localhost:5050".
-    """
+    """Returns a dataset of a stage's elements, made by a tf.data service."""
     import tensorflow as tf
 
     made = stage.apply(tf.data.experimental.service.distribute(MODE, service))
@@ -58,9 +53,6 @@ def served(stage: Dataset) -> Served | None:
 
 def movable(spine: list[Dataset]) -> tuple[Dataset | None, str]:
     """Finds the last stage that can be moved to a service together with all stages before it.
-
-    Args:
-        spine: Stages of a pipeline from the last one back, as returned by `rebuilding.spine`.
 
     Returns:
         The stage and "", or None and the reason why no stage can be moved.

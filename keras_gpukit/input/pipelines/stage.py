@@ -126,13 +126,7 @@ def read_stages(dataset: Any) -> Stage:
 
 
 def _of_files(stage: Stage, opener: Any, opener_name: str | None) -> Stage:
-    """Returns a nested stage; if it reads files, with their number and the name of their helper.
-
-    Args:
-        stage: Last stage of the datasets that a function returns.
-        opener: Stage that calls this function, with a file name each time.
-        opener_name: Name of the function.
-    """
+    """Returns a nested stage; if it reads files, with their number and the name of their helper."""
     if stage.kind not in READERS:
         return replace(
             stage, inputs=tuple(_of_files(each, opener, opener_name) for each in stage.inputs)

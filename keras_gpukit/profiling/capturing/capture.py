@@ -29,14 +29,7 @@ FINISH_WITHIN_S = 30.0
 
 
 class Capture:
-    """Records one profile and writes it to the log directory.
-
-    Args:
-        log_dir: Log directory that the profile is written to.
-        trigger: Kind of the event that requested the capture, such as "steps" or "signal".
-        reason: Description of that event, with figures.
-        step: First step of the capture.
-    """
+    """Records one profile and writes it to the log directory."""
 
     def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
         self._log_dir = log_dir

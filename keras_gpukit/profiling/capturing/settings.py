@@ -89,13 +89,7 @@ class CaptureSettings:
 
 
 class Limits:
-    """Limits the captures of a run: their number, disk space, and the pause after an anomaly.
-
-    Args:
-        log_dir: Log directory, which may contain profiles of earlier runs.
-        settings: Settings with the limits.
-        now: The clock, in seconds.
-    """
+    """Limits the captures of a run: their number, disk space, and the pause after an anomaly."""
 
     def __init__(
         self,

@@ -17,12 +17,7 @@ from typing import Any
 
 
 class StepSchedule:
-    """Schedules captures at given steps, and at every multiple of a number.
-
-    Args:
-        at_steps: Steps of the run at which to capture; the first step is 1.
-        every_steps: Number at whose multiples to capture; None for no such captures.
-    """
+    """Schedules captures at given steps, and at every multiple of a number."""
 
     def __init__(self, at_steps: Collection[int], every_steps: int | None = None) -> None:
         self._at_steps = sorted(at_steps)
@@ -37,12 +32,7 @@ class StepSchedule:
 
 
 class EveryInterval:
-    """Requests a capture once per interval, for the first time at the end of the first one.
-
-    Args:
-        interval_s: Length of the interval, in seconds.
-        now_s: Current time, in seconds.
-    """
+    """Requests a capture once per interval, for the first time at the end of the first one."""
 
     def __init__(self, interval_s: float, now_s: float) -> None:
         self._interval_s = interval_s

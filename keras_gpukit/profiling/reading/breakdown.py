@@ -45,13 +45,7 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
 
 
 def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
-    """Divides computation time by kind; each moment belongs to exactly one.
-
-    Args:
-        host: Events of the host.
-        gpus: Events of the GPUs. If there is a GPU, the host's events do not count.
-        computed: Computation time to divide.
-    """
+    """Divides computation time by kind; each moment belongs to exactly one."""
     layers: dict[Kind, Spans] = dict.fromkeys(get_args(Kind), NOTHING)
     sources = [(gpu.plane.events, gpu.computing) for gpu in gpus.each]
     for events, chosen in sources or [(host.events, host.operations)]:

@@ -158,12 +158,7 @@ def _kind(index: int, metadata: Any, event: Any, texts: Mapping[int, str], all_t
 
 
 def _figures(stats: Any, texts: Mapping[int, str]) -> dict[str, Value]:
-    """Returns the figures that are used, by name.
-
-    Args:
-        stats: Figures of a plane, a kind of event, or an event.
-        texts: Names of the plane's figures, and texts that figures may refer to, by id.
-    """
+    """Returns the figures that are used, by name."""
     values: dict[str, Value] = {}
     for stat in stats:
         name = texts.get(stat.metadata_id)

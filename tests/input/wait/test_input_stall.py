@@ -146,17 +146,19 @@ def test_long_executions_are_measured(steps):
     assert stall(fast_dataset(6 * steps), model).stall_fraction < record.stall_fraction
 
 
-def test_fewer_than_three_executions_are_unknown_and_say_so():
-    # The gap after an execution's last fetch may be an interruption, and stands for all its steps.
-    record = stall(slow_dataset(4 * 40, 0.01), small_model(steps_per_execution=40))
+@pytest.mark.parametrize(
+    ("data", "steps", "because"),
+    [
+        # The gap after an execution's last fetch may be an interruption, and stands for all steps.
+        (lambda: slow_dataset(4 * 40, 0.01), 40, "fewer than 3 executions"),
+        (lambda: fast_dataset(404), 101, "more than 100 steps"),
+    ],
+    ids=["few executions", "executions longer than tf.data remembers"],
+)
+def test_executions_that_are_unknown_say_so(data, steps, because):
+    record = stall(data(), small_model(steps_per_execution=steps))
     assert record.stall_fraction is None
-    assert "fewer than 3 executions" in record.unknown_because
-
-
-def test_executions_longer_than_tf_data_remembers_are_unknown_and_say_so():
-    record = stall(fast_dataset(404), small_model(steps_per_execution=101))
-    assert record.stall_fraction is None
-    assert "more than 100 steps" in record.unknown_because
+    assert because in record.unknown_because
 
 
 def nested_buffer(_):

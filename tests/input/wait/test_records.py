@@ -369,13 +369,10 @@ def test_bursts_do_not_depend_on_how_they_were_read(chunk):
     assert from_dict(to_dict(record), WaitDistribution) == record
 
 
-def test_bursts_at_random_have_no_period():
+def test_bursts_at_random_have_no_period_and_no_step_has_no_distribution():
+    assert WaitHistogram(1).record() is None
     waits_s = np.where(np.random.default_rng(0).random(2000) < 0.05, 0.005, 0.0)
     assert spread_of(waits_s).burst_period_steps is None
-
-
-def test_no_step_means_no_distribution():
-    assert WaitHistogram(1).record() is None
 
 
 def test_the_longest_waits_for_first_batches_are_kept():

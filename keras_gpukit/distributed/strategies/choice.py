@@ -1,10 +1,9 @@
-"""Base class of the kinds of strategies: a pure choice, and the strategy that is made from it."""
+"""The choice of a strategy: pure data, from which the strategy is made."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from keras_gpukit.records.installation import Machine
 
@@ -44,20 +43,6 @@ class Choice:
     meaning: str = ""
     warnings: tuple[str, ...] = ()
     must_come_first: bool = False
-
-
-class StrategyKind(ABC):
-    """One kind of strategy."""
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def choose(self, there: Resources) -> Choice:
-        """Returns the strategy that it would make from these resources; makes nothing."""
-
-    @abstractmethod
-    def make(self, value: Any) -> Any:
-        """Returns the `tf.distribute` strategy."""
 
 
 def synchronous(replicas: int, kind: str) -> str:
