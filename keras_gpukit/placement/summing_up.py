@@ -15,14 +15,15 @@ from keras_gpukit.records.placement import (
     PlacedOperations,
     PlacementRecord,
 )
-from keras_gpukit.rules.compute.cpu_causes import (
+from keras_gpukit.rules.compute.placement_causes import (
     Registry,
     Why,
+    by_likely_mistake,
     find_fallbacks,
     is_input,
+    judge_placement,
     original_type,
 )
-from keras_gpukit.rules.compute.placement_causes import by_likely_mistake, judge_placement
 
 MOST_ROWS = 300
 """Maximum number of rows in the record, which take up to 80 kB. A large model has thousands."""

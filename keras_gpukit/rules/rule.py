@@ -122,11 +122,7 @@ def advise(text: str | Advice, kind: str = "") -> Advice:
 
 
 def too_short(because: str) -> NotApplicable:
-    """Returns no answer, since the run was too short.
-
-    Args:
-        because: Evidence that a longer run would have.
-    """
+    """Returns no answer, since the run was too short."""
     return NotApplicable(one_line(f"{TOO_SHORT}: {because}"), because)
 
 

@@ -19,7 +19,7 @@ from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
-from keras_gpukit.rules.slowdown.automatic_captures import AutomaticCaptures
+from keras_gpukit.rules.slowdown.anomalies import AutomaticCaptures
 from keras_gpukit.watching.session import Session
 
 # Set by Nsight Systems and Nsight Compute, as CUPTI's documentation on injection describes.

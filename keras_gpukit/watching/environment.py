@@ -24,7 +24,7 @@ from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.whole_run.callback_advice import TENSORBOARD, TENSORBOARD_DEFAULTS
+from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.sensors.tf_private import is_deterministic

@@ -33,7 +33,7 @@ from keras_gpukit.records.operations import (
     OperationKind,
     StepOperations,
 )
-from keras_gpukit.rules.compute.cpu_causes import explain
+from keras_gpukit.rules.compute.placement_causes import explain
 
 needs_gpu_kernels = pytest.mark.skipif(
     not tf.sysconfig.get_build_info()["is_cuda_build"], reason="a TensorFlow without GPU kernels"

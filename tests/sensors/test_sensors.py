@@ -21,7 +21,7 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 from keras_gpukit.records.codec import from_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample, HostSample, MemoryRecord
-from keras_gpukit.rules.setup import throttling
+from keras_gpukit.rules.setup import gpu_use
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.host import HostSensor, summarize_host
@@ -205,7 +205,7 @@ def test_throttle_reasons_are_nvmls_own():
 
 def test_the_rule_knows_the_sensors_names():
     chosen = {"applications clocks setting", "sync boost", "display clock setting"}
-    assert set(THROTTLE_REASONS.values()) - chosen == throttling.LIMITS
+    assert set(THROTTLE_REASONS.values()) - chosen == gpu_use.LIMITS
 
 
 def test_a_closed_sensor_reads_nothing():

@@ -11,8 +11,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.bars import draw_bars, row_bars
 from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown
 from keras_gpukit.reports.phrases import compared
-from keras_gpukit.rules.cluster.lateness import late_member, slow_link
-from keras_gpukit.rules.cluster.step_parts import StepParts, step_parts
+from keras_gpukit.rules.cluster.comparison import StepParts, late_member, slow_link, step_parts
 
 _WORKERS = "The workers next to each other"
 _MOST_WORKERS = 64

@@ -7,7 +7,7 @@ from keras_gpukit.records.finding import Figure, Finding, Severity
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
-from keras_gpukit.rules.compute.products import has_products, products_of
+from keras_gpukit.rules.compute.profile_shares import has_products, products_of
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, gpu_readings, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute
 

@@ -97,12 +97,7 @@ _OF_HELPER = {
 
 
 def advice_for(record: InputRecord, summary: RunSummary) -> tuple[Advice, ...]:
-    """Returns what to change, the cheapest change first, without what the run already does.
-
-    Args:
-        record: Record of the input, of training or of a validation.
-        summary: The run.
-    """
+    """Returns what to change, the cheapest change first, without what the run already does."""
     return tuple(map(advise, _advice_for(record, summary)))
 
 

@@ -92,12 +92,7 @@ def _stage(record: InputRecord, name: str) -> StageRecord | None:
 
 
 def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, float] | None:
-    """Returns the name, place and time per batch of the slowest Python code; None if unknown.
-
-    Args:
-        record: Record of the input.
-        used_s: Processor time of the input's threads per batch, in seconds; None if unknown.
-    """
+    """Returns the name, place and time per batch of the slowest Python code; None if unknown."""
     found: list[tuple[str, str, float | None]] = []
     if (source := record.python) is not None and not source.in_processes:
         where = f" ({source.location})" if source.location else ""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.compute.tiny_steps import TinySteps
+from keras_gpukit.rules.compute.launch_bound import TinySteps
 from keras_gpukit.rules.compute.tracing_again import TracingAgain
 from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, percent

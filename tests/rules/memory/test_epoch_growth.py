@@ -13,7 +13,7 @@ from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.memory.epoch_growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise
+from keras_gpukit.rules.memory.growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise
 from keras_gpukit.sensors.series import EpochMemoryCollector
 
 MIB, GIB = 2**20, 2**30
