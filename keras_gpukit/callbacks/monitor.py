@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any, Literal
 
-from keras_gpukit.arguments import check_auto_or_flag, refuse
+from keras_gpukit.arguments import Verbose, check_auto_or_flag, check_verbose, refuse
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
@@ -48,8 +48,8 @@ class Monitor(WatchingCallback[RunSummary]):
 
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-        verbose: 1 prints the verdict, 2 prints it with all figures, findings and advice, 0 prints
-            nothing; "auto" prints it only after `fit`, unless that was called with `verbose=0`, and
+        verbose: 0 prints nothing, 1 the verdict, 2 the verdict with all figures, findings and
+            advice; "auto" prints it only after `fit`, unless that was called with `verbose=0`, and
             in a cluster only on the chief.
         predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
         capture: "auto" lets it capture by itself, if there is a log directory; not in a
@@ -67,13 +67,12 @@ class Monitor(WatchingCallback[RunSummary]):
         self,
         log_dir: str | os.PathLike[str] | None = "logs",
         *,
-        verbose: Literal["auto", 0, 1, 2] = "auto",
+        verbose: Verbose = "auto",
         predict_memory: Literal["auto"] | bool = "auto",
         capture: Literal["auto", False] = "auto",
     ) -> None:
         super().__init__(log_dir)
-        if not isinstance(verbose, (int, str)) or verbose not in ("auto", 0, 1, 2):
-            refuse("verbose", '"auto", 0, 1 or 2', verbose, ValueError)
+        check_verbose(verbose)
         check_auto_or_flag("predict_memory", predict_memory)
         if capture != "auto" and capture is not False:
             refuse("capture", '"auto" or False', capture, ValueError)

@@ -149,14 +149,6 @@ def check_seed(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def check_verbose(value: Any) -> bool:
-    """Returns whether to print; accepts 0 and 1, too."""
-    if value not in (0, 1) or isinstance(value, float):
-        known_type = isinstance(value, (bool, int))
-        refuse("verbose", "True, False, 1 or 0", value, ValueError if known_type else TypeError)
-    return bool(value)
-
-
 def flag(argument: str) -> Callable[[Any], bool]:
     """Returns the check of an argument that is True or False."""
 

@@ -22,12 +22,11 @@ from placement.cases.watching import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.placement import collectors, tf_private
-from keras_gpukit.placement.compiled_parts import not_compilable
 from keras_gpukit.placement.graphs import find_step, read_step
 from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.registry import dtype_name, operation_kernels, xla_refuses
-from keras_gpukit.placement.summing_up import Surroundings, make_record
+from keras_gpukit.placement.summing_up import Surroundings, make_record, not_compilable
 from keras_gpukit.records.operations import (
     OWN_SCOPE,
     Operation,

@@ -755,7 +755,7 @@ def test_advice_is_for_the_stage_that_holds_the_run_up():
     assert "rows in TensorFlow operations" in generator.advice[0]
     assert not any("tune_input" in line for line in generator.advice)
     for tried in (serial, parallel):
-        assert "tune_input(ds, model) tries such changes" in tried.advice[-1]
+        assert "tune_input(model, ds) tries such changes" in tried.advice[-1]
     locked = finding("input-bound", run(input=held_up_by(gil_wait_s=0.0006)))
     assert locked is not None
     assert "holds the GIL" in locked.advice[0]

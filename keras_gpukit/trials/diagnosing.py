@@ -1,35 +1,27 @@
-"""Measures a pipeline, a model's computation and both together, in turns."""
+"""The parts of `diagnose`: measurements in turns, and conclusions from their rounds."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.records.diagnosis import Round
+from keras_gpukit.records.diagnosis import Diagnosis, Round
+from keras_gpukit.rules.gains import ceiling_gain
+from keras_gpukit.rules.input.contention import contention, contradicts
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.sampling import SamplingThread
-from keras_gpukit.trials.measuring.held_batches import hold, replay
-from keras_gpukit.trials.measuring.inside_fit import Step
-from keras_gpukit.trials.measuring.processor_time import (
-    busy_cpu_s,
-    own_cpu_s,
-    wait_until_quiet,
-)
-from keras_gpukit.trials.measuring.rates import Call, rate_of, run_for
+from keras_gpukit.trials.measuring.inside_fit import Step, hold, replay
+from keras_gpukit.trials.measuring.intervals import summarize
+from keras_gpukit.trials.measuring.rates import Call, busy_cpu_s, rate_of, run_for, wait_until_quiet
+from keras_gpukit.trials.progress import Tell
 
 # A machine's speed changes as much within seconds as within minutes, so many rounds give a more
 # precise result than long ones. But when a round empties a full buffer, tf.data may double it, and
-# refilling it takes cores from training. So a pipeline that uses cores gets fewer rounds than one
-# that only waits, such as for files on slow storage. The range of six rounds is a 97 % interval of
-# the median. For twelve rounds, the interval leaves out two rounds on each side.
-ROUNDS, WAITING_ROUNDS = 6, 12
-# Share of one core. A pipeline that uses less while it is iterated alone only waits.
-WAITING_SHARE = 0.2
-# A round with fewer batches would not show the average behavior of the pipeline.
-ROUND_BATCHES = 100
+# refilling it takes cores from training. The range of six rounds is a 97 % interval of the median.
+ROUNDS = 6
 # Enough rounds if a step takes seconds.
 FEWEST_ROUNDS = 3
 # Waiting until the pipeline is idle takes additional time, up to this share of the planned time. A
@@ -38,9 +30,8 @@ LEEWAY = 0.25
 # Shares of a round's time: pipeline alone, training, and computation alone.
 SHARES = (0.2, 0.45, 0.35)
 TRAINING_SETTLES = 0.4
-# Shares of the total time: for the slow start, while tf.data tunes itself, and (used twice) for
-# measuring whether the pipeline uses cores.
-WARM_UP, PROBE = 0.06, 0.02
+# Share of the total time for the slow start, while tf.data tunes itself.
+WARM_UP = 0.1
 # Maximum wait for an idle pipeline. Buffers may hold many batches; a pipeline that never becomes
 # idle costs this time in each wait.
 REST_S = 2.0
@@ -49,8 +40,6 @@ FULL_S = 0.05
 # Interval of the contention samples, each of three naps of a millisecond. It is long enough not to
 # slow training down, and short enough for a median.
 NAP_EVERY_S = 0.05
-
-Tell = Callable[[str, float], None]
 
 
 class Turns:
@@ -79,18 +68,12 @@ class Turns:
         self.rounds: list[Round] = []
         self.examples_per_batch: float | None = None
         self._model = model
-        self._warm_up_s, self._probe_s = WARM_UP * seconds, PROBE * seconds
-        self._rounds_s = (1 - WARM_UP - 2 * PROBE) * seconds
+        self._warm_up_s, self._rounds_s = WARM_UP * seconds, (1 - WARM_UP) * seconds
         self._tell = tell
         self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
-        """Measures all rounds; must be called at the point where `fit` would train.
-
-        Args:
-            step: The step function that Keras made for the model.
-            iterator: The iterator that Keras made over the source.
-        """
+        """Measures all rounds; must be called at the point where `fit` would train."""
         self._tell("first steps", 0)
         held = hold(iterator, getattr(self.source, "element_spec", None))
         self.examples_per_batch = _mean_examples(held)
@@ -109,26 +92,15 @@ class Turns:
         compute()
         train()
         run_for(train, self._warm_up_s)
-        rounds = self._choose_rounds(fetch)
         left_s = (1 + LEEWAY) * self._rounds_s
-        for number in range(rounds):
-            self._tell(f"round {number + 1} of {rounds}", number / rounds)
+        for number in range(ROUNDS):
+            self._tell(f"round {number + 1} of {ROUNDS}", number / ROUNDS)
             began = time.perf_counter()
-            self.rounds.append(self._round(self._rounds_s / rounds, fetch, train, compute))
+            self.rounds.append(self._round(self._rounds_s / ROUNDS, fetch, train, compute))
             took_s = time.perf_counter() - began
             left_s -= took_s
             if len(self.rounds) >= FEWEST_ROUNDS and took_s > left_s:
                 break
-
-    def _choose_rounds(self, fetch: Call) -> int:
-        run_for(fetch, self._probe_s)  # takes the batches that were made earlier
-        began, spent_s = time.perf_counter(), own_cpu_s()
-        batches = run_for(fetch, self._probe_s)
-        took_s = time.perf_counter() - began
-        if own_cpu_s() - spent_s > WAITING_SHARE * took_s:
-            return ROUNDS
-        in_all = self._rounds_s * batches / took_s
-        return max(ROUNDS, min(WAITING_ROUNDS, int(in_all / ROUND_BATCHES)))
 
     def _round(self, seconds: float, fetch: Call, train: Call, compute: Call) -> Round:
         data_s, actual_s, compute_s = (share * seconds for share in SHARES)
@@ -138,13 +110,13 @@ class Turns:
             wait_until_quiet(REST_S)
         with _watched() as sensor:
             actual = rate_of(train, actual_s, batches=batches, settling=TRAINING_SETTLES)
-            contention = sensor.record()
+            contended = sensor.record()
         began = time.perf_counter()
         wait_until_quiet(REST_S)
         self._keeps_up = time.perf_counter() - began < FULL_S
         compute_only = rate_of(compute, compute_s, batches=batches)
         return Round(
-            data_only, actual, compute_only, contention.cores_busy_fraction, contention.gil_wait_s
+            data_only, actual, compute_only, contended.cores_busy_fraction, contended.gil_wait_s
         )
 
 
@@ -165,3 +137,37 @@ def _mean_examples(held: Any) -> float | None:
     firsts = [next(part for part in tf.nest.flatten(batch) if part is not None) for batch in held]
     lengths = [int(tf.shape(first)[0]) for first in firsts if first.shape.rank]
     return statistics.fmean(lengths) if lengths else None
+
+
+def conclude(rounds: Sequence[Round]) -> Diagnosis:
+    """Returns the medians of the rounds and the conclusions from them."""
+    ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
+    shortfall = summarize(
+        [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"
+    )
+    in_sequence = statistics.median(
+        each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
+    )
+    data_only = summarize([each.data_only for each in rounds])
+    actual = summarize([each.actual for each in rounds])
+    is_contradictory = contradicts(data_only, actual)
+    return Diagnosis(
+        data_only=data_only,
+        compute_only=summarize([each.compute_only for each in rounds]),
+        actual=actual,
+        ceiling_gain=None if is_contradictory else ceiling_gain(ceiling),
+        ceiling_interval=ceiling,
+        contention=contention(
+            shortfall,
+            in_sequence,
+            cores_busy_fraction=_median([each.cores_busy_fraction for each in rounds]),
+            gil_wait_s=_median([each.gil_wait_s for each in rounds]),
+        ),
+        rounds=tuple(rounds),
+        is_contradictory=is_contradictory,
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
