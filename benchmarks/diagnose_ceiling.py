@@ -36,8 +36,8 @@ from trainings import Trainings, build_model
 
 import keras_gpukit.trials.diagnose as experiment
 from keras_gpukit.records.diagnosis import Diagnosis
-from keras_gpukit.trials.diagnosing.turns import Tell
-from keras_gpukit.trials.measuring.processor_time import busy_cpu_s, own_cpu_s
+from keras_gpukit.trials.measuring.rates import busy_cpu_s, own_cpu_s
+from keras_gpukit.trials.progress import Tell
 
 WITHIN = 0.10
 

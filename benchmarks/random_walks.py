@@ -21,9 +21,8 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import HOST_MEMORY
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
-from keras_gpukit.rules.memory import epoch_growth, memory_growth
-from keras_gpukit.rules.memory.epoch_growth import LEAST_PROCESS_BYTES, steady_rise
-from keras_gpukit.rules.memory.memory_growth import growths_over_time
+from keras_gpukit.rules.memory import growth
+from keras_gpukit.rules.memory.growth import LEAST_PROCESS_BYTES, growths_over_time, steady_rise
 
 MIB = 2**20
 START_BYTES, STEP_BYTES = 2048 * MIB, 64 * MIB
@@ -83,10 +82,7 @@ def main() -> None:
         for count, kind in itertools.product(counts, STEPS):
             drawn = [walk(seed, count, kind) for seed in seeds]
             walks[f"{count} {unit}, {kind}"] = share(judge, drawn)
-            with (
-                patch.object(epoch_growth, "chance_of_rise", lambda points: 0.0),
-                patch.object(memory_growth, "chance_of_rise", lambda points: 0.0),
-            ):
+            with patch.object(growth, "chance_of_rise", lambda points: 0.0):
                 untested[f"{count} {unit}, {kind}"] = share(judge, drawn)
     lines = {
         f"{count} epochs, noise {name}": share(

@@ -28,7 +28,7 @@ from planted.untuned import BATCH, SIZE, Case, Dataset, Files, cases
 from results_file import save, saved_rows
 
 from keras_gpukit.memory.untouched import untouched
-from keras_gpukit.trials.measuring.held_batches import hold
+from keras_gpukit.trials.measuring.inside_fit import hold
 from keras_gpukit.trials.measuring.intervals import median_interval
 from keras_gpukit.trials.measuring.rates import compute_rate, rate_of
 from keras_gpukit.trials.sources import endless

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 # Signals that programs may use freely. Other signals end or stop a process, or have a meaning.
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
@@ -109,6 +109,18 @@ def check_auto_or_flag(name: str, value: Any) -> None:
     """Checks for "auto", True or 1, False or 0."""
     if not (isinstance(value, (int, str)) and value in ("auto", True, False)):
         refuse(name, '"auto", True (1) or False (0)', value, ValueError)
+
+
+Verbose = Literal["auto", 0, 1, 2] | bool
+"""How much is printed: 0 nothing, 1 the result, 2 the result with all details. "auto" means 1,
+where nothing else is said. True counts as 1 and False as 0, as in Keras."""
+
+
+def check_verbose(value: Any) -> Any:
+    """Checks for a `Verbose`, and returns it."""
+    if not isinstance(value, (int, str)) or value not in ("auto", 0, 1, 2):
+        refuse("verbose", '"auto", 0, 1 or 2', value, ValueError)
+    return value
 
 
 def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:

@@ -12,8 +12,7 @@ from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
 from keras_gpukit.records.installation import Machine
-from keras_gpukit.rules.setup.gpu_problems import gpu_problems
-from keras_gpukit.rules.setup.library_problems import library_problems
+from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver

@@ -113,8 +113,7 @@ def _read_run(log_dir: Path, wanted: str | None) -> tuple[str, RunSummary]:
 def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[ScalingBasis, Link, Link]:
     """Returns the known figures and both links; options take precedence over the run."""
     from keras_gpukit.records.scaling import ScalingBasis
-    from keras_gpukit.rules.cluster.scaling import measured_link
-    from keras_gpukit.rules.cluster.scaling_basis import basis_of, latency_s
+    from keras_gpukit.rules.cluster.scaling import basis_of, latency_s, measured_link
 
     basis = ScalingBasis() if summary is None else basis_of(summary)
     given: dict[str, Any] = {}

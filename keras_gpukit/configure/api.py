@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from keras_gpukit.arguments import Verbose
 from keras_gpukit.configure.apply import apply, differences
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import check
@@ -39,7 +40,7 @@ def configure_gpus(
     strategy: Any = "auto",
     worker_timeout_s: float = 600.0,
     require_gpu: bool = False,
-    verbose: bool = True,
+    verbose: Verbose = "auto",
 ) -> GPUSetup:
     """Sets the GPUs up for training with Keras on TensorFlow.
 
@@ -102,9 +103,9 @@ def configure_gpus(
             A process has one strategy of each kind: a later call returns the same one.
         worker_timeout_s: Seconds to wait for the other processes of a cluster.
         require_gpu: Whether having no GPU is an error.
-        verbose: Whether to print the setup with its warnings. In a cluster, only the chief prints
-            all of it. The other workers print a line on their GPUs, and what turned out other than
-            asked. If False, each warning is issued as a `GPUKitWarning` instead.
+        verbose: 1, 2 and "auto" print the setup with its warnings. In a cluster, only the chief
+            prints all of it. The other workers print a line on their GPUs, and what turned out
+            other than asked. With 0, each warning is issued as a `GPUKitWarning` instead.
 
     Returns:
         The setup, with the reason for each setting. Build and compile the model within its

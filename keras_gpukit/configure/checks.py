@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NoReturn
 
 from keras_gpukit.arguments import check, check_flag, is_a, refuse
 from keras_gpukit.distributed.strategies import ACCEPTED, NAMES
@@ -18,18 +18,6 @@ THREAD_MODES = ("global", "gpu_private", "gpu_shared")
 MIB = 1 << 20
 """Bytes in a MiB, the unit of TensorFlow's memory limits."""
 
-_UNITS = {
-    "B": 1,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KIB": 1 << 10,
-    "MIB": 1 << 20,
-    "GIB": 1 << 30,
-    "TIB": 1 << 40,
-}
-
 
 def check_devices(value: Any) -> str | tuple[int | str, ...]:
     """Returns "all", "none", or the chosen GPUs by index or UUID."""
@@ -39,21 +27,15 @@ def check_devices(value: Any) -> str | tuple[int | str, ...]:
     )
     if isinstance(value, str) and value in ("all", "none"):
         return value
-    entries = [value] if is_a(value, Integral) or isinstance(value, str) else value
-    if not isinstance(entries, (list, tuple)):
-        refuse("devices", accepted, value, TypeError)
-    chosen: list[int | str] = []
+    entries = value if isinstance(value, (list, tuple)) else [value]
     for entry in entries:
-        if is_a(entry, Integral) and entry >= 0:
-            chosen.append(int(entry))
-        elif isinstance(entry, str) and entry.startswith(("GPU-", "MIG-")) and len(entry) > 4:
-            chosen.append(entry)
-        else:
-            known_type = is_a(entry, Integral) or isinstance(entry, str)
-            refuse("devices", accepted, value, ValueError if known_type else TypeError)
+        is_uuid = isinstance(entry, str) and re.match("(GPU|MIG)-.", entry)
+        if not (is_uuid or (is_a(entry, Integral) and entry >= 0)):
+            _refuse("devices", accepted, value, is_a(entry, Integral) or isinstance(entry, str))
+    chosen = tuple(int(each) if is_a(each, Integral) else each for each in entries)
     if not chosen or len(set(chosen)) < len(chosen):
         refuse("devices", accepted, value, ValueError)
-    return tuple(chosen)
+    return chosen
 
 
 def check_memory(value: Any) -> str | int | tuple[str | int, ...]:
@@ -62,17 +44,16 @@ def check_memory(value: Any) -> str | int | tuple[str | int, ...]:
         '"growth", "all", a size of at least 1 MiB ("8GiB", or bytes as an int), '
         "or a list with one of these for each GPU"
     )
-    if isinstance(value, (list, tuple)):
-        if not value:
-            refuse("memory", accepted, value, ValueError)
-        return tuple(_memory(entry, accepted, value) for entry in value)
-    return _memory(value, accepted, value)
 
+    def one(entry: Any) -> str | int:
+        is_word = isinstance(entry, str) and entry in ("growth", "all")
+        return entry if is_word else _size(entry, "memory", accepted, value)
 
-def _memory(entry: Any, accepted: str, received: Any) -> str | int:
-    if isinstance(entry, str) and entry in ("growth", "all"):
-        return entry
-    return _size(entry, "memory", accepted, received)
+    if not isinstance(value, (list, tuple)):
+        return one(value)
+    if not value:
+        refuse("memory", accepted, value, ValueError)
+    return tuple(map(one, value))
 
 
 def check_logical_gpus(value: Any) -> Any:
@@ -81,44 +62,43 @@ def check_logical_gpus(value: Any) -> Any:
         "None, how many logical GPUs to make of each GPU (1 or more), a list of their sizes "
         '(["4GiB", "4GiB"]), or a dict from a GPU\'s index to one of these'
     )
-    if value is None:
-        return None
-    if isinstance(value, Mapping):
-        if not value:
-            refuse("logical_gpus", accepted, value, ValueError)
-        for index in value:
-            if not is_a(index, Integral):
-                refuse("logical_gpus", accepted, value, TypeError)
-            if index < 0:
-                refuse("logical_gpus", accepted, value, ValueError)
-        return {int(i): _split(split, accepted, value) for i, split in value.items()}
-    return _split(value, accepted, value)
+
+    def one(split: Any) -> int | tuple[int, ...]:
+        if isinstance(split, (list, tuple)) and split:
+            return tuple(_size(size, "logical_gpus", accepted, value) for size in split)
+        if not is_a(split, Integral) or split < 1:
+            known = is_a(split, Integral) or isinstance(split, (list, tuple))
+            _refuse("logical_gpus", accepted, value, known)
+        return int(split)
+
+    if not isinstance(value, Mapping):
+        return None if value is None else one(value)
+    for index in value:
+        if not is_a(index, Integral) or index < 0:
+            _refuse("logical_gpus", accepted, value, is_a(index, Integral))
+    if not value:
+        refuse("logical_gpus", accepted, value, ValueError)
+    return {int(index): one(split) for index, split in value.items()}
 
 
-def _split(split: Any, accepted: str, received: Any) -> int | tuple[int, ...]:
-    if isinstance(split, (list, tuple)) and split:
-        return tuple(_size(size, "logical_gpus", accepted, received) for size in split)
-    if not is_a(split, Integral) or split < 1:
-        known_type = is_a(split, Integral) or isinstance(split, (list, tuple))
-        refuse("logical_gpus", accepted, received, ValueError if known_type else TypeError)
-    return int(split)
+def _refuse(argument: str, accepted: str, received: Any, known_type: bool) -> NoReturn:
+    refuse(argument, accepted, received, ValueError if known_type else TypeError)
 
 
 def _size(entry: Any, argument: str, accepted: str, received: Any) -> int:
-    if not (is_a(entry, Integral) or isinstance(entry, str)):
-        refuse(argument, accepted, received, TypeError)
-    size_bytes = _parse_size(entry) if isinstance(entry, str) else int(entry)
-    if size_bytes is None or size_bytes < MIB:
-        refuse(argument, accepted, received, ValueError)
-    return size_bytes
+    size_bytes: Any = _parse_size(entry) if isinstance(entry, str) else entry
+    if not is_a(size_bytes, Integral) or size_bytes < MIB:
+        known = is_a(entry, Integral) or isinstance(entry, str)
+        _refuse(argument, accepted, received, known)
+    return int(size_bytes)
 
 
 def _parse_size(text: str) -> int | None:
     """Returns the bytes in a size such as "8GiB", "512 MB" or "1.5GiB"; None if it is no size."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", text)
-    if match is None or match[2].upper() not in _UNITS:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(I?)B\s*", text.upper())
+    if match is None or (match[3] and not match[2]):
         return None
-    size_bytes = float(match[1]) * _UNITS[match[2].upper()]
+    size_bytes = float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " ")
     return int(size_bytes) if math.isfinite(size_bytes) else None
 
 
@@ -130,18 +110,12 @@ def check_gpu_threads(value: Any) -> tuple[str, int | None] | None:
     )
     if value is None:
         return None
+    mode, count = value if isinstance(value, (list, tuple)) and len(value) == 2 else (value, None)
     if is_a(value, Integral):
         mode, count = "gpu_private", value
-    elif isinstance(value, str):
-        mode, count = value, None
-    elif isinstance(value, (list, tuple)) and len(value) == 2:
-        mode, count = value
-        if not (isinstance(mode, str) and is_a(count, Integral)):
-            refuse("gpu_threads", accepted, value, TypeError)
-    else:
+    if not isinstance(mode, str) or not (isinstance(value, str) or is_a(count, Integral)):
         refuse("gpu_threads", accepted, value, TypeError)
-    too_few = count is not None and (count < 1 or mode == "global")
-    if mode not in THREAD_MODES or too_few:
+    if mode not in THREAD_MODES or (count is not None and (count < 1 or mode == "global")):
         refuse("gpu_threads", accepted, value, ValueError)
     return mode, None if count is None else int(count)
 
@@ -173,14 +147,6 @@ def check_seed(value: Any) -> int | None:
     accepted = "None or an integer from 0 to 2**32 - 1"
     check("seed", value, Integral, accepted, lambda v: 0 <= v < 2**32, optional=True)
     return None if value is None else int(value)
-
-
-def check_verbose(value: Any) -> bool:
-    """Returns whether to print; accepts 0 and 1, too."""
-    if value not in (0, 1) or isinstance(value, float):
-        known_type = isinstance(value, (bool, int))
-        refuse("verbose", "True, False, 1 or 0", value, ValueError if known_type else TypeError)
-    return bool(value)
 
 
 def flag(argument: str) -> Callable[[Any], bool]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.configure import checks
 
 Split = int | tuple[int, ...]
@@ -34,7 +35,7 @@ class Settings:
     strategy: Any = "auto"
     worker_timeout_s: float = 600.0
     require_gpu: bool = False
-    verbose: bool = True
+    verbose: Verbose = "auto"
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
@@ -53,7 +54,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "strategy": checks.check_strategy,
     "worker_timeout_s": checks.check_worker_timeout_s,
     "require_gpu": checks.flag("require_gpu"),
-    "verbose": checks.check_verbose,
+    "verbose": check_verbose,
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.arguments import check_flag
+from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.distributed.splitting import arguments, costs
 from keras_gpukit.distributed.splitting.balance import cut
 from keras_gpukit.distributed.splitting.layers import Unit, marked, rebuild, units_of
@@ -24,7 +24,7 @@ def split_model(
     layers: Mapping[str, str] | None = None,
     batch: Any = 32,
     optimizer: Any = None,
-    verbose: bool = True,
+    verbose: Verbose = "auto",
 ) -> Any:
     """Returns a copy of a model whose layers are distributed over devices.
 
@@ -63,7 +63,8 @@ def split_model(
             of inputs is needed if an input has further dimensions of unknown size.
         optimizer: Keras optimizer, or the name of one, to measure the slots with. The default is
             the optimizer of the compiled model; "adam" if the model is not compiled.
-        verbose: Whether to print the stages, their memory, and the tensors passed between them.
+        verbose: 0 prints nothing; 1, 2 and "auto" print the stages, their memory, and the tensors
+            passed between them.
 
     Raises:
         TypeError: If an argument has a wrong type.
@@ -71,7 +72,7 @@ def split_model(
             has fewer layers than there are devices, or it cannot be taken apart (subclassed models,
             layers that share variables, models of a `tf.distribute` strategy).
     """
-    check_flag("verbose", verbose)
+    check_verbose(verbose)
     units = units_of(model)
     names = arguments.check_devices(devices, len(units))
     if boundaries is not None and layers is not None:

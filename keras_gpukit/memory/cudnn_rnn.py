@@ -59,13 +59,7 @@ def reserve_shape(mode: str, dtype: str, hidden: tuple[int, ...]) -> tuple[int, 
 
 
 def workspace_bytes(graph: StepGraph, node: Node, batch_size: int) -> int:
-    """Returns the workspace of a forward or backward operation in bytes; 0 if unknown.
-
-    Args:
-        graph: Graph of the step.
-        node: The operation.
-        batch_size: Examples per batch.
-    """
+    """Returns the workspace of a forward or backward operation in bytes; 0 if unknown."""
     is_forward = node.operation == FORWARD
     hidden_shape = graph.shape((node.name, 0) if is_forward else node.inputs[_HIDDEN], batch_size)
     reserved = graph.shape(

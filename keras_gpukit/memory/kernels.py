@@ -44,14 +44,7 @@ Shape = Sequence[int]
 def cpu_workspace_bytes(
     operation: str, output: Shape, inputs: Sequence[Shape | None], threads: int
 ) -> int:
-    """Returns the bytes that an operation takes on a CPU while it runs, without its outputs.
-
-    Args:
-        operation: Type of the operation, such as "Conv2DBackpropInput".
-        output: Shape of the first output.
-        inputs: Shape of each input; None if unknown.
-        threads: Number of threads in TensorFlow's intra-op pool.
-    """
+    """Returns the bytes that an operation takes on a CPU while it runs, without its outputs."""
     if len(inputs) < 3:
         return 0
     if operation == "Conv2DBackpropFilter":
@@ -75,11 +68,6 @@ def gpu_workspace_bytes(operation: str, output: Shape, inputs: Sequence[Shape | 
 
     The bound is the total size of the inputs and the first output at 4 bytes per element, because
     copies in another layout take that much. It is capped at the workspace limit of cuDNN.
-
-    Args:
-        operation: Type of the operation, such as "Conv2D".
-        output: Shape of the first output.
-        inputs: Shape of each input; None if unknown.
     """
     if "Conv2D" not in operation and "Conv3D" not in operation:
         return 0

@@ -72,12 +72,7 @@ def _item_bytes(dtype: Any) -> int:
 
 
 def held_by_others(model: Any, sensor: AllocatorSensor) -> int:
-    """Returns the bytes in use on the first device, without the model and its optimizer.
-
-    Args:
-        model: A Keras model.
-        sensor: Sensor that reads the allocators of the devices.
-    """
+    """Returns the bytes in use on the first device, without the model and its optimizer."""
     if not sensor.devices:
         return 0
     return max((sensor.read()[0].current_bytes or 0) - sum(held_between_steps(model)), 0)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any
 
 from keras_gpukit.layer_names import is_backward, layer_names, layer_of
-from keras_gpukit.memory import allocator_log
-from keras_gpukit.memory.failed_layer import failed_layer
-from keras_gpukit.memory.fitting import what_would_fit
 from keras_gpukit.memory.model_state import execution_of
-from keras_gpukit.memory.oom_message import OOMMessage, read_message
+from keras_gpukit.memory.oom_message import OOMMessage, read_log, read_message, read_state
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.memory import AllocatorState, OutOfMemory
+from keras_gpukit.records.memory import AllocatorState, MemoryByCause, OutOfMemory
+from keras_gpukit.rules.compute.batch_size import below_failed, predicted_limit_bytes
+from keras_gpukit.rules.memory.memory_options import memory_options
 from keras_gpukit.sensors.nvml import other_holders
 
 
@@ -56,10 +58,6 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
     """Returns a record of why memory ran out and what would fit.
 
     The step is traced again to predict what would fit. This takes as long as the first tracing.
-
-    Args:
-        error: The exception. No reference to it is kept.
-        call: The call that raised the exception.
     """
     message = read_message(str(getattr(error, "message", error))) or OOMMessage()
     device = message.device or ("GPU:0" if call.gpus else "CPU:0")
@@ -67,7 +65,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
     if message.operation is not None and not message.is_type:
         layer = layer_of(message.operation, layer_names(call.model))
     elif call.model.run_eagerly:
-        layer = failed_layer(error)
+        layer = _failed_layer(error)
     record = OutOfMemory(
         device=device,
         operation=message.operation,
@@ -86,7 +84,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
 
 def _state(message: OOMMessage, device: str, call: Call) -> AllocatorState:
     limit_bytes, peak = call.limit_bytes.get(device), call.peak_bytes.get(device)
-    logged = allocator_log.read_state(allocator_log.read_log())
+    logged = read_state(read_log())
     if logged is not None and _is_same(message.asked_bytes, logged.asked_bytes):
         return replace(logged, asked_bytes=message.asked_bytes or logged.asked_bytes)
     return AllocatorState(
@@ -132,4 +130,87 @@ def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOf
         record = replace(record, layer=found)
     if batch_size is None:
         return replace(record, options_unknown_because="the batch size is not known")
-    return what_would_fit(replace(record, batch_size=batch_size), memory, model.dtype_policy.name)
+    return _what_would_fit(replace(record, batch_size=batch_size), memory, model.dtype_policy.name)
+
+
+def _what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:
+    """Adds to a record the predicted memory of the step, and each option to reduce it."""
+    batch_size = record.batch_size
+    assert batch_size is not None
+    if memory.execution == "xla" and record.shape is None and record.state.asked_bytes:
+        memory.asked_in_one_block(record.state.asked_bytes, batch_size)
+    prediction = memory.predict(batch_size)
+    needs = prediction.high
+    assert needs is not None
+    limit_bytes, fitting, accumulating = record.state.limit_bytes, None, None
+    because: str | None = "the device's limit is not known"
+    if limit_bytes is not None:
+        limit_bytes -= sum(each.used_bytes for each in record.holders or ())
+        fitting = _fitting(memory, limit_bytes, batch_size)
+        accumulating = _fitting(memory, limit_bytes - memory.trainable_bytes, batch_size)
+        prediction = replace(
+            prediction, limit_bytes=limit_bytes, fits_batch_size=fitting and fitting[0]
+        )
+        because = None if fitting else "not even one example is predicted to fit"
+    return replace(
+        record,
+        prediction=prediction,
+        options=memory_options(
+            needs,
+            batch_size=batch_size,
+            fitting=fitting,
+            accumulating=accumulating,
+            trainable_bytes=memory.trainable_bytes,
+            precision=precision,
+            allowed_bytes=None if limit_bytes is None else predicted_limit_bytes(limit_bytes),
+        ),
+        options_unknown_because=because,
+    )
+
+
+def _fitting(memory: StepMemory, limit_bytes: int, failed: int) -> tuple[int, MemoryByCause] | None:
+    largest = memory.largest_batch(limit_bytes)
+    if largest is None or failed == 1:
+        return None
+    largest = min(largest, below_failed(failed))
+    needs = memory.predict(largest).high
+    return None if needs is None else (largest, needs)
+
+
+def _failed_layer(error: BaseException) -> str | None:
+    """Returns the name of the innermost layer in the traceback; None if it contains no layer.
+
+    Keras raises its own exception in place of the original one. The original stays available as
+    the context of the new one, so both are searched. No reference to either is kept.
+    """
+    import keras
+
+    found = None
+    for each in _chain(error):
+        trace = each.__traceback__
+        while trace is not None:
+            layer = _layer_of_frame(trace, keras.layers.Layer)
+            found = layer or found
+            trace = trace.tb_next
+        # The cause or context is the older exception: its frames are further within.
+    return found
+
+
+def _layer_of_frame(trace: TracebackType, kind: Any) -> str | None:
+    if trace.tb_frame.f_code.co_name not in ("call", "__call__"):
+        return None
+    values = trace.tb_frame.f_locals
+    owner = values.get("self")
+    name = owner.name if isinstance(owner, kind) else None
+    if sys.version_info < (3, 13):
+        values.clear()  # before Python 3.13, the frame keeps this copy alive
+    return name
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or each.__context__

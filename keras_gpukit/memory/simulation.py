@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from keras_gpukit.layer_names import is_backward
@@ -37,17 +37,11 @@ class Peak:
 
     Attributes:
         in_use_bytes: Bytes in use, as the allocator counts them.
-        operation: Name of the operation that ran at that moment.
         held: The tensors of the step that were held, each with its size in bytes.
-        workspace_bytes: Workspace of the operation that ran.
-        pool_bytes: Memory that the allocator had taken from the device when the step ended.
     """
 
     in_use_bytes: int = 0
-    operation: str = ""
     held: tuple[tuple[Source, int], ...] = ()
-    workspace_bytes: int = 0
-    pool_bytes: int = 0
 
 
 class Simulation:
@@ -99,7 +93,7 @@ class Simulation:
         """
         for node in self._in_order():
             self._run(node)
-        return replace(self._peak, pool_bytes=self._allocator.pool_bytes)
+        return self._peak
 
     def _in_order(self) -> Iterator[Node]:
         graph = self._graph
@@ -172,7 +166,7 @@ class Simulation:
         chunk = allocator.allocate(workspace_bytes) if workspace_bytes else None
         if allocator.in_use_bytes > self._peak.in_use_bytes:
             held = tuple((each.source, each.size_bytes) for each in self._live.values())
-            self._peak = Peak(allocator.in_use_bytes, node.name, held, workspace_bytes)
+            self._peak = Peak(allocator.in_use_bytes, held)
         if chunk is not None:
             ended = self._workspace_before if self._overlaps else chunk
             self._workspace_before = chunk

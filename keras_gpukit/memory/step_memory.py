@@ -113,12 +113,7 @@ class StepMemory:
         )
 
     def batch_of(self, operation: str | None, shape: tuple[int, ...] | None) -> int | None:
-        """Returns the batch size that gives an operation's output a shape; None if unknown.
-
-        Args:
-            operation: Name of the operation in the graph.
-            shape: Shape of the operation's first output.
-        """
+        """Returns the batch size that gives an operation's output a shape; None if unknown."""
         node = self.graph.by_name.get(operation or "")
         if node is None or not shape or not node.shapes or not self.graph.scales:
             return None
@@ -153,10 +148,6 @@ class StepMemory:
 
         XLA allocates the memory of a step as one block. If the block was larger than predicted,
         `fits` and `largest_batch` scale the predicted block by the same factor.
-
-        Args:
-            asked_bytes: Size of the block that XLA requested.
-            batch_size: Examples per batch in that step.
         """
         step_bytes = self._block_bytes(batch_size)
         self._block_factor = max(asked_bytes / step_bytes, 1.0) if step_bytes else 1.0
@@ -183,9 +174,6 @@ class StepMemory:
 
         The result does not depend on the batch size given to `predict`. It is also None if the
         model takes one batch size only.
-
-        Args:
-            limit_bytes: Memory that the device has for training.
         """
         if not self.graph.scales or not self.fits(1, limit_bytes):
             return None

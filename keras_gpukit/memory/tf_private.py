@@ -18,10 +18,6 @@ def optimize(graph_def: Any, fetches: Sequence[str]) -> Any:
     """Returns a graph as TensorFlow would run it, with operations fused, folded and removed.
 
     Returns the graph unchanged if the optimizer is not available or fails.
-
-    Args:
-        graph_def: A `GraphDef` with the shapes of the outputs.
-        fetches: Names of the tensors and operations that the graph must compute.
     """
     try:
         from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
@@ -52,11 +48,7 @@ def op_def(operation_type: str) -> Any | None:
 
 
 def used_variables(step_function: Any) -> tuple[Any, ...]:
-    """Returns the `tf.Variable`s that the traces of a model's step function use; () if unknown.
-
-    Args:
-        step_function: Function that Keras makes, perhaps in wrappers made with `functools.wraps`.
-    """
+    """Returns the `tf.Variable`s that the traces of a model's step function use; () if unknown."""
     function = inspect.unwrap(step_function, stop=_is_traced)
     inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     traced = [each for each in (function, *inner.values()) if _is_traced(each)]

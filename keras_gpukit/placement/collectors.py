@@ -10,9 +10,8 @@ from typing import Any
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.copies import Shapes, read_sent, sent_outputs
 from keras_gpukit.placement.names import requested_device, short_device
-from keras_gpukit.placement.python_functions import python_bytes, python_inputs
-from keras_gpukit.placement.registry import dtype_bytes, dtype_name
-from keras_gpukit.placement.shapes import infer_shapes
+from keras_gpukit.placement.registry import dtype_name
+from keras_gpukit.placement.sizes import infer_shapes, python_bytes, python_inputs
 from keras_gpukit.records.operations import (
     Operation,
     OperationKind,
@@ -40,9 +39,6 @@ class GraphCollector:
 
     def stop(self, batch_size: BatchSize) -> StepOperations | None:
         """Stops, and returns the operations that ran; None if the step was built before `start`.
-
-        Args:
-            batch_size: Returns the number of examples in the batch of one device.
 
         Raises:
             PlacementUnknownError: If operations of another thread took a part of the graphs.
@@ -73,11 +69,7 @@ class EagerCollector:
         tf_private.add_op_callback(self._see)
 
     def stop(self, batch_size: BatchSize) -> StepOperations:
-        """Stops, and returns the operations that ran.
-
-        Args:
-            batch_size: Not used; for compatibility with `GraphCollector`.
-        """
+        """Stops, and returns the operations that ran; `batch_size` is not used."""
         tf_private.remove_op_callback(self._see)
         if self._trouble:
             raise self._trouble
@@ -111,8 +103,8 @@ def _with_sizes(ran: StepOperations, step: Any, batch_size: int | None) -> StepO
             shapes = infer_shapes(graph, outputs, batch_size)
     return replace(
         ran,
-        sent=read_sent(partitions, shapes, dtype_name, dtype_bytes),
-        python_bytes=python_bytes(graph, shapes, batch_size, dtype_bytes),
+        sent=read_sent(partitions, shapes),
+        python_bytes=python_bytes(graph, shapes, batch_size),
     )
 
 

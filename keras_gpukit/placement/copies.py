@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import Any
 
 from keras_gpukit.layer_names import layer_of, spelt_with_layers
 from keras_gpukit.placement.names import is_in_loop, is_own, operation_name, short_device
+from keras_gpukit.placement.registry import dtype_bytes, dtype_name
 from keras_gpukit.records.operations import SentTensor
 from keras_gpukit.records.placement import CopiedTensor, DeviceCopies
 
@@ -37,17 +38,8 @@ def sent_outputs(partitions: Collection[Any]) -> frozenset[Output]:
 def read_sent(
     partitions: Collection[Any],
     shapes: Shapes,
-    dtype_name: Callable[[int], str],
-    dtype_bytes: Callable[[int], int | None],
 ) -> tuple[SentTensor, ...]:
-    """Returns the tensors that are sent to another device.
-
-    Args:
-        partitions: Partition graphs of one step, one for each device.
-        shapes: Shapes of the node outputs; None for an unknown shape.
-        dtype_name: Returns the name of a dtype, given its enum number.
-        dtype_bytes: Returns the bytes per element of a dtype; None if elements differ in size.
-    """
+    """Returns the tensors that are sent to another device."""
     into_host = {
         _way(node) for graph in partitions for node in graph.node if node.op == "_HostRecv"
     }

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from keras_gpukit.layer_names import layer_of, spelt_with_layers
-from keras_gpukit.placement.compiled_parts import Refuses, compiled_parts, not_compilable
 from keras_gpukit.placement.copies import sum_copies
 from keras_gpukit.records.operations import Operation, StepOperations
-from keras_gpukit.records.placement import Fallback, PlacedOperations, PlacementRecord
-from keras_gpukit.rules.compute.cpu_causes import Registry, Why, find_fallbacks, original_type
-from keras_gpukit.rules.compute.placement_causes import by_likely_mistake, judge_placement
+from keras_gpukit.records.placement import (
+    CompiledPart,
+    Fallback,
+    PlacedOperations,
+    PlacementRecord,
+)
+from keras_gpukit.rules.compute.placement_causes import (
+    Registry,
+    Why,
+    by_likely_mistake,
+    find_fallbacks,
+    is_input,
+    judge_placement,
+    original_type,
+)
 
 MOST_ROWS = 300
 """Maximum number of rows in the record, which take up to 80 kB. A large model has thousands."""
+
+Refuses = Callable[[str, str], bool | None]
+"""Returns whether XLA cannot compile an operation type for a device; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +64,6 @@ def make_record(
 
     Without a GPU, the fallbacks are predicted. If TensorFlow was also built without GPU kernels,
     prediction is not possible and the record has no fallbacks.
-
-    Args:
-        ran: The operations that ran in the step.
-        around: Properties of the machine and the model.
-        registry: Returns the kernels of an operation type.
-        xla_refuses: Returns whether XLA cannot compile an operation type for a device; None if
-            unknown.
     """
     predicted = around.knows_gpu_kernels and not around.has_gpu
     # Without a GPU, a request for the CPU may not be the user's: a strategy requests it as the only
@@ -74,7 +81,6 @@ def make_record(
         else ()
     )
     numbered = ran.mechanism != "eager"
-
     judged = {
         (kind, device): judge_placement(
             kind,
@@ -103,7 +109,7 @@ def make_record(
         rows=tuple(sorted_rows[:MOST_ROWS]),
         rows_left_out=len(sorted_rows[MOST_ROWS:]),
         operations_left_out=sum(row.count for row in sorted_rows[MOST_ROWS:]),
-        compiled_parts=compiled_parts(ran.operations),
+        compiled_parts=_compiled_parts(ran.operations),
         not_compilable=not_compilable(ran.operations, xla_refuses),
         copies=None if ran.sent is None else sum_copies(ran.sent, around.layers),
     )
@@ -147,3 +153,28 @@ def _count(operations: tuple[Operation, ...], registry: Registry) -> dict[str, d
     for operation in operations:
         counts[operation.device][original_type(operation.kind.type, registry)] += 1
     return {device: dict(counts[device].most_common()) for device in sorted(counts)}
+
+
+def _compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ...]:
+    """Returns the parts of a step that XLA compiles, the largest first."""
+    parts = Counter((each.compiled_in, each.device) for each in operations if each.compiled_in)
+    return tuple(CompiledPart(name, device, count) for (name, device), count in parts.most_common())
+
+
+def not_compilable(operations: Collection[Operation], refuses: Refuses) -> tuple[str, ...] | None:
+    """Returns the operation types outside the compiled parts for which XLA has no kernel.
+
+    Returns:
+        Operation types in alphabetical order; None if unknown, or if XLA compiles nothing.
+    """
+    if not any(each.compiled_in for each in operations):
+        return None
+    outside = {
+        (each.kind.type, each.device)
+        for each in operations
+        if not each.compiled_in and not is_input(each.kind.type)
+    }
+    answers = {type_: refuses(type_, device) for type_, device in outside}
+    if None in answers.values():
+        return None
+    return tuple(sorted(type_ for type_, refused in answers.items() if refused))

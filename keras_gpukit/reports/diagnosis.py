@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis
 from keras_gpukit.records.displayed import show_by
@@ -12,6 +11,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
 from keras_gpukit.reports.printable import as_text, plain
+from keras_gpukit.reports.tables import Table, terminal_table
 from keras_gpukit.rules.input.contention import ADVICE
 
 _CONTRADICTION = (
@@ -23,22 +23,23 @@ _CONTRADICTION = (
 
 def render(diagnosis: Diagnosis) -> RenderableType:
     """Returns a panel with the three rates and the conclusions from them."""
-    table = Table("", box=None, pad_edge=False)
-    for heading in ("batches/s", "interval", "examples/s"):
-        table.add_column(heading, justify="right")
+    heads = ("", "batches/s", "interval", "examples/s")
     examples = diagnosis.examples_per_batch
     rates = (
         ("data alone", diagnosis.data_only),
         ("compute alone", diagnosis.compute_only),
         ("together", diagnosis.actual),
     )
-    for name, rate in rates:
-        table.add_row(
+    rows = tuple(
+        (
             name,
             units.number(rate.median),
             f"{units.number(rate.low)} to {units.number(rate.high)}",
             units.number(rate.median * examples) if examples is not None else "",
         )
+        for name, rate in rates
+    )
+    table = terminal_table(Table(heads, rows), heads[1:])
     lines = [plain(line) for line in conclusions(diagnosis)]
     return Panel(
         Group(table, plain(""), *lines), title="keras_gpukit", title_align="left", expand=False

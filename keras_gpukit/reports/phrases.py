@@ -11,7 +11,7 @@ from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
-from keras_gpukit.rules.cluster.lateness import common_steps
+from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.savings import lasting_time_s, time_of_steps_s
 from keras_gpukit.rules.verdict import RULES

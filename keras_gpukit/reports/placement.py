@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from keras_gpukit.records.placement import DeviceCopies, PlacedOperations, PlacementRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.text import table
+from keras_gpukit.reports.tables import Table, markdown_table
 
-COLUMNS = ("operation", "layer", "count", "requested", "device", "reason")
-COPY_COLUMNS = ("from", "to", "tensors", "bytes per step", "largest")
+_COLUMNS = ("operation", "layer", "count", "requested", "device", "reason")
+_COPY_COLUMNS = ("from", "to", "tensors", "bytes per step", "largest")
 _TYPES_SHOWN = 30
 _ROWS_SHOWN = 40
+_FALLBACKS_SHOWN = 30
 _PARTS_SHOWN = 3
 
 
@@ -20,36 +22,62 @@ def placement_markdown(record: PlacementRecord) -> str:
     if not record.operations:
         return f"Placement is unknown: {record.unknown_because or 'it was not read'}."
     total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
-    blocks = [f"Operations of the training step: {total}."]
-    if (compiled := compiled_note(record)) is not None:
-        blocks.append(compiled)
+    blocks = [f"Operations of the training step: {total}.", compiled_note(record)]
     if record.transfers is not None:
         ends = ", ".join(f"{ends}: {count}" for ends, count in record.transfers_between.items())
         ends = f" ({ends})" if ends else ""
         blocks.append(f"Copies between devices in each step: {record.transfers}{ends}.")
-    if record.copies:
-        blocks.append(table(COPY_COLUMNS, map(copy_cells, record.copies)))
-    if record.fallbacks:
-        blocks.append("### Would be on the CPU" if record.predicted else "### Not on the GPU")
-        blocks.append(
-            table(
-                ("operation", "count", "reason", "such as"),
-                ((f.operation, f.count, f.reason, ", ".join(f.names)) for f in record.fallbacks),
-            )
-        )
-    if record.rows:
-        rows = record.rows[:_ROWS_SHOWN]
-        blocks += ["### By layer", table(COLUMNS, map(cells, rows)), beyond(record, len(rows))]
-    for device, operations in record.operations.items():
-        most = sorted(operations.items(), key=lambda item: -item[1])[:_TYPES_SHOWN]
-        blocks += [f"### {device}", table(("operation", "count"), most)]
-        if len(operations) > len(most):
-            blocks.append(f"And {len(operations) - len(most)} other types of operation.")
+    for title, table in (
+        *placement_tables(record, _ROWS_SHOWN),
+        ("Operations by device", operations_table(record, _TYPES_SHOWN)),
+    ):
+        blocks += [f"### {title}", markdown_table(table), table.note]
     return "\n\n".join(block for block in blocks if block)
 
 
-def cells(row: PlacedOperations) -> tuple[str, ...]:
-    """Returns a row of the table of operations by layer; the cells match `COLUMNS`."""
+def operations_table(record: PlacementRecord, most: int) -> Table:
+    """Returns a table of the most common types of operations, with their count on each device."""
+    totals: Counter[str] = Counter()
+    for counts in record.operations.values():
+        totals.update(counts)
+    rows = tuple(
+        (kind, *(f"{counts.get(kind, 0):,}" for counts in record.operations.values()))
+        for kind, _ in totals.most_common(most)
+    )
+    others = len(totals) - len(rows)
+    note = f"And {others:,} rarer types." if others else ""
+    return Table(("operation", *record.operations), rows, note)
+
+
+def placement_tables(
+    record: PlacementRecord, most: int | None = None
+) -> Iterator[tuple[str, Table]]:
+    """Yields the tables of CPU fallbacks, copies, and operations by layer, with their headings.
+
+    Args:
+        record: Placement of the training step.
+        most: Most rows of operations by layer; None for all that the record has.
+    """
+    if record.fallbacks:
+        rows = tuple(
+            (each.operation, f"{each.count:,}", each.reason, ", ".join(each.names))
+            for each in record.fallbacks[:_FALLBACKS_SHOWN]
+        )
+        others = len(record.fallbacks) - len(rows)
+        title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
+        note = f"And {others:,} other types." if others else ""
+        yield title, Table(("operation", "count", "reason", "such as"), rows, note)
+    if record.copies:
+        table = Table(_COPY_COLUMNS, tuple(map(_copy_cells, record.copies)))
+        yield "Copied between devices in each step", table
+    if record.rows:
+        by_layer = tuple(map(_cells, record.rows[:most]))
+        note = _beyond(record, len(by_layer))
+        table = Table(_COLUMNS, by_layer, note, filtered_by="layer, operation, device")
+        yield "Operations by layer, with requested and actual device", table
+
+
+def _cells(row: PlacedOperations) -> tuple[str, ...]:
     return (
         row.operation,
         row.layer or "",
@@ -60,8 +88,7 @@ def cells(row: PlacedOperations) -> tuple[str, ...]:
     )
 
 
-def copy_cells(copies: DeviceCopies) -> tuple[str, ...]:
-    """Returns a row of the table of copies between devices; the cells match `COPY_COLUMNS`."""
+def _copy_cells(copies: DeviceCopies) -> tuple[str, ...]:
     return (
         copies.source,
         copies.target,
@@ -84,13 +111,8 @@ def _bytes(copies: DeviceCopies) -> Iterator[str]:
         yield f"; {copies.host_only:,} stay in host memory"
 
 
-def beyond(record: PlacementRecord, shown: int) -> str:
-    """Returns a note on the rows and operations that are not shown; "" if all are shown.
-
-    Args:
-        record: Placement of the training step.
-        shown: Number of the record's rows that are shown.
-    """
+def _beyond(record: PlacementRecord, shown: int) -> str:
+    """Returns a note on the rows and operations that are not shown; "" if all are shown."""
     hidden = record.rows[shown:]
     rows = len(hidden) + record.rows_left_out
     operations = sum(row.count for row in hidden) + record.operations_left_out

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast, ScalingPoint
 from keras_gpukit.reports import units
+from keras_gpukit.reports.tables import Table, terminal_table
 
 ON_CPU = (
     "Warning: the run had no GPU, so the table is for CPUs as fast as this one. For GPUs give the "
@@ -29,7 +29,8 @@ def render(forecast: ScalingForecast) -> RenderableType:
     parts.append(
         Text(_link(f"Between nodes ({count} link{'s' * (count > 1)} a node)", forecast.between))
     )
-    parts.append(_table(forecast.points))
+    table = _table(forecast.points)
+    parts.append(terminal_table(table, table.columns))
     notes = dict.fromkeys(
         (*forecast.basis.unknown.values(), *(each.unknown_because for each in forecast.points))
     )
@@ -63,11 +64,9 @@ def _link(place: str, link: Link) -> str:
 
 
 def _table(points: tuple[ScalingPoint, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("GPUs", "nodes", "exchange", "step", "efficiency", "examples/s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for point in points:
-        table.add_row(
+    heads = ("GPUs", "nodes", "exchange", "step", "efficiency", "examples/s")
+    rows = tuple(
+        (
             f"{point.gpus:,}",
             f"{point.nodes:,}",
             units.known(point.exchange_s, units.duration),
@@ -75,4 +74,6 @@ def _table(points: tuple[ScalingPoint, ...]) -> Table:
             units.known(point.efficiency, units.percentage),
             units.known(point.examples_per_s, units.number),
         )
-    return table
+        for point in points
+    )
+    return Table(heads, rows)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.split import ModelStage, SplitPlan
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import plain
+from keras_gpukit.reports.tables import Table, terminal_table
 
+_SIZES = ("weights", "slots", "activations", "together")
 _CHOSEN_BY = {
     "memory": "balanced by memory",
     "boundaries": "cut at the given layers",
@@ -24,15 +25,17 @@ def render(plan: SplitPlan) -> RenderableType:
         f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
         f"{plan.batch_size} examples, optimizer {plan.optimizer}."
     )
-    parts: list[RenderableType] = [plain(heading), _table(plan.stages), plain(_crossings(plan))]
+    parts: list[RenderableType] = [
+        plain(heading),
+        terminal_table(_table(plan.stages), _SIZES),
+        plain(_crossings(plan)),
+    ]
     parts += [plain(f"Note: {note}.") for note in plan.notes]
     return Group(*parts)
 
 
 def _table(stages: tuple[ModelStage, ...]) -> Table:
-    table = Table("device", "layers", box=None, pad_edge=False)
-    for heading in ("weights", "slots", "activations", "together"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for stage in stages:
         first, last = stage.layers[0], stage.layers[-1]
         layers = first if first == last else f"{len(stage.layers)}: {first} to {last}"
@@ -42,8 +45,8 @@ def _table(stages: tuple[ModelStage, ...]) -> Table:
             stage.activation_bytes,
             stage.memory_bytes,
         )
-        table.add_row(plain(stage.device), plain(layers), *map(units.size, sizes))
-    return table
+        rows.append((stage.device, layers, *map(units.size, sizes)))
+    return Table(("device", "layers", *_SIZES), tuple(rows))
 
 
 def _crossings(plan: SplitPlan) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Verdict
-from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports.tables import Table, markdown_table, stages_table
 
 
 def markdown(summary: RunSummary) -> str:
@@ -56,36 +54,10 @@ def _input_markdown(record: InputRecord) -> str:
         rows.append(("steps stalled", units.percentage(distribution.stalled_fraction)))
         if distribution.burst_period_steps is not None:
             rows.append(("a stall every", f"{units.number(distribution.burst_period_steps)} steps"))
-        blocks += ["### Wait per step", table(("", ""), rows)]
+        blocks += ["### Wait per step", markdown_table(Table(("", ""), tuple(rows)))]
     if record.pipeline is not None and record.pipeline.stages:
-        blocks += ["### Stages of the pipeline", _stagestable(record.pipeline)]
+        blocks += ["### Stages of the pipeline", markdown_table(stages_table(record.pipeline))]
         unnamed = record.pipeline.balanced_because or record.pipeline.unknown_because
         if unnamed:
             blocks.append(f"No single stage is the bottleneck: {unnamed}.")
     return "\n\n".join(blocks)
-
-
-def _stagestable(pipeline: PipelineRecord) -> str:
-    rows = []
-    for stage in pipeline.stages:
-        cost_s = stage.cost_per_batch_s
-        name = f"**{stage.name}**" if stage == pipeline.bottleneck else stage.name
-        rows.append(
-            (
-                name,
-                stage.location or "",
-                units.known(cost_s, units.duration),
-                stage.parallelism,
-                units.known(stage.buffered_after, units.number, ""),
-            )
-        )
-    return table(("stage", "where", "time per batch", "parallel", "buffered after"), rows)
-
-
-def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
-    """Returns a Markdown table."""
-    lines = [header, ("---",) * len(header), *rows]
-    # An unescaped "|" within a cell would start another cell.
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import show_by
@@ -11,6 +10,7 @@ from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Ending, Trial, Tuning
 from keras_gpukit.reports import units
 from keras_gpukit.reports.notebook import as_html, card
 from keras_gpukit.reports.printable import as_text, plain
+from keras_gpukit.reports.tables import Table, terminal_table
 from keras_gpukit.rules import gains
 
 _ENDINGS: dict[Ending, str] = {
@@ -25,7 +25,7 @@ def render(record: TuningRecord, code: str = "") -> RenderableType:
     # Plain text throughout: function names must not be parsed as markup.
     parts: list[RenderableType] = [plain(line) for line in _headline(record)]
     if record.trials:
-        parts.append(_table(record.trials))
+        parts.append(terminal_table(_table(record.trials), ("gain", "95 %")))
     parts += [plain(f"- {line}") for line in record.advice]
     if code:
         parts += [plain(""), plain(code)]
@@ -80,24 +80,19 @@ def _rate(rate: Rate) -> str:
 
 
 def _table(trials: tuple[Trial, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("change", "gain", "95 %", "kept", "note"):
-        table.add_column(heading, no_wrap=heading in {"gain", "95 %", "kept"})
-    for trial in trials:
-        table.add_row(
-            plain(trial.description),
+    rows = tuple(
+        (
+            trial.description,
             "" if trial.gain is None else f"{trial.gain:.2f}",
-            _interval(trial),
+            ""
+            if trial.low is None or trial.high is None
+            else f"{trial.low:.2f} to {trial.high:.2f}",
             "yes" if trial.kept else "no",
-            plain(trial.note),
+            trial.note,
         )
-    return table
-
-
-def _interval(trial: Trial) -> str:
-    if trial.low is None or trial.high is None:
-        return ""
-    return f"{trial.low:.2f} to {trial.high:.2f}"
+        for trial in trials
+    )
+    return Table(("change", "gain", "95 %", "kept", "note"), rows)
 
 
 show_by(

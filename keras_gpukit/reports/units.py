@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from keras_gpukit.records.finding import Figure
 
+T = TypeVar("T")
 LEAST_PERCENT = 0.1
 """Smaller percentages are only said to be under it: "0.0 %" would read as nothing."""
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -57,7 +59,7 @@ def span(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def known(value: float | None, text: Callable[[float], str], otherwise: str = "unknown") -> str:
+def known(value: T | None, text: Callable[[T], str], otherwise: str = "unknown") -> str:
     """Formats a value with `text`; returns `otherwise` if the value is None."""
     return otherwise if value is None else text(value)
 

@@ -11,32 +11,17 @@ INPUT_MARGIN = 1.1
 
 
 def counts(gain: float, low: float) -> bool:
-    """Whether a gain is real and large enough.
-
-    Args:
-        gain: The ratio of two rates.
-        low: Lower end of its 95 % interval.
-    """
+    """Whether a gain is real and large enough."""
     return low > 1 and gain >= SMALLEST
 
 
 def ceiling_gain(ratio: Rate) -> float | None:
-    """Returns the speed-up that a model would have if its input were free; None if none counts.
-
-    Args:
-        ratio: Rate of the model alone over its rate with the input, with the interval.
-    """
+    """Returns the speed-up that a model would have if its input were free; None if none counts."""
     return ratio.median if counts(ratio.median, ratio.low) else None
 
 
 def rejected_because(gain: float, low: float, high: float) -> str:
-    """Returns why a gain does not count; "" if it does.
-
-    Args:
-        gain: The ratio of two rates.
-        low: Lower end of its 95 % interval.
-        high: Upper end of its 95 % interval.
-    """
+    """Returns why a gain does not count; "" if it does."""
     if counts(gain, low):
         return ""
     if low > 1:

@@ -53,6 +53,9 @@ Outcome = Finding | NotApplicable | None
 class Rule(ABC):
     """One question that is asked of every run.
 
+    The section of `docs/reference/rules.md` with its code has its thresholds, where they come from,
+    and what its saving is made of.
+
     Attributes:
         code: Stable identifier, also the heading of the rule's section in the documentation.
         subject: Part of the run that the rule looks at, in a few words; rules may share it.
@@ -122,11 +125,7 @@ def advise(text: str | Advice, kind: str = "") -> Advice:
 
 
 def too_short(because: str) -> NotApplicable:
-    """Returns no answer, since the run was too short.
-
-    Args:
-        because: Evidence that a longer run would have.
-    """
+    """Returns no answer, since the run was too short."""
     return NotApplicable(one_line(f"{TOO_SHORT}: {because}"), because)
 
 

@@ -153,12 +153,7 @@ def of_input_cores(summary: RunSummary) -> Saving | None:
 
 
 def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
-    """Returns what a run would save if its steps were as fast as without their input.
-
-    Args:
-        summary: The run.
-        ratio: Rate of steps without input over their rate with it, as `diagnose` measures it.
-    """
+    """Returns what a run would save if its steps were as fast as without their input."""
     steps_s = time_of_steps_s(summary)
     if not steps_s:
         return None

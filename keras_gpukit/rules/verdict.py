@@ -4,37 +4,42 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.cluster.communication import CommunicationBound
-from keras_gpukit.rules.cluster.shards import UnevenShards
-from keras_gpukit.rules.cluster.straggler import Straggler
-from keras_gpukit.rules.cluster.unscaled_batch import BatchNotScaled
-from keras_gpukit.rules.cluster.workers_alone import WorkersTrainAlone
+from keras_gpukit.rules.cluster.workers import (
+    BatchNotScaled,
+    CommunicationBound,
+    Straggler,
+    UnevenShards,
+    WorkersTrainAlone,
+)
 from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
 from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
-from keras_gpukit.rules.compute.launch_bound import LaunchBound
+from keras_gpukit.rules.compute.launch_bound import LaunchBound, LowUtilization, TinySteps
 from keras_gpukit.rules.compute.precision import Float32OnTensorCores
 from keras_gpukit.rules.compute.preprocessing_in_model import PreprocessingInModel
-from keras_gpukit.rules.compute.tiny_steps import TinySteps
 from keras_gpukit.rules.compute.tracing_again import TracingAgain
-from keras_gpukit.rules.compute.utilization import LowUtilization
 from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.input.input_slows_steps import InputHoldsGIL, InputTakesCores
-from keras_gpukit.rules.memory.first_step_memory import FirstStepMemory
+from keras_gpukit.rules.memory.gpu_memory import (
+    FirstStepMemory,
+    MemoryMostlyUnused,
+    MemoryNearlyFull,
+)
 from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
-from keras_gpukit.rules.memory.memory import MemoryMostlyUnused, MemoryNearlyFull
 from keras_gpukit.rules.memory.memory_grows import MemoryGrows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
+from keras_gpukit.rules.setup.gpu_use import OtherProcessesOnGPU, Throttled
 from keras_gpukit.rules.setup.no_gpu import NoGPU
-from keras_gpukit.rules.setup.other_processes import OtherProcessesOnGPU
-from keras_gpukit.rules.setup.slow_settings import SlowSettings
-from keras_gpukit.rules.setup.throttling import Throttled
-from keras_gpukit.rules.slowdown.machine_causes import MOSTLY
+from keras_gpukit.rules.setup.settings import SlowSettings
+from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.slowdown.slower_over_time import SlowerOverTime
-from keras_gpukit.rules.whole_run.endings import DeviceOutOfMemory, EndedByError, HostOutOfMemory
-from keras_gpukit.rules.whole_run.first_step import FirstStepNotOver
-from keras_gpukit.rules.whole_run.hangs import Hung
-from keras_gpukit.rules.whole_run.killed import Killed
+from keras_gpukit.rules.whole_run.endings import (
+    DeviceOutOfMemory,
+    EndedByError,
+    HostOutOfMemory,
+    Killed,
+)
+from keras_gpukit.rules.whole_run.hangs import FirstStepNotOver, Hung
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 from keras_gpukit.rules.whole_run.not_compute import MostlyNotCompute
 from keras_gpukit.rules.whole_run.not_learning import LossNotFinite, NotLearning

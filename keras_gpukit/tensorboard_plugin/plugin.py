@@ -14,9 +14,8 @@ from werkzeug import Request, Response
 
 from keras_gpukit.errors import logger
 from keras_gpukit.tensorboard_plugin import messages
-from keras_gpukit.tensorboard_plugin.log_dirs import log_dirs
 from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
-from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders
+from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders, log_dirs
 
 # TensorBoard's page waits for `is_active`, so the first search may delay it by this much only.
 FIRST_LOOK_S = 0.1

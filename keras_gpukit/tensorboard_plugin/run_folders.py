@@ -1,13 +1,10 @@
-"""Finds the folders with recorded runs under TensorBoard's log directories.
-
-The search runs in the background for a bounded time, because TensorBoard asks often and its log
-directories may be huge. Links are not followed, because they may lead outside of them.
-"""
+"""Finds TensorBoard's log directories, and the folders with runs below them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +17,8 @@ WITHIN_S = 10.0
 LOOK_EVERY_S = 5.0
 # A pause is this many times as long as the search before it, so at most 1/20 of the time is search.
 REST = 20
+# A scheme has at least two letters; a single letter is a Windows drive.
+_URI = re.compile(r"[a-zA-Z][0-9a-zA-Z.+-]+://")
 
 
 @dataclass(frozen=True)
@@ -161,3 +160,36 @@ def _log_dir(root: Path, record: Path) -> Path:
 def readable(path: str | Path) -> str:
     """Returns a path as valid Unicode text; bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
+
+
+def log_dirs(logdir: str | None, logdir_spec: str | None) -> dict[str, Path]:
+    """Returns the local log directories by the names that TensorBoard shows.
+
+    Remote folders, such as gs://bucket/logs, are not supported and left out.
+
+    Args:
+        logdir: Flag `--logdir`: one folder, whose name is "".
+        logdir_spec: Flag `--logdir_spec`: `name:path,name:path`, where names are optional.
+    """
+    if logdir:
+        return {} if _URI.match(logdir) else {"": _absolute(logdir)}
+    found: dict[str, Path] = {}
+    for spec in filter(None, (logdir_spec or "").split(",")):
+        name, path = _split(spec)
+        if not _URI.match(path):
+            found[name or path] = _absolute(path)
+    return found
+
+
+def _split(spec: str) -> tuple[str, str]:
+    """Splits "name:path" as TensorBoard does: /a:b, C:/a and gs://a are paths without a name."""
+    named = ":" in spec and not spec.startswith("/") and not os.path.splitdrive(spec)[0]
+    if not named or _URI.match(spec):
+        return "", spec
+    name, _, path = spec.partition(":")
+    return name, path
+
+
+def _absolute(path: str) -> Path:
+    # Resolve the path now, because the current folder may change; the folder need not exist yet.
+    return Path(os.path.abspath(os.path.expanduser(path)))

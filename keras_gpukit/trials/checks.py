@@ -9,12 +9,7 @@ from keras_gpukit.arguments import check_number
 
 
 def check_experiment(name: str, seconds: Any) -> None:
-    """Checks that Keras runs on TensorFlow, and that `seconds` is a number above 0.
-
-    Args:
-        name: Name of the experiment, for the error.
-        seconds: The argument to check.
-    """
+    """Checks that Keras runs on TensorFlow, and that `seconds` is a number above 0."""
     import keras
 
     if keras.backend.backend() != "tensorflow":
@@ -45,12 +40,7 @@ def check_model(model: Any) -> None:
 
 
 def check_one_device(model: Any, purpose: str) -> None:
-    """Checks that a model trains on one replica only.
-
-    Args:
-        model: A Keras model.
-        purpose: Reason to build the model outside the strategy, such as "predict a replica".
-    """
+    """Checks that a model trains on one replica only."""
     replicas = model.distribute_strategy.num_replicas_in_sync
     if replicas > 1:
         raise ValueError(
@@ -59,13 +49,14 @@ def check_one_device(model: Any, purpose: str) -> None:
         )
 
 
-def wrong_kind(dataset: Any, accepted: str) -> TypeError:
-    """Returns the error for an argument that is not a dataset.
+_ACCEPTED = (
+    "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of arrays "
+    "(x, y)."
+)
 
-    Args:
-        dataset: The argument.
-        accepted: Sentence that says what is accepted.
-    """
+
+def wrong_kind(dataset: Any, accepted: str = _ACCEPTED) -> TypeError:
+    """Returns the error for an argument that is not a dataset."""
     hint = ""
     if hasattr(dataset, "__next__"):
         hint = (

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from keras_gpukit.arguments import check_auto_or_flag
+from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.diagnosis import Diagnosis
 from keras_gpukit.records.run import RunSummary
@@ -16,9 +14,9 @@ from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import render
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.trials.checks import check_experiment, check_model
-from keras_gpukit.trials.diagnosing.conclusions import conclude
-from keras_gpukit.trials.diagnosing.turns import Tell, Turns
+from keras_gpukit.trials.diagnosing import Turns, conclude
 from keras_gpukit.trials.measuring.inside_fit import within_fit
+from keras_gpukit.trials.progress import progress
 from keras_gpukit.trials.sources import endless
 
 
@@ -29,7 +27,7 @@ def diagnose(
     batch_size: int | None = None,
     seconds: float = 20.0,
     summary: RunSummary | None = None,
-    verbose: Literal["auto"] | bool = "auto",
+    verbose: Verbose = "auto",
 ) -> Diagnosis:
     """Measures the rates of the input, of the model, and of both together.
 
@@ -52,7 +50,7 @@ def diagnose(
         summary: Summary of a run of this model on this dataset, from `Monitor.summary`. The result
             then also has the time that the whole run would save, which includes epoch starts,
             validation and callbacks.
-        verbose: Whether to show progress and print the result; "auto" means True.
+        verbose: 0 prints nothing; 1, 2 and "auto" show progress and print the result.
 
     Returns:
         The rates with their intervals, and the conclusions.
@@ -75,9 +73,9 @@ def diagnose(
             "`summary` must be a RunSummary, such as Monitor.summary. "
             f"Received: summary={summary!r}"
         )
-    check_auto_or_flag("verbose", verbose)
+    check_verbose(verbose)
     began = time.perf_counter()
-    with untouched(model), _progress(bool(verbose)) as tell:
+    with untouched(model), progress("diagnose", 1.0, shown=bool(verbose)) as tell:
         turns = Turns(model, endless(dataset, batch_size), seconds, tell)
         within_fit(model, turns.source, turns.take)
     concluded = conclude(turns.rounds)
@@ -92,17 +90,3 @@ def diagnose(
     if verbose:
         print_anywhere(render(diagnosis))
     return diagnosis
-
-
-@contextmanager
-def _progress(shown: bool) -> Iterator[Tell]:
-    from rich.progress import Progress
-
-    # Refresh between rounds only: a refresh thread would disturb the measurement.
-    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
-        task = progress.add_task("diagnose", total=1.0)
-
-        def tell(what: str, done: float) -> None:
-            progress.update(task, description=what, completed=done, refresh=True)
-
-        yield tell

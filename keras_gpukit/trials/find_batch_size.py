@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from keras_gpukit.arguments import check_auto_or_flag, check_flag, check_whole
+from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_whole
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.batch_size import BatchSizeSearch
@@ -17,18 +17,18 @@ from keras_gpukit.reports.batch_size import print_search
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
-from keras_gpukit.sensors.memory_limit import left_bytes
-from keras_gpukit.trials.batch_sizes.device_settings import current_settings
 from keras_gpukit.trials.batch_sizes.examples import Examples, examples_of
 from keras_gpukit.trials.batch_sizes.finding import Finding
 from keras_gpukit.trials.batch_sizes.input_rate import input_rate
-from keras_gpukit.trials.batch_sizes.job import Job
-from keras_gpukit.trials.batch_sizes.trials import InOwnProcesses, InThisProcess, Trials
+from keras_gpukit.trials.batch_sizes.job import Job, current_settings
+from keras_gpukit.trials.batch_sizes.trainer import InThisProcess
+from keras_gpukit.trials.batch_sizes.trial_process import InOwnProcesses, prepared_context
 from keras_gpukit.trials.checks import (
     check_experiment,
     check_model,
     check_one_device,
 )
+from keras_gpukit.trials.progress import progress
 
 MOST = 2**16
 INPUT_SHARE, INPUT_S = 1 / 50, 2.0
@@ -41,13 +41,13 @@ def find_batch_size(
     isolated: bool = False,
     max_batch_size: int | None = None,
     seconds: float = 90.0,
-    verbose: Literal["auto"] | bool = "auto",
+    verbose: Verbose = "auto",
 ) -> BatchSizeSearch:
     """Finds the largest batch size that fits into memory, and the fastest.
 
     The largest batch size is found by training. Trials with small batches correct the predicted
     size. Further trials start at that size and narrow a bracket until its ends differ by at most
-    2 %. The recommended size is 2 % below the largest that passed. Up to six longer trials confirm
+    2 %. The recommended size is 2 % below the largest that passed. Up to four longer trials confirm
     it: each trains two epochs of full batches with a smaller last batch, while the memory of 2 % of
     the batch is withheld. If one of them fails, the recommended size is lowered.
 
@@ -60,8 +60,7 @@ def find_batch_size(
     Without `isolated`, trials run in this process, next to all that it holds in memory. The model
     is restored bit for bit, as by `diagnose`, but TensorFlow keeps the memory that it took. With
     `isolated`, each memory trial starts in a new process and so finds the memory that a separate
-    program would find. If tracing the step takes long, several sizes share a process, the smallest
-    first.
+    program would find.
 
     Args:
         model: A compiled model, on one device. With `isolated`, Keras must be able to save it with
@@ -74,10 +73,10 @@ def find_batch_size(
             `configure_gpus(memory="growth")`.
         max_batch_size: Maximum batch size to look for. By default the number of examples, but at
             most 65,536. To be sure that it fits, sizes up to 2 % above it are tried.
-        seconds: Approximate duration of the search. Trials are planned from the durations of
-            earlier ones. At least one trial confirms the largest size, and one rate is measured, in
-            any case.
-        verbose: Whether to show progress and print the result; "auto" means True.
+        seconds: Approximate duration of the search. No trial starts that would end after it, if it
+            took as long as earlier ones. At least one trial confirms the largest size, and one rate
+            is measured, in any case.
+        verbose: 0 prints nothing; 1, 2 and "auto" show progress and print the result.
 
     Returns:
         Both batch sizes, and all trials. On a CPU without a memory limit, `largest` is None.
@@ -100,28 +99,25 @@ def find_batch_size(
     check_experiment("find_batch_size", seconds)
     check_whole("max_batch_size", max_batch_size, optional=True)
     check_flag("isolated", isolated)
-    check_auto_or_flag("verbose", verbose)
+    check_verbose(verbose)
     _check_model(model, isolated)
     began = time.perf_counter()
     examples = examples_of(dataset)
     most, most_because = _most(max_batch_size, examples)
     with ExitStack() as stack:
-        tell = stack.enter_context(_progress(bool(verbose), seconds))
+        show = stack.enter_context(progress("find_batch_size", seconds, shown=bool(verbose)))
+
+        def tell(what: str) -> None:
+            show(what, time.perf_counter() - began)
+
         tell("the input alone")
         measured = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
         rate = None if measured is None else measured.median
         trials = stack.enter_context(_trials(model, examples, isolated))
         left_s = seconds - (time.perf_counter() - began)
         finding = Finding(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
-        survey = finding.survey()
-        unlimited = None
-        if survey is not None and survey.limit_bytes is not None:
-            finding.find_largest(survey)
-            if finding.largest is not None:
-                finding.measure_below(finding.largest)
-        elif survey is not None:
-            unlimited = "as no limit of the device's memory is known"
-            finding.measure_from_one(survey, left_bytes())
+        survey = finding.run()
+    is_unlimited = survey is not None and survey.limit_bytes is None
     search = BatchSizeSearch(
         largest=finding.largest,
         fastest=rules.fastest(finding.rates, rate),
@@ -133,7 +129,7 @@ def find_batch_size(
         limited_by_input=rules.is_limited_by_input(finding.rates, rate),
         most=most,
         most_because=most_because,
-        unlimited_because=unlimited,
+        unlimited_because="as no limit of the device's memory is known" if is_unlimited else None,
         isolated=isolated,
         execution=survey.execution if survey is not None else "graph",
         ending=finding.ending,
@@ -200,33 +196,18 @@ def _most(given: int | None, examples: Examples) -> tuple[int, str]:
 
 
 @contextmanager
-def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trials]:
+def _trials(
+    model: Any, examples: Examples, isolated: bool
+) -> Iterator[InThisProcess | InOwnProcesses]:
     with ExitStack() as stack:
-        trials: Trials
-        if isolated:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
-            job = Job.of(Path(folder), model)
-            # Start the process before saving: it removes the folder if this process dies.
-            trials = InOwnProcesses(job)
-            stack.callback(trials.close)
-            job.save(model, examples)
-        else:
+        if not isolated:
             stack.enter_context(untouched(model))
-            trials = InThisProcess(model, examples)
+            yield InThisProcess(model, examples)
+            return
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
+        job = Job.of(Path(folder), model)
+        # Start the process before saving: it removes the folder if this process dies.
+        trials = InOwnProcesses(job, stack.enter_context(prepared_context()))
+        stack.callback(trials.close)
+        job.save(model, examples)
         yield trials
-
-
-@contextmanager
-def _progress(shown: bool, seconds: float) -> Iterator[Callable[[str], None]]:
-    from rich.progress import Progress
-
-    began = time.perf_counter()
-    # Refresh between trials only: a refresh thread would disturb the measurement.
-    with Progress(auto_refresh=False, transient=True, disable=not shown) as progress:
-        task = progress.add_task("find_batch_size", total=seconds)
-
-        def tell(what: str) -> None:
-            passed_s = time.perf_counter() - began
-            progress.update(task, description=what, completed=passed_s, refresh=True)
-
-        yield tell

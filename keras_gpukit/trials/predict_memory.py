@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import reprlib
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-from keras_gpukit.arguments import check_auto_or_flag, check_whole
+from keras_gpukit.arguments import Verbose, check_verbose, check_whole
 from keras_gpukit.input.pipelines.structure import batch_size as batch_size_of
 from keras_gpukit.memory.model_state import held_by_others, optimizers_of
 from keras_gpukit.memory.step_memory import StepMemory
@@ -30,7 +30,7 @@ def predict_memory(
     *,
     batch_size: int | None = None,
     limit_bytes: int | None = None,
-    verbose: Literal["auto"] | bool = "auto",
+    verbose: Verbose = "auto",
 ) -> MemoryPrediction:
     """Predicts the memory of training steps by cause: exact where possible, otherwise a range.
 
@@ -47,7 +47,7 @@ def predict_memory(
             data set.
         limit_bytes: Memory that the device has for training. By default the maximum that TensorFlow
             may take of the first GPU.
-        verbose: Whether to print the result; "auto" means True.
+        verbose: 0 prints nothing; 1, 2 and "auto" print the result.
 
     Returns:
         The prediction. With a limit, it includes the largest batch size that is predicted to leave
@@ -67,7 +67,7 @@ def predict_memory(
     check_model(model)
     check_whole("batch_size", batch_size, optional=True)
     check_whole("limit_bytes", limit_bytes, optional=True)
-    check_auto_or_flag("verbose", verbose)
+    check_verbose(verbose)
     check_one_device(model, "predict a replica")
     spec, examples = _spec(batch)
     size = batch_size or examples

@@ -43,11 +43,7 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         return dataset.repeat()
     if isinstance(dataset, keras.utils.PyDataset):
         return _from_py_dataset(dataset)
-    raise wrong_kind(
-        dataset,
-        "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
-        "arrays (x, y).",
-    )
+    raise wrong_kind(dataset)
 
 
 def _from_py_dataset(dataset: Any) -> Any:

@@ -13,18 +13,19 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.markup import escape
 
+from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.notebook import as_html, card, code_as_html
 from keras_gpukit.reports.printable import as_text
 from keras_gpukit.reports.tuning import render
 from keras_gpukit.trials.checks import check_experiment, check_model, wrong_kind
-from keras_gpukit.trials.measuring.held_batches import hold
+from keras_gpukit.trials.measuring.inside_fit import hold
 from keras_gpukit.trials.measuring.intervals import summarize
 from keras_gpukit.trials.measuring.rates import compute_rate
 from keras_gpukit.trials.sources import endless
+from keras_gpukit.trials.tuning.caching import CachePermission, Choice
 from keras_gpukit.trials.tuning.changes import Allowed
-from keras_gpukit.trials.tuning.permission import CachePermission, Choice
 from keras_gpukit.trials.tuning.pipeline import PipelineTuning
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings
@@ -67,8 +68,8 @@ class TunedInput:
 
 
 def tune_input(
-    dataset: Any,
     model: Any = None,
+    dataset: Any = None,
     *,
     seconds: float = 60.0,
     cache: Choice = "ask",
@@ -77,7 +78,7 @@ def tune_input(
     trust_python: bool = False,
     try_processes: bool = False,
     service: str | None = None,
-    verbose: bool = True,
+    verbose: Verbose = "auto",
 ) -> TunedInput:
     """Makes an input pipeline faster by trying changes and measuring each.
 
@@ -94,9 +95,9 @@ def tune_input(
     states of `random` and `numpy.random` are restored.
 
     Args:
-        dataset: A `tf.data.Dataset` of batches, or a `keras.utils.PyDataset`. It is not changed.
         model: A compiled model. With it, tuning ends once the input is faster than the model. The
-            model is trained briefly, then restored.
+            model is trained briefly, then restored. Without one: `tune_input(dataset)`.
+        dataset: A `tf.data.Dataset` of batches, or a `keras.utils.PyDataset`. It is not changed.
         seconds: Total time in seconds. A trial that has started is finished even if it takes
             longer.
         cache: Whether elements may be cached: "memory", "disk", True for either, False for
@@ -115,7 +116,7 @@ def tune_input(
             input-service` starts one. A trial moves the stages before batching to the service. This
             changes the order of elements, so it is kept only with `allow_reorder`. Python functions
             cannot be moved.
-        verbose: Whether to show progress and print the result.
+        verbose: 0 prints nothing; 1, 2 and "auto" show progress and print the result.
 
     Raises:
         TypeError: If an argument has another type.
@@ -124,7 +125,11 @@ def tune_input(
             leave out, nothing answers at `service`, or Keras' backend is not TensorFlow.
     """
     check_experiment("tune_input", seconds)
+    check_verbose(verbose)
+    if dataset is None:
+        model, dataset = None, model
     if model is not None:
+        _check_order(model, dataset)
         check_model(model)
     _check(dataset, cache, cache_folder)
     if service is not None:
@@ -195,6 +200,16 @@ def _run(
     )
 
 
+def _check_order(model: Any, dataset: Any) -> None:
+    import keras
+
+    if isinstance(dataset, keras.Model) and not isinstance(model, keras.Model):
+        raise TypeError(
+            "The model comes first, as in all trials: tune_input(model, dataset). "
+            f"Received: tune_input({type(model).__name__}, {type(dataset).__name__})"
+        )
+
+
 def _check(dataset: Any, cache: Any, cache_folder: Any) -> None:
     import tensorflow as tf
 
@@ -222,7 +237,7 @@ def _is_py_dataset(dataset: Any) -> bool:
 
 @contextmanager
 def _progress(
-    console: Console, verbose: bool
+    console: Console, verbose: Verbose
 ) -> Iterator[tuple[Callable[[str], None], Callable[[str], bool]]]:
     """Shows a status line with the current trial, and can pause it to ask the user a question."""
     status = console.status("Tuning the input")

@@ -24,7 +24,7 @@ from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.whole_run.callback_advice import TENSORBOARD, TENSORBOARD_DEFAULTS
+from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.sensors.tf_private import is_deterministic
@@ -77,20 +77,6 @@ def read_environment(model: Any) -> Environment:
         settings=slow_settings(),
         preprocessing=_preprocessing(model),
     )
-
-
-def environment_markdown(environment: Environment) -> str:
-    """Returns the environment as Markdown text for TensorBoard."""
-    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
-    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
-    lines += [] if environment.gpus else ["- no GPU"]
-    lines += [
-        f"- precision {environment.precision}",
-        f"- jit_compile {environment.jit_compile}",
-        f"- steps_per_execution {environment.steps_per_execution}",
-        f"- strategy {environment.strategy}, replicas {environment.replicas}",
-    ]
-    return "\n".join(lines)
 
 
 def _preprocessing(model: Any) -> tuple[str, ...]:

@@ -85,9 +85,9 @@ BAD = [
     ("worker_timeout_s", True, TypeError),
     ("require_gpu", 1, TypeError),
     ("require_gpu", None, TypeError),
-    ("verbose", None, TypeError),
-    ("verbose", "yes", TypeError),
-    ("verbose", 2, ValueError),
+    ("verbose", None, ValueError),
+    ("verbose", "yes", ValueError),
+    ("verbose", 3, ValueError),
 ]
 
 

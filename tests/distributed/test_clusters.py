@@ -27,187 +27,132 @@ from distributed.environments import (
 
 from keras_gpukit.distributed.clusters import read_cluster
 from keras_gpukit.errors import ClusterError
-from keras_gpukit.records.environment import Worker
 
 PS = {"chief": ["x:1"], "worker": ["a:1", "b:1"], "ps": ["p:1"]}
 
 
-def slurm(job: int, step: int, *hosts: str) -> tuple[str, ...]:
+def slurm(job: int, step: int, *hosts: str) -> str:
     """Each task's address: 312 blocks of 64 ports from 10000 on, a task's port by its rank."""
     first = 10_000 + (job + 101 * step) % 312 * 64
-    return tuple(f"{host}:{first + rank}" for rank, host in enumerate(hosts))
+    return ",".join(f"{host}:{first + rank}" for rank, host in enumerate(hosts))
 
 
 READ = {
     "TF_CONFIG: a worker": (
         tf_config(WORKERS, "worker", 2),
-        ("TF_CONFIG", {"worker": ("a:1", "b:1", "c:1")}, "worker", 2, Worker("worker", 2, 3)),
+        "TF_CONFIG worker 2, 2 of 3",
+        "a:1,b:1,c:1",
     ),
     "TF_CONFIG: index in quotes": (
         tf_config(WORKERS, "worker", "1"),
-        ("TF_CONFIG", {"worker": ("a:1", "b:1", "c:1")}, "worker", 1, Worker("worker", 1, 3)),
+        "TF_CONFIG worker 1, 1 of 3",
+        "a:1,b:1,c:1",
     ),
     "TF_CONFIG: parameter servers": (
         tf_config(PS, "ps", 0),
-        (
-            "TF_CONFIG",
-            {"chief": ("x:1",), "worker": ("a:1", "b:1"), "ps": ("p:1",)},
-            "ps",
-            0,
-            Worker("ps", None, 2),
-        ),
+        "TF_CONFIG ps 0, None of 2",
+        {"chief": "x:1", "worker": "a:1,b:1", "ps": "p:1"},
     ),
     "TF_CONFIG: an evaluator that has no server": (
         tf_config(WORKERS, "evaluator", 0),
-        (
-            "TF_CONFIG",
-            {"worker": ("a:1", "b:1", "c:1")},
-            "evaluator",
-            0,
-            Worker("evaluator", None, 3),
-        ),
+        "TF_CONFIG evaluator 0, None of 3",
+        "a:1,b:1,c:1",
     ),
     "Slurm: a task on each of two nodes": (
         SLURM_TASK,
-        ("Slurm", {"worker": slurm(2, 0, "n1", "n2")}, "worker", 1, Worker("worker", 1, 2)),
+        "Slurm worker 1, 1 of 2",
+        slurm(2, 0, "n1", "n2"),
     ),
     "Slurm: tasks of one node, uneven": (
         SLURM_UNEVEN,
-        (
-            "Slurm",
-            {"worker": slurm(4711, 1, "gpu-08", "gpu-08", "gpu-10", "big")},
-            "worker",
-            2,
-            Worker("worker", 2, 4),
-        ),
+        "Slurm worker 2, 2 of 4",
+        slurm(4711, 1, "gpu-08", "gpu-08", "gpu-10", "big"),
     ),
     "Slurm: cyclic": (
         {**SLURM_UNEVEN, "SLURM_DISTRIBUTION": "cyclic:block", "SLURM_NODEID": "2"},
-        (
-            "Slurm",
-            {"worker": slurm(4711, 1, "gpu-08", "gpu-10", "big", "gpu-08")},
-            "worker",
-            2,
-            Worker("worker", 2, 4),
-        ),
+        "Slurm worker 2, 2 of 4",
+        slurm(4711, 1, "gpu-08", "gpu-10", "big", "gpu-08"),
     ),
     "Slurm: nodes reached at other addresses": (
         {**SLURM_TASK, "GPUKIT_NODE_ADDRESSES": "n1=127.0.0.1,n2=127.0.0.1", "GPUKIT_PORT": "7000"},
-        (
-            "Slurm",
-            {"worker": ("127.0.0.1:7000", "127.0.0.1:7001")},
-            "worker",
-            1,
-            Worker("worker", 1, 2),
-        ),
+        "Slurm worker 1, 1 of 2",
+        "127.0.0.1:7000,127.0.0.1:7001",
     ),
     "Slurm: a parameter server": (
         {**SLURM_UNEVEN, "GPUKIT_PARAMETER_SERVERS": "1", "GPUKIT_ADDRESSES": FOUR},
-        (
-            "Slurm",
-            {
-                "chief": ("node1:7000",),
-                "worker": ("node1:7001", "node2:7000"),
-                "ps": ("node2:7001",),
-            },
-            "worker",
-            1,
-            Worker("worker", None, 2),
-        ),
+        "Slurm worker 1, None of 2",
+        {"chief": "node1:7000", "worker": "node1:7001,node2:7000", "ps": "node2:7001"},
     ),
     "Slurm: srun sets MPICH's variables too": (
         {**SLURM_TASK, "PMI_RANK": "1", "PMI_SIZE": "2"},
-        ("Slurm", {"worker": slurm(2, 0, "n1", "n2")}, "worker", 1, Worker("worker", 1, 2)),
+        "Slurm worker 1, 1 of 2",
+        slurm(2, 0, "n1", "n2"),
     ),
     "Kubernetes: Kubeflow TFJob": (
         TF_JOB,
-        (
-            "Kubernetes",
-            {
-                "chief": ("train-chief-0.team.svc:2222",),
-                "worker": ("train-worker-0.team.svc:2222", "train-worker-1.team.svc:2222"),
-            },
-            "worker",
-            1,
-            Worker("worker", 2, 3),
-        ),
+        "Kubernetes worker 1, 2 of 3",
+        {
+            "chief": "train-chief-0.team.svc:2222",
+            "worker": "train-worker-0.team.svc:2222,train-worker-1.team.svc:2222",
+        },
     ),
     "Kubernetes: Kubeflow TrainJob with the torch policy": (
         TORCH_TRAIN_JOB,
-        (
-            "Kubernetes",
-            {"worker": ("train-node-0-0.train:29500", "train-node-0-1.train:29500")},
-            "worker",
-            1,
-            Worker("worker", 1, 2),
-        ),
+        "Kubernetes worker 1, 1 of 2",
+        "train-node-0-0.train:29500,train-node-0-1.train:29500",
     ),
     "Kubernetes: Kubeflow TrainJob with the jax policy": (
         JAX_TRAIN_JOB,
-        (
-            "Kubernetes",
-            {"worker": tuple(f"train-node-0-{index}.train:29500" for index in range(3))},
-            "worker",
-            0,
-            Worker("worker", 0, 3),
-        ),
+        "Kubernetes worker 0, 0 of 3",
+        ",".join(f"train-node-0-{index}.train:29500" for index in range(3)),
     ),
     "Kubernetes: Indexed Job": (
         INDEXED_JOB,
-        (
-            "Kubernetes",
-            {"worker": ("train-0.train:2222", "train-1.train:2222", "train-2.train:2222")},
-            "worker",
-            2,
-            Worker("worker", 2, 3),
-        ),
+        "Kubernetes worker 2, 2 of 3",
+        "train-0.train:2222,train-1.train:2222,train-2.train:2222",
     ),
     "MPI: Open MPI on one machine": (
         {**OPEN_MPI, "GPUKIT_PORT": "7000"},
-        (
-            "MPI",
-            {"worker": ("localhost:7000", "localhost:7001")},
-            "worker",
-            1,
-            Worker("worker", 1, 2),
-        ),
+        "MPI worker 1, 1 of 2",
+        "localhost:7000,localhost:7001",
     ),
     "MPI: MPICH on two machines": (
         {**MPICH, "GPUKIT_ADDRESSES": "node1:7000, node2:7000"},
-        ("MPI", {"worker": ("node1:7000", "node2:7000")}, "worker", 0, Worker("worker", 0, 2)),
+        "MPI worker 0, 0 of 2",
+        "node1:7000,node2:7000",
     ),
     "MPI: torchrun on two machines": (
         {**TORCHRUN, "GPUKIT_ADDRESSES": FOUR},
-        ("MPI", {"worker": tuple(FOUR.split(","))}, "worker", 1, Worker("worker", 1, 4)),
+        "MPI worker 1, 1 of 4",
+        FOUR,
     ),
     "MPI: mpirun within a job step of Slurm": (
         {**SLURM_TASK, **OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "4", "GPUKIT_ADDRESSES": FOUR},
-        ("MPI", {"worker": tuple(FOUR.split(","))}, "worker", 1, Worker("worker", 1, 4)),
+        "MPI worker 1, 1 of 4",
+        FOUR,
     ),
     "MPI: mpirun in a batch script of Slurm": (
         {**SLURM_BATCH, **OPEN_MPI, "GPUKIT_PORT": "7000"},
-        (
-            "MPI",
-            {"worker": ("localhost:7000", "localhost:7001")},
-            "worker",
-            1,
-            Worker("worker", 1, 2),
-        ),
+        "MPI worker 1, 1 of 2",
+        "localhost:7000,localhost:7001",
     ),
 }
 
 
-@pytest.mark.parametrize("case", READ)
-def test_a_cluster_is_read_from_its_variables(case):
-    environment, expected = READ[case]
+@pytest.mark.parametrize(("environment", "place", "addresses"), READ.values(), ids=READ)
+def test_a_cluster_is_read_from_its_variables(environment, place, addresses):
+    by_type = {"worker": addresses} if isinstance(addresses, str) else addresses
+    expected = {role: tuple(hosts.split(",")) for role, hosts in by_type.items()}
     cluster = read_cluster(environment)
-    read = (cluster.kind, cluster.addresses, cluster.task_type, cluster.task_index, cluster.worker)
-    assert read == expected
+    worker = cluster.worker
+    read = f"{cluster.kind} {cluster.task_type} {cluster.task_index}, "
+    assert read + f"{worker.index} of {worker.count}" == place
+    assert cluster.addresses == expected
     assert cluster.variables.items() <= environment.items()
     assert cluster.variables
     assert json.loads(cluster.tf_config()) == {
-        "cluster": {role: list(hosts) for role, hosts in expected[1].items()},
-        "task": {"type": expected[2], "index": expected[3]},
+        "cluster": {role: list(hosts) for role, hosts in expected.items()},
+        "task": {"type": cluster.task_type, "index": cluster.task_index},
     }
 
 
@@ -239,164 +184,85 @@ def test_a_process_of_its_own_is_no_cluster(case):
 
 
 # What is wrong, the variable that the error must name, and words that say what to do.
-REFUSED = {
-    "TF_CONFIG: no JSON": ({"TF_CONFIG": "{"}, "TF_CONFIG", "must be JSON"),
-    "TF_CONFIG: a list": ({"TF_CONFIG": "[]"}, "TF_CONFIG", 'object with a "cluster"'),
-    "TF_CONFIG: no task": ({"TF_CONFIG": json.dumps({"cluster": WORKERS})}, "TF_CONFIG", '"task"'),
-    "TF_CONFIG: no such index": (tf_config(WORKERS, "worker", 3), "TF_CONFIG", "index below 3"),
-    "TF_CONFIG: no index": (tf_config(WORKERS, "worker", None), "TF_CONFIG", "whole number"),
-    "TF_CONFIG: no such type": (tf_config(WORKERS, "chief", 0), "TF_CONFIG", "types (worker)"),
-    "TF_CONFIG: TensorFlow 1's master": (
-        tf_config({"master": ["m:1"], **WORKERS}),
-        "TF_CONFIG",
-        '"master" is none',
-    ),
-    "TF_CONFIG: no port": (tf_config({"worker": ["a", "b:1"]}), "TF_CONFIG", "host:port"),
-    "TF_CONFIG: one address twice": (
-        tf_config({"worker": ["a:1", "a:1"]}),
-        "TF_CONFIG",
-        "worker 0 has it",
-    ),
-    "TF_CONFIG: two chiefs": (
-        tf_config({"chief": ["x:1", "y:1"]}, "chief"),
-        "TF_CONFIG",
-        "one chief",
-    ),
-    "TF_CONFIG: no address": (tf_config({"worker": []}), "TF_CONFIG", "an address"),
-    "Slurm: a batch script without srun": (SLURM_BATCH, "SLURM_NTASKS", "srun python"),
-    "Slurm: two nodes without srun": (
-        without(SLURM_BATCH, "SLURM_NTASKS", "SLURM_NPROCS"),
-        "SLURM_JOB_NUM_NODES",
-        "--nodes=1",
-    ),
-    "Slurm: no number of tasks": (
-        without(SLURM_TASK, "SLURM_STEP_NUM_TASKS"),
-        "SLURM_STEP_NUM_TASKS",
-        "srun",
-    ),
-    "Slurm: no step, in a container that hides it": (
-        without(SLURM_TASK, "SLURM_STEP_ID"),
-        "SLURM_STEP_ID",
-        "pass all SLURM_ variables",
-    ),
-    "Slurm: no nodes": (without(SLURM_TASK, "SLURM_STEP_NODELIST"), "SLURM_STEP_NODELIST", "srun"),
-    "Slurm: a rank above the tasks": (
-        {**SLURM_TASK, "SLURM_PROCID": "2"},
-        "SLURM_PROCID",
-        "below `SLURM_STEP_NUM_TASKS`",
-    ),
-    "Slurm: a rank that is none": ({**SLURM_TASK, "SLURM_PROCID": "one"}, "SLURM_PROCID", "whole"),
-    "Slurm: a broken node list": (
-        {**SLURM_TASK, "SLURM_STEP_NODELIST": "n[1-2"},
-        "SLURM_STEP_NODELIST",
-        "list of nodes",
-    ),
-    "Slurm: tasks that do not add up": (
+REFUSED = [
+    ({"TF_CONFIG": "{"}, "TF_CONFIG", "must be JSON"),
+    ({"TF_CONFIG": "[]"}, "TF_CONFIG", 'object with a "cluster"'),
+    ({"TF_CONFIG": json.dumps({"cluster": WORKERS})}, "TF_CONFIG", '"task"'),
+    (tf_config(WORKERS, "worker", 3), "TF_CONFIG", "index below 3"),
+    (tf_config(WORKERS, "worker", None), "TF_CONFIG", "whole number"),
+    (tf_config(WORKERS, "chief", 0), "TF_CONFIG", "types (worker)"),
+    (tf_config({"master": ["m:1"], **WORKERS}), "TF_CONFIG", '"master" is none'),
+    (tf_config({"worker": ["a", "b:1"]}), "TF_CONFIG", "host:port"),
+    (tf_config({"worker": ["a:1", "a:1"]}), "TF_CONFIG", "worker 0 has it"),
+    (tf_config({"chief": ["x:1", "y:1"]}, "chief"), "TF_CONFIG", "one chief"),
+    (tf_config({"worker": []}), "TF_CONFIG", "an address"),
+    (SLURM_BATCH, "SLURM_NTASKS", "srun python"),
+    (without(SLURM_BATCH, "SLURM_NTASKS", "SLURM_NPROCS"), "SLURM_JOB_NUM_NODES", "--nodes=1"),
+    (without(SLURM_TASK, "SLURM_STEP_NUM_TASKS"), "SLURM_STEP_NUM_TASKS", "srun"),
+    (without(SLURM_TASK, "SLURM_STEP_ID"), "SLURM_STEP_ID", "pass all SLURM_ variables"),
+    (without(SLURM_TASK, "SLURM_STEP_NODELIST"), "SLURM_STEP_NODELIST", "srun"),
+    ({**SLURM_TASK, "SLURM_PROCID": "2"}, "SLURM_PROCID", "below `SLURM_STEP_NUM_TASKS`"),
+    ({**SLURM_TASK, "SLURM_PROCID": "one"}, "SLURM_PROCID", "whole"),
+    ({**SLURM_TASK, "SLURM_STEP_NODELIST": "n[1-2"}, "SLURM_STEP_NODELIST", "list of nodes"),
+    (
         {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)"},
         "SLURM_STEP_TASKS_PER_NODE",
         "2 tasks in all",
     ),
-    "Slurm: tasks placed otherwise": (
-        {**SLURM_UNEVEN, "SLURM_NODEID": "2"},
-        "SLURM_NODEID",
-        "--distribution=block",
-    ),
-    "Slurm: a job of components": (
-        {**SLURM_TASK, "SLURM_HET_SIZE": "2"},
-        "SLURM_HET_SIZE",
-        "TF_CONFIG",
-    ),
-    "Slurm: too many parameter servers": (
+    ({**SLURM_UNEVEN, "SLURM_NODEID": "2"}, "SLURM_NODEID", "--distribution=block"),
+    ({**SLURM_TASK, "SLURM_HET_SIZE": "2"}, "SLURM_HET_SIZE", "TF_CONFIG"),
+    (
         {**SLURM_TASK, "GPUKIT_PARAMETER_SERVERS": "1"},
         "GPUKIT_PARAMETER_SERVERS",
         "a chief and a worker",
     ),
-    "Slurm: a port that is none": ({**SLURM_TASK, "GPUKIT_PORT": "70000"}, "GPUKIT_PORT", "65535"),
-    "Slurm: a node without its address": (
-        {**SLURM_TASK, "GPUKIT_NODE_ADDRESSES": "n1"},
-        "GPUKIT_NODE_ADDRESSES",
-        "node=address",
-    ),
-    "Kubernetes: TFJob of damaged JSON": (
-        {**TF_JOB, "TF_CONFIG": "{"},
-        "TF_CONFIG",
-        "must be JSON",
-    ),
-    "Kubernetes: TrainJob without a number of pods": (
-        without(TORCH_TRAIN_JOB, "PET_NNODES"),
-        "PET_NNODES",
-        "PET_NODE_RANK",
-    ),
-    "Kubernetes: TrainJob of elastic size": (
-        {**TORCH_TRAIN_JOB, "PET_NNODES": "1:4"},
-        "PET_NNODES",
-        "whole number",
-    ),
-    "Kubernetes: TrainJob without a first address": (
-        without(TORCH_TRAIN_JOB, "PET_MASTER_ADDR"),
-        "PET_MASTER_ADDR",
-        "TrainJob sets it",
-    ),
-    "Kubernetes: TrainJob with an address of no index": (
+    ({**SLURM_TASK, "GPUKIT_PORT": "70000"}, "GPUKIT_PORT", "65535"),
+    ({**SLURM_TASK, "GPUKIT_NODE_ADDRESSES": "n1"}, "GPUKIT_NODE_ADDRESSES", "node=address"),
+    ({**TF_JOB, "TF_CONFIG": "{"}, "TF_CONFIG", "must be JSON"),
+    (without(TORCH_TRAIN_JOB, "PET_NNODES"), "PET_NNODES", "PET_NODE_RANK"),
+    ({**TORCH_TRAIN_JOB, "PET_NNODES": "1:4"}, "PET_NNODES", "whole number"),
+    (without(TORCH_TRAIN_JOB, "PET_MASTER_ADDR"), "PET_MASTER_ADDR", "TrainJob sets it"),
+    (
         {**JAX_TRAIN_JOB, "JAX_COORDINATOR_ADDRESS": "coordinator.train:29500"},
         "JAX_COORDINATOR_ADDRESS",
         "GPUKIT_ADDRESSES",
     ),
-    "Kubernetes: TrainJob whose first address is the second pod's": (
+    (
         {**TORCH_TRAIN_JOB, "PET_MASTER_ADDR": "train-node-0-1.train"},
         "PET_MASTER_ADDR",
         "GPUKIT_ADDRESSES",
     ),
-    "Kubernetes: Indexed Job without a number of pods": (
-        without(INDEXED_JOB, "GPUKIT_WORKERS"),
-        "GPUKIT_WORKERS",
-        "completions",
-    ),
-    "Kubernetes: Indexed Job without addresses": (
-        without(INDEXED_JOB, "GPUKIT_ADDRESSES"),
-        "GPUKIT_ADDRESSES",
-        "host:port",
-    ),
-    "Kubernetes: Job that is not Indexed": (
+    (without(INDEXED_JOB, "GPUKIT_WORKERS"), "GPUKIT_WORKERS", "completions"),
+    (without(INDEXED_JOB, "GPUKIT_ADDRESSES"), "GPUKIT_ADDRESSES", "host:port"),
+    (
         without(INDEXED_JOB, "JOB_COMPLETION_INDEX"),
         "JOB_COMPLETION_INDEX",
         "completionMode: Indexed",
     ),
-    "Kubernetes: more pods than workers": (
+    (
         {**INDEXED_JOB, "JOB_COMPLETION_INDEX": "3"},
         "JOB_COMPLETION_INDEX",
         "below `GPUKIT_WORKERS`",
     ),
-    "Kubernetes: addresses without ports": (
-        {**INDEXED_JOB, "GPUKIT_ADDRESSES": "train-{index}.train"},
-        "GPUKIT_ADDRESSES",
-        "host:port",
-    ),
-    "MPI: Open MPI without a size": (
-        without(OPEN_MPI, "OMPI_COMM_WORLD_SIZE"),
-        "OMPI_COMM_WORLD_SIZE",
-        "set both or neither",
-    ),
-    "MPI: Open MPI on several machines": (
-        {**OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "4"},
-        "GPUKIT_ADDRESSES",
-        "node1:12345",
-    ),
-    "MPI: MPICH on several machines": (MPICH, "GPUKIT_ADDRESSES", "one host:port for each"),
-    "MPI: torchrun on several machines": (TORCHRUN, "GPUKIT_ADDRESSES", "machine, node1"),
-    "MPI: torchrun without a rank": (without(TORCHRUN, "RANK"), "RANK", "set both or neither"),
-    "MPI: a rank above the size": ({**TORCHRUN, "RANK": "4"}, "RANK", "below `WORLD_SIZE`"),
-    "MPI: fewer addresses than processes": (
+    ({**INDEXED_JOB, "GPUKIT_ADDRESSES": "train-{index}.train"}, "GPUKIT_ADDRESSES", "host:port"),
+    (without(OPEN_MPI, "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_SIZE", "set both or neither"),
+    ({**OPEN_MPI, "OMPI_COMM_WORLD_SIZE": "4"}, "GPUKIT_ADDRESSES", "node1:12345"),
+    (MPICH, "GPUKIT_ADDRESSES", "one host:port for each"),
+    (TORCHRUN, "GPUKIT_ADDRESSES", "machine, node1"),
+    (without(TORCHRUN, "RANK"), "RANK", "set both or neither"),
+    ({**TORCHRUN, "RANK": "4"}, "RANK", "below `WORLD_SIZE`"),
+    (
         {**TORCHRUN, "GPUKIT_ADDRESSES": "node1:7000,node2:7000"},
         "GPUKIT_ADDRESSES",
         "each of 4 processes",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_wrong_or_half_set_environment_is_an_error_that_names_the_variable(case):
-    environment, name, advice = REFUSED[case]
+@pytest.mark.parametrize(("environment", "name", "advice"), REFUSED)
+def test_a_wrong_or_half_set_environment_is_an_error_that_names_the_variable(
+    environment, name, advice
+):
     with pytest.raises(ClusterError) as caught:
         read_cluster(environment)
     message = str(caught.value)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keras_gpukit.layer_names import layer_of, spelt_with_layers
-from keras_gpukit.memory.allocator_log import read_state
-from keras_gpukit.memory.oom_message import OOMMessage, read_message
+from keras_gpukit.memory.oom_message import OOMMessage, read_message, read_state
 
 MIB = 2**20
 TENSOR = (

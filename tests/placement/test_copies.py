@@ -12,8 +12,7 @@ from helpers.processes import TESTS
 from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
 
 from keras_gpukit.placement.copies import read_sent, sent_outputs, sum_copies
-from keras_gpukit.placement.registry import dtype_bytes, dtype_name
-from keras_gpukit.placement.shapes import infer_shapes
+from keras_gpukit.placement.sizes import infer_shapes
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +109,7 @@ def graph(text):
 def test_only_what_crosses_to_the_gpus_memory_counts(batch_size, size_bytes):
     partitions = [graph(ON_CPU), graph(ON_GPU)]
     shapes = infer_shapes(graph(BATCH), sent_outputs(partitions), batch_size)
-    (copies,) = sum_copies(read_sent(partitions, shapes, dtype_name, dtype_bytes), set())
+    (copies,) = sum_copies(read_sent(partitions, shapes), set())
     assert (copies.source, copies.target, copies.count) == ("CPU:0", "GPU:0", 3)
     assert (copies.size_bytes, copies.unknown) == (size_bytes, 0 if batch_size else 1)
     # Text and shapes stay in host memory, where the GPU's kernels read them.

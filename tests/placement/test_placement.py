@@ -22,19 +22,18 @@ from placement.cases.watching import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.placement import collectors, tf_private
-from keras_gpukit.placement.compiled_parts import not_compilable
 from keras_gpukit.placement.graphs import find_step, read_step
 from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.registry import dtype_name, operation_kernels, xla_refuses
-from keras_gpukit.placement.summing_up import Surroundings, make_record
+from keras_gpukit.placement.summing_up import Surroundings, make_record, not_compilable
 from keras_gpukit.records.operations import (
     OWN_SCOPE,
     Operation,
     OperationKind,
     StepOperations,
 )
-from keras_gpukit.rules.compute.cpu_causes import explain
+from keras_gpukit.rules.compute.placement_causes import explain
 
 needs_gpu_kernels = pytest.mark.skipif(
     not tf.sysconfig.get_build_info()["is_cuda_build"], reason="a TensorFlow without GPU kernels"

@@ -34,10 +34,10 @@ BATCHES = 150  # a second and more
 def on_a_gpu(monkeypatch):
     """A run on a GPU; each second, and the twenty of a run before its capture, pass sooner."""
     monkeypatch.setattr(automatic_capture, "runs_on_gpu", lambda session: True)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.AFTER_S", 0.3)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.STRETCH_S", 0.05)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.STEADY_WITHIN", 10.0)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.SLOWER", 1000.0)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.STEADY_STRETCH_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.STEADY_WITHIN", 10.0)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.SLOWER", 1000.0)
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
 
@@ -93,7 +93,7 @@ def test_a_run_that_is_long_enough_is_captured_once(tmp_path, steps_per_executio
 
 
 def test_a_run_that_is_too_short_is_not_captured(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.AFTER_S", 600.0)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.AFTER_S", 600.0)
     monitor = fitted(tmp_path)
     assert captured(monitor) == []
     assert "the run had no steps after its first" in monitor.summary.captures.none_automatic_because
@@ -101,7 +101,7 @@ def test_a_run_that_is_too_short_is_not_captured(tmp_path, monkeypatch):
 
 def test_without_a_gpu_nothing_is_captured(tmp_path, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.AFTER_S", 0.3)
     monitor = fitted(tmp_path)
     assert captured(monitor) == []
     assert monitor.summary.captures.none_automatic_because == "there is no GPU"
@@ -111,7 +111,7 @@ def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
     tmp_path, monkeypatch
 ):
     monkeypatch.undo()
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.automatic_captures.SUSPECTED_AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.SUSPECTED_AFTER_S", 0.3)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path, batches=60, model=small_model(run_eagerly=True))
     [record] = captured(monitor)

@@ -35,7 +35,7 @@ from keras_gpukit.profiling import find_profiles, read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.rules.cluster.lateness import exchange_s, late_member
+from keras_gpukit.rules.cluster.comparison import exchange_s, late_member
 
 CASES = Path(__file__).parent / "cases"
 # The first step is left out, and the last, whose end is not in the profile.

@@ -323,7 +323,7 @@ def test_placement_markdown_shows_only_the_commonest():
     operations = {f"Op{count}": count for count in range(1, 33)}
     text = placement_markdown(PlacementRecord({"CPU:0": operations}))
     assert "| Op32 | 32 |" in text
-    assert "And 2 other types of operation." in text
+    assert "And 2 rarer types." in text
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_where_the_time_went_comes_largest_first_without_what_is_nothing():
 def test_the_stage_that_holds_the_run_up_stands_out():
     text = markdown(WATCHED)
     assert "the bottleneck is decode (train.py:12)" in text
-    assert "| **decode** | train.py:12 | 16 ms | 2 | 0.1 |" in text
+    assert "| decode | train.py:12 | decoding | 16 ms | 2 | 0.1 | bottleneck |" in text
     assert "| read | train.py:12 |" in text
     assert "| a stall every | 25 steps |" in text
     balanced = replace(WATCHED.input.pipeline, bottleneck=None, balanced_because="it keeps up")

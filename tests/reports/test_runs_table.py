@@ -13,8 +13,7 @@ from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.run_names import common_prefix, run_id, run_ids
-from keras_gpukit.reports.html.run_settings import settings
-from keras_gpukit.reports.html.runs_table import runs_table
+from keras_gpukit.reports.html.runs_table import runs_table, settings
 
 
 def run(name: str, *, began_s: float = BEGAN_S, summary=SUMMARY, **environment) -> RunReport:

@@ -18,7 +18,7 @@ from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.chart import Chart, Unknown
 from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.cluster.step_parts import step_parts
+from keras_gpukit.rules.cluster.comparison import step_parts
 
 LATE = four(2, extra_s=0.020)
 

@@ -564,6 +564,8 @@ QUIET = [
     ("hang", run(hangs=(replace(LOADS, activity="in the callback Slow.on_epoch_end"),))),
     ("first-step-not-over", run(throughput=throughput(0.01))),
     ("slow-callbacks", spent(callbacks_s=10.24)),
+    # None of them is the user's.
+    ("slow-callbacks", spent(callbacks_s=20.0, by_callback={"History": 0.1, "Monitor": 0.2})),
     ("long-validation", spent(validation_s=29.9)),
     ("mostly-not-compute", spent(other_s=49.9)),
     ("mostly-not-compute", spent(callbacks_s=51.0)),
@@ -753,7 +755,7 @@ def test_advice_is_for_the_stage_that_holds_the_run_up():
     assert "rows in TensorFlow operations" in generator.advice[0]
     assert not any("tune_input" in line for line in generator.advice)
     for tried in (serial, parallel):
-        assert "tune_input(ds, model) tries such changes" in tried.advice[-1]
+        assert "tune_input(model, ds) tries such changes" in tried.advice[-1]
     locked = finding("input-bound", run(input=held_up_by(gil_wait_s=0.0006)))
     assert locked is not None
     assert "holds the GIL" in locked.advice[0]

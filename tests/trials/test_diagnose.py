@@ -33,19 +33,12 @@ from keras_gpukit.records.diagnosis import Rate, Round
 from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import conclusions, render
 from keras_gpukit.rules.input import contention as contention_rules
+from keras_gpukit.trials import diagnosing
 from keras_gpukit.trials.diagnose import diagnose
-from keras_gpukit.trials.diagnosing import turns
-from keras_gpukit.trials.diagnosing.conclusions import conclude
-from keras_gpukit.trials.measuring.held_batches import hold, replay
-from keras_gpukit.trials.measuring.inside_fit import within_fit
-from keras_gpukit.trials.measuring.intervals import (
-    mean_interval,
-    resampled_interval,
-    student_t,
-    summarize,
-)
-from keras_gpukit.trials.measuring.processor_time import own_cpu_s
-from keras_gpukit.trials.measuring.rates import compute_rate
+from keras_gpukit.trials.diagnosing import conclude
+from keras_gpukit.trials.measuring.inside_fit import hold, replay, within_fit
+from keras_gpukit.trials.measuring.intervals import mean_interval, summarize
+from keras_gpukit.trials.measuring.rates import compute_rate, own_cpu_s
 from keras_gpukit.trials.sources import endless
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -358,23 +351,6 @@ def test_a_slow_pipeline_is_told_by_its_ceiling(dataset, rate, seconds):
     assert diagnosis.examples_per_batch == BATCH
 
 
-def test_a_pipeline_that_takes_no_cores_is_measured_more_often(monkeypatch):
-    chosen = []
-    choose = turns.Turns._choose_rounds
-
-    def note(self, fetch):
-        chosen.append(choose(self, fetch))
-        return turns.FEWEST_ROUNDS
-
-    monkeypatch.setattr(turns, "ROUND_BATCHES", 10)  # so that sleeping long leaves enough
-    monkeypatch.setattr(turns.Turns, "_choose_rounds", note)
-    for share in (0.1, 0.5):
-        # Processor time as it would be, whatever else the machine is busy with.
-        monkeypatch.setattr(turns, "own_cpu_s", lambda share=share: share * time.perf_counter())
-        diagnose(small_model(), slow_dataset(100, 0.01), seconds=4, verbose=False)
-    assert chosen[0] > turns.ROUNDS == chosen[1]
-
-
 def test_processor_time_that_this_process_used_is_counted():
     before_s, end_s = own_cpu_s(), time.thread_time() + 0.1
     while time.thread_time() < end_s:
@@ -392,7 +368,7 @@ def test_a_pipeline_that_keeps_up_fills_its_buffers_before_training(
         rests.append(longest_s)
         time.sleep(rest_s)
 
-    monkeypatch.setattr(turns, "wait_until_quiet", rest)
+    monkeypatch.setattr(diagnosing, "wait_until_quiet", rest)
     diagnosis = diagnose(small_model(), fast_dataset(100), seconds=2, verbose=False)
     rounds = len(diagnosis.rounds)
     # One before training from memory in each, and before training from the second on.
@@ -408,7 +384,7 @@ def test_steps_that_take_longer_than_their_batches_gain_nothing():
 
 def test_nothing_prepared_ahead_is_recognized(monkeypatch):
     # What others do on this machine's cores, and how late threads wake then, is no part of this.
-    monkeypatch.setattr(turns, "busy_cpu_s", turns.own_cpu_s)
+    monkeypatch.setattr(diagnosing, "busy_cpu_s", own_cpu_s)
     monkeypatch.setattr(contention_rules, "GIL_WAIT_S", 1.0)
     # So long that a thread which wakes late makes no difference.
     dataset = without_autotuning(slow_dataset(40, 0.08))
@@ -548,22 +524,9 @@ def test_disturbed_rounds_do_not_widen_the_interval():
     assert summarize(range(1, 21)) == Rate(10.5, 6, 15)
 
 
-@pytest.mark.parametrize(
-    ("freedom", "textbook"),
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (9, 2.262), (10, 2.228), (19, 2.093)],
-)
-def test_students_quantile_is_that_of_the_textbooks(freedom, textbook):
-    assert student_t(freedom) == pytest.approx(textbook, abs=5e-4)
-
-
-def test_intervals_of_means_and_of_resampled_estimates():
+def test_intervals_of_means():
     assert mean_interval([3.0]) == (-math.inf, math.inf)
     assert mean_interval([1, 2, 3]) == pytest.approx((2 - 2.484, 2 + 2.484), abs=1e-3)
-    sample = np.arange(101.0)
-    low, high = resampled_interval(lambda one, two: one.mean() + two.mean(), sample, sample + 1)
-    # Two means whose standard error is 2.9 each, around 101 together.
-    assert low == pytest.approx(101 - 1.96 * 4.1, abs=1)
-    assert high == pytest.approx(101 + 1.96 * 4.1, abs=1)
 
 
 def test_says_in_words_what_there_is_to_gain():

@@ -33,7 +33,7 @@ from keras_gpukit.records.codec import from_dict
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.trials.batch_sizes.examples import examples_of
 from keras_gpukit.trials.batch_sizes.job import Job
-from keras_gpukit.trials.batch_sizes.standard_error import without_allocator_log
+from keras_gpukit.trials.batch_sizes.quiet import without_allocator_log
 from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit
 
 CASES = Path(__file__).parent / "cases"
@@ -189,12 +189,12 @@ def test_ctrl_c_in_a_trial_leaves_the_model_as_it_was(capfd):
 
 def test_of_a_trial_only_what_the_allocator_logs_is_dropped(capfd):
     dump = b"2026-11-24 10:15:00.000001: I tsl/framework/bfc_allocator.cc:1039] BFCAllocator dump\n"
-    with without_allocator_log():
+    with without_allocator_log(DoesNotFit):
         os.write(2, dump + b"a warning\n")
     assert capfd.readouterr().err == "a warning\n"
 
     def trial(log, error):
-        with without_allocator_log():
+        with without_allocator_log(DoesNotFit):
             os.write(2, log)
             raise error
 

@@ -11,7 +11,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.training import small_model
 
+import keras_gpukit
 from keras_gpukit.input.pipelines import functions, randomness, remaking, structure
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import impurities, varies
@@ -21,16 +23,15 @@ from keras_gpukit.input.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.rules.input.tuning_advice import advise
-from keras_gpukit.trials.measuring import rounds as rounds_module
 from keras_gpukit.trials.tune_input import tune_input
 from keras_gpukit.trials.tuning import caching, changes
+from keras_gpukit.trials.tuning import trials as rounds_module
 from keras_gpukit.trials.tuning.as_code import code
+from keras_gpukit.trials.tuning.caching import CachePermission
 from keras_gpukit.trials.tuning.changes import Allowed
-from keras_gpukit.trials.tuning.permission import CachePermission
-from keras_gpukit.trials.tuning.pipeline import PipelineTuning
+from keras_gpukit.trials.tuning.pipeline import PipelineTuning, traits
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings
-from keras_gpukit.trials.tuning.traits import traits
 from keras_gpukit.trials.tuning.trials import Attempt, Trials
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -810,7 +811,7 @@ class TestTuneInput:
         weights = [np.array(weight) for weight in model.get_weights()]
         data = np.zeros((64, 8), "float32"), np.zeros((64, 1), "float32")
         dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
-        tuned = tune_input(dataset, model, seconds=3, **QUIETLY)
+        tuned = tune_input(model, dataset, seconds=3, **QUIETLY)
         assert tuned.record.ending == "the model is no faster"
         assert tuned.record.compute_rate.median > 0
         assert tuned.dataset is dataset
@@ -910,6 +911,19 @@ class TestTuneInput:
     def test_wrong_arguments_are_named(self, arguments, error):
         with pytest.raises(error, match=rf"{next(iter(arguments))}.*Received"):
             tune_input(**{"dataset": numbers().batch(4), **QUIETLY, **arguments})
+
+    def test_the_model_comes_first_as_in_all_trials(self):
+        with pytest.raises(TypeError, match=r"tune_input\(model, dataset\)\..*Received: "):
+            tune_input(numbers().batch(4), keras.Sequential([keras.layers.Dense(1)]))
+
+    @pytest.mark.parametrize("verbose", [3, "yes", None])
+    @pytest.mark.parametrize(
+        "name", ["configure_gpus", "tune_input", "diagnose", "find_batch_size", "predict_memory"]
+    )
+    def test_verbose_is_the_same_everywhere(self, name, verbose):
+        trial = () if name == "configure_gpus" else (small_model(), numbers().batch(4))
+        with pytest.raises(ValueError, match=r'`verbose` must be "auto", 0, 1 or 2\. Received'):
+            getattr(keras_gpukit, name)(*trial, verbose=verbose)
 
     def test_a_generator_gets_a_hint_and_an_array_is_not_printed_whole(self):
         with pytest.raises(TypeError, match="from_generator"):

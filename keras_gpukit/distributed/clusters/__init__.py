@@ -1,18 +1,13 @@
-"""Clusters, read from environment variables: one class for each kind of environment."""
+"""Clusters, read from environment variables: one pair of functions for each kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
-from keras_gpukit.distributed.clusters.environment import ClusterEnvironment, Variables
-from keras_gpukit.distributed.clusters.kubernetes import (
-    IndexedJob,
-    KubeflowTFJob,
-    KubeflowTrainJob,
-)
-from keras_gpukit.distributed.clusters.mpi import MPI
-from keras_gpukit.distributed.clusters.slurm import Slurm
-from keras_gpukit.distributed.clusters.tf_config import NAME, TFConfig, this_worker
+from keras_gpukit.distributed.clusters.environment import Environment, Variables
+from keras_gpukit.distributed.clusters.launchers import INDEXED_JOB, MPI, TRAIN_JOB
+from keras_gpukit.distributed.clusters.slurm import SLURM
+from keras_gpukit.distributed.clusters.tf_config import NAME, TF_CONFIG, is_set, this_worker
 from keras_gpukit.records.cluster import Cluster
 
 __all__ = ["ENVIRONMENTS", "read_cluster", "set_tf_config", "this_worker"]
@@ -22,14 +17,7 @@ SET_HERE = "GPUKIT_SET_TF_CONFIG"
 
 # The first environment that detects itself reads the cluster. TF_CONFIG comes first, since it was
 # set on purpose. mpirun and torchrun run within Slurm jobs and Kubernetes pods, never around them.
-ENVIRONMENTS: tuple[ClusterEnvironment, ...] = (
-    KubeflowTFJob(),
-    TFConfig(),
-    MPI(),
-    Slurm(),
-    KubeflowTrainJob(),
-    IndexedJob(),
-)
+ENVIRONMENTS: tuple[Environment, ...] = (TF_CONFIG, MPI, SLURM, TRAIN_JOB, INDEXED_JOB)
 
 
 def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
@@ -60,6 +48,6 @@ def set_tf_config(environment: MutableMapping[str, str]) -> None:
         ClusterError: If the description of the cluster is wrong or incomplete.
     """
     cluster = read_cluster(environment)
-    if cluster is not None and not TFConfig().detects(environment):
+    if cluster is not None and not is_set(environment):
         environment[NAME] = cluster.tf_config()
         environment[SET_HERE] = "1"

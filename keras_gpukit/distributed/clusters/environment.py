@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from keras_gpukit.errors import ClusterError
 from keras_gpukit.records.cluster import Cluster
@@ -51,39 +50,32 @@ class Variables:
             raise wrong(name, value, f"must be a whole number from {least} on", advice)
         return int(value)
 
-    def rank_and_size(self, rank_name: str, size_name: str, advice: str) -> tuple[int, int]:
-        """Returns the rank of this process, from 0, and the number of processes."""
-        size = self.whole_number(size_name, advice, least=1)
-        rank = self.whole_number(rank_name, advice)
-        if rank >= size:
-            expected = f"must be below `{size_name}`, which is {size}"
-            raise wrong(rank_name, str(rank), expected, advice)
-        return rank, size
-
 
 def wrong(name: str, value: str, accepted: str, advice: str) -> ClusterError:
     """Returns the error for a variable that has a wrong value."""
     return ClusterError(f"`{name}` {accepted}. {advice} Received: {name}={value!r}")
 
 
-class ClusterEnvironment(ABC):
+class Environment(NamedTuple):
     """One kind of environment that starts processes which train together.
 
-    Subclasses only read variables. They use no file, network or program, and write no variables.
+    Its functions only read variables. They use no file, network or program.
 
     Attributes:
-        kind: The attribute `kind` of its clusters, such as "Slurm".
+        detects: Whether variables are of this kind, even if some are missing.
+        read: Returns the cluster; None if this process is the only one in it. Raises a
+            `ClusterError` that names the variable which is missing or wrong.
     """
 
-    kind: ClassVar[str]
+    detects: Callable[[Mapping[str, str]], bool]
+    read: Callable[[Variables], Cluster | None]
 
-    @abstractmethod
-    def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether the variables are of this kind, even if some are missing."""
 
-    @abstractmethod
-    def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None if this process is the only one in it."""
+class Ranks(NamedTuple):
+    """The rank of this process, from 0, and the number of processes."""
+
+    rank: int
+    size: int
 
 
 ADDRESSES = "GPUKIT_ADDRESSES"
@@ -156,32 +148,47 @@ def check_addresses(name: str, by_type: Mapping[str, Sequence[str]], advice: str
             seen[address] = task
 
 
-def cluster_of(
-    kind: str, source: str, addresses: Sequence[str], rank: int, variables: Variables
-) -> Cluster:
-    """Returns the cluster of some tasks: all are workers, unless there are parameter servers.
+def read_ranks(
+    kind: str,
+    source: str,
+    variables: Variables,
+    names: tuple[str, str],
+    advices: tuple[str, str],
+    find: Callable[[Ranks], tuple[str, ...]],
+) -> Cluster | None:
+    """Returns the cluster of processes that know their rank and size; None if there is only one.
 
-    With parameter servers, task 0 is the chief that coordinates, the last tasks are the servers,
-    and the tasks in between are the workers.
+    Args:
+        kind: Kind of the cluster, such as "Slurm".
+        source: Launcher of the processes, such as "Slurm job 17, step 0".
+        variables: The environment's variables.
+        names: Variables with the rank and the size.
+        advices: How to set the two, as sentences for error messages.
+        find: Returns the address of each process, where `GPUKIT_ADDRESSES` does not give them.
     """
+    size = variables.whole_number(names[1], advices[1], least=1)
+    if size == 1:
+        return None
+    rank = variables.whole_number(names[0], advices[0])
+    if rank >= size:
+        raise wrong(names[0], str(rank), f"must be below `{names[1]}`, which is {size}", advices[0])
+    addresses = given_addresses(variables, size) or find(Ranks(rank, size))
     servers = 0
     advice = "Set it to the number of parameter servers, or unset it for workers only."
     if variables.get(PARAMETER_SERVERS) is not None:
         servers = variables.whole_number(PARAMETER_SERVERS, advice)
-    if servers and len(addresses) < servers + 2:
-        accepted = f"must leave a chief and a worker of {len(addresses)} tasks"
+    if servers and size < servers + 2:
+        accepted = f"must leave a chief and a worker of {size} tasks"
         raise wrong(PARAMETER_SERVERS, str(servers), accepted, advice)
-    sizes = {"worker": len(addresses)}
+    # With parameter servers, task 0 is the chief that coordinates, and the last are the servers.
+    tasks = [("worker", index) for index in range(size)]
     if servers:
-        sizes = {"chief": 1, "worker": len(addresses) - servers - 1, "ps": servers}
+        workers = [("worker", index) for index in range(size - servers - 1)]
+        tasks = [("chief", 0), *workers, *(("ps", index) for index in range(servers))]
     by_type: dict[str, tuple[str, ...]] = {}
-    start, own = 0, ("worker", rank)
-    for task_type, size in sizes.items():
-        by_type[task_type] = tuple(addresses[start : start + size])
-        if start <= rank < start + size:
-            own = (task_type, rank - start)
-        start += size
-    return Cluster(kind, by_type, *own, variables=variables.used, source=source)
+    for (task_type, _), address in zip(tasks, addresses, strict=True):
+        by_type[task_type] = (*by_type.get(task_type, ()), address)
+    return Cluster(kind, by_type, *tasks[rank], variables=variables.used, source=source)
 
 
 def unknown_addresses(source: str, known: str, variables: Variables) -> ClusterError:

@@ -13,15 +13,15 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
 from keras_gpukit.distributed.clusters.environment import (
-    ClusterEnvironment,
+    Environment,
+    Ranks,
     Variables,
-    cluster_of,
     first_port,
-    given_addresses,
+    read_ranks,
     with_ports,
     wrong,
 )
@@ -99,37 +99,28 @@ MOST_STEPS = 101  # a prime, so that steps of neighbouring jobs get different po
 Expanded = TypeVar("Expanded")
 
 
-class Slurm(ClusterEnvironment):
-    """A job step of Slurm. Each task is one process of the cluster."""
+def _read(variables: Variables) -> Cluster | None:
+    """Returns the cluster of the job step; None if the step, or the whole job, has one task."""
+    if not (variables.get("SLURM_STEP_ID") or variables.get("SLURM_STEP_NUM_TASKS")):
+        _check_started_alone(variables)
+        return None
+    if variables.environment.get("SLURM_STEP_NUM_TASKS", "").strip() == "1":
+        return None
+    if variables.get("SLURM_HET_SIZE") is not None:
+        advice = "Set TF_CONFIG in each task, or submit a job of one component."
+        received = variables.used["SLURM_HET_SIZE"]
+        accepted = "is set: in a job of several components, no task knows the others' nodes"
+        raise wrong("SLURM_HET_SIZE", received, accepted, advice)
+    job = variables.whole_number("SLURM_JOB_ID", START_WITH_SRUN)
+    step = variables.whole_number("SLURM_STEP_ID", START_WITH_SRUN)
 
-    kind = "Slurm"
+    def find(ranks: Ranks) -> tuple[str, ...]:
+        hosts = _hosts(variables, ranks.size, ranks.rank)
+        return with_ports(hosts, first_port(variables, job + MOST_STEPS * step))
 
-    def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether this process belongs to a job of Slurm."""
-        return bool(environment.get("SLURM_JOB_ID") or environment.get("SLURM_PROCID"))
-
-    def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster of the job step; None if the step, or the whole job, has one task."""
-        if not (variables.get("SLURM_STEP_ID") or variables.get("SLURM_STEP_NUM_TASKS")):
-            _check_started_alone(variables)
-            return None
-        rank, size = variables.rank_and_size(
-            "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", START_WITH_SRUN
-        )
-        if size == 1:
-            return None
-        if variables.get("SLURM_HET_SIZE") is not None:
-            advice = "Set TF_CONFIG in each task, or submit a job of one component."
-            received = variables.used["SLURM_HET_SIZE"]
-            accepted = "is set: in a job of several components, no task knows the others' nodes"
-            raise wrong("SLURM_HET_SIZE", received, accepted, advice)
-        job = variables.whole_number("SLURM_JOB_ID", START_WITH_SRUN)
-        step = variables.whole_number("SLURM_STEP_ID", START_WITH_SRUN)
-        addresses = given_addresses(variables, size)
-        if addresses is None:
-            hosts = _hosts(variables, size, rank)
-            addresses = with_ports(hosts, first_port(variables, job + MOST_STEPS * step))
-        return cluster_of(self.kind, f"Slurm job {job}, step {step}", addresses, rank, variables)
+    source = f"Slurm job {job}, step {step}"
+    names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+    return read_ranks("Slurm", source, variables, names, (START_WITH_SRUN,) * 2, find)
 
 
 def _check_started_alone(variables: Variables) -> None:
@@ -203,3 +194,9 @@ def _node_addresses(variables: Variables) -> dict[str, str]:
             raise wrong(NODE_ADDRESSES, value, "must give each node an address", advice)
         addresses[node] = address
     return addresses
+
+
+SLURM = Environment(
+    lambda environment: bool(environment.get("SLURM_JOB_ID") or environment.get("SLURM_PROCID")),
+    _read,
+)

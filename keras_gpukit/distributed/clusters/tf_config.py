@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_gpukit.distributed.clusters.environment import (
-    ClusterEnvironment,
+    Environment,
     Variables,
     check_addresses,
     wrong,
@@ -24,22 +24,17 @@ ADVICE = (
 )
 
 
-class TFConfig(ClusterEnvironment):
-    """The variable `TF_CONFIG`, set by a person or a launcher."""
-
-    kind = "TF_CONFIG"
-
-    def detects(self, environment: Mapping[str, str]) -> bool:
-        """Whether `TF_CONFIG` has content; as in TensorFlow, an empty one counts as unset."""
-        return environment.get(NAME, "").strip() not in ("", "{}")
-
-    def read(self, variables: Variables) -> Cluster | None:
-        """Returns the cluster; None if this process is the only one in it."""
-        return read_tf_config(variables, self.kind, NAME)
+def is_set(environment: Mapping[str, str]) -> bool:
+    """Whether `TF_CONFIG` has content; as in TensorFlow, an empty one counts as unset."""
+    return environment.get(NAME, "").strip() not in ("", "{}")
 
 
-def read_tf_config(variables: Variables, kind: str, source: str) -> Cluster | None:
-    """Returns the cluster that `TF_CONFIG` describes; None if this process is alone in it."""
+def _read(variables: Variables) -> Cluster | None:
+    # The operator of a TFJob of Kubeflow sets it in each pod, and Kubernetes the other one.
+    if variables.environment.get("KUBERNETES_SERVICE_HOST"):
+        kind, source = "Kubernetes", "TF_CONFIG in a pod (Kubeflow TFJob)"
+    else:
+        kind = source = NAME
     text = variables.require(NAME, ADVICE)
     try:
         config = json.loads(text)
@@ -91,6 +86,9 @@ def _task(text: str, config: dict[str, Any], addresses: Mapping[str, Any]) -> tu
         accepted = f"must have an index below {len(addresses[task_type])}, its {task_type}s"
         raise wrong(NAME, text, accepted, ADVICE)
     return task_type, index
+
+
+TF_CONFIG = Environment(is_set, _read)
 
 
 def this_worker(model: Any = None) -> Worker | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from keras_gpukit.distributed.meeting import answers
@@ -18,30 +19,28 @@ class Pending(Protocol):
         """Waits for the step to end, and returns its logs."""
 
 
+@dataclass(eq=False)
 class BatchesAhead:
     """Hands out the next batches before it waits for the oldest step.
 
     The coordinator fetches batches while workers compute, so workers wait for data no longer than
     the coordinator does.
 
-    Args:
+    Attributes:
         batches: The batches.
         at_once: Maximum number of steps that are handed out and not finished.
         steps: Number of steps in an epoch; None if an epoch has all batches.
         spec: Types and shapes of the batches.
     """
 
-    def __init__(
-        self, batches: Iterator[Any], at_once: int, steps: int | None, spec: Any = None
-    ) -> None:
-        self._batches = batches
-        self._spec = spec
-        self._at_once = at_once
-        self._steps = steps
-        self._taken = 0
-        self._finished = 0
-        self._pending: deque[Pending] = deque()
-        self._fetching_s = 0.0
+    batches: Iterator[Any]
+    at_once: int
+    steps: int | None
+    spec: Any = None
+    _taken: int = 0
+    _finished: int = 0
+    _pending: deque[Pending] = field(default_factory=deque)
+    _fetching_s: float = 0.0
 
     def gpukit_fetch_time(self) -> float:
         """Returns the seconds of all fetches so far; `pipelines.measurable` calls it by name."""
@@ -52,7 +51,7 @@ class BatchesAhead:
 
     def __next__(self) -> Any:
         """Returns the next batch, without handing it out."""
-        return next(self._batches)
+        return next(self.batches)
 
     def step(self, hand_out: Callable[[Any, Any], Pending]) -> Any:
         """Hands out further batches, and waits for the oldest step.
@@ -60,13 +59,13 @@ class BatchesAhead:
         Raises:
             StopIteration: If all steps have finished and there are no more batches.
         """
-        while len(self._pending) < self._at_once and self._may_take():
+        while len(self._pending) < self.at_once and self._may_take():
             try:
                 batch = self._fetch()
             except StopIteration:
                 break
             self._taken += 1
-            self._pending.append(hand_out(batch, self._spec))
+            self._pending.append(hand_out(batch, self.spec))
         if not self._pending:
             raise StopIteration
         logs = self._pending.popleft().fetch()
@@ -76,82 +75,76 @@ class BatchesAhead:
     def _fetch(self) -> Any:
         began_s = time.perf_counter()
         try:
-            return next(self._batches)
+            return next(self.batches)
         finally:
             self._fetching_s += time.perf_counter() - began_s
 
     def _may_take(self) -> bool:
         """Whether the epoch has more steps; the next epoch waits until the metrics are reset."""
-        if self._steps is None:
+        if self.steps is None:
             return True
-        return self._taken // self._steps == self._finished // self._steps
+        return self._taken // self.steps == self._finished // self.steps
 
 
+@dataclass(eq=False)
 class CoordinatedDataset:
     """Replaces the distributed dataset that Keras would iterate over."""
 
-    def __init__(self, dataset: Any, at_once: int, steps: int | None) -> None:
-        self._dataset = dataset
-        self._at_once = at_once
-        self._steps = steps
+    dataset: Any
+    at_once: int
+    steps: int | None
 
     def __iter__(self) -> BatchesAhead:
-        spec = self._dataset.element_spec
-        return BatchesAhead(iter(self._dataset), self._at_once, self._steps, spec)
+        spec = self.dataset.element_spec
+        return BatchesAhead(iter(self.dataset), self.at_once, self.steps, spec)
 
 
 _LOOK_EVERY_S = 5.0
 _POLL_EVERY_S = 0.001
 
 
+@dataclass
 class Workers:
     """The workers, at least one of which has to be reachable for a step to end.
 
     TensorFlow waits an hour for lost workers to come back, and does not name them.
 
-    Args:
+    Attributes:
         addresses: The "host:port" of each worker.
         timeout_s: Seconds for which all workers may be gone before that is an error.
         is_there: Function that returns whether a worker answers at its address. Tests replace it.
         clock: Clock in seconds. Tests replace it.
     """
 
-    def __init__(
-        self,
-        addresses: Sequence[str],
-        timeout_s: float,
-        is_there: Callable[[str], bool] = answers,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._addresses = addresses
-        self._timeout_s = timeout_s
-        self._is_there = is_there
-        self._clock = clock
+    addresses: Sequence[str]
+    timeout_s: float
+    is_there: Callable[[str], bool] = answers
+    clock: Callable[[], float] = time.monotonic
 
     def wait(self, is_over: Callable[[float], bool]) -> None:
         """Waits until a step, or all of them, have ended."""
         gone_since_s: float | None = None
         while not is_over(_LOOK_EVERY_S):
-            if any(map(self._is_there, self._addresses)):
+            if any(map(self.is_there, self.addresses)):
                 gone_since_s = None
             elif gone_since_s is None:
-                gone_since_s = self._clock()
-            elif self._clock() - gone_since_s >= self._timeout_s:
-                names = (f"worker {index} at {at}" for index, at in enumerate(self._addresses))
+                gone_since_s = self.clock()
+            elif self.clock() - gone_since_s >= self.timeout_s:
+                names = (f"worker {index} at {at}" for index, at in enumerate(self.addresses))
                 raise WorkerError(
-                    f"Lost contact with all workers for {self._timeout_s:g} s: {', '.join(names)}. "
+                    f"Lost contact with all workers for {self.timeout_s:g} s: {', '.join(names)}. "
                     "Their own logs say why. Start one of them again within `worker_timeout_s`, or "
                     "all processes; with keras.callbacks.BackupAndRestore they resume from the "
                     "last backup."
                 )
 
 
+@dataclass
 class Coordinator:
     """Hands steps to workers, and waits for the steps."""
 
-    def __init__(self, tensorflows: Any, workers: Workers) -> None:
-        self._tensorflows = tensorflows
-        self._workers = workers
+    _tensorflows: Any
+    _workers: Workers
 
     def hand_out(self, function: Any, batch: Any) -> WorkerStep:
         """Schedules a `tf.function` on a worker, called with a batch."""
@@ -174,6 +167,7 @@ class Coordinator:
         return True
 
 
+@dataclass(eq=False)
 class WorkerStep:
     """A step that runs on a worker; its result outlives the worker.
 
@@ -181,9 +175,8 @@ class WorkerStep:
     no error is raised when all workers are gone.
     """
 
-    def __init__(self, result: Any, coordinator: Coordinator) -> None:
-        self._result = result
-        self._coordinator = coordinator
+    _result: Any
+    _coordinator: Coordinator
 
     def fetch(self) -> Any:
         """Waits for the step to end, and returns its logs.

@@ -8,15 +8,15 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO
 
 from keras_gpukit.distributed.launching.failures import ALONE, Ending, describe
 from keras_gpukit.distributed.launching.job import Task, cluster_variables
 from keras_gpukit.distributed.launching.lines import Tail
-from keras_gpukit.distributed.launching.plan import Output, Start
+from keras_gpukit.distributed.launching.plan import Start
 from keras_gpukit.distributed.launching.ports import REUSE, Arrivals, address_of, reserved_ports
-from keras_gpukit.distributed.launching.streams import Stream, streams_of
+from keras_gpukit.distributed.launching.streams import Output, Stream, streams_of
 from keras_gpukit.distributed.launching.workers import ENDING, Signals, WorkerProcess
 
 _TURN_S = 0.25
@@ -35,47 +35,38 @@ class _Running:
     file: IO[bytes] | None
 
 
+@dataclass
 class Attempt:
     """Starts the processes, shows their output, and ends all of them if one fails.
 
-    Args:
+    Attributes:
         starts: The processes to start.
         output: Destination of their output.
         signals: Signals that the launcher gets.
         arrival_s: Maximum seconds from the first process joining the cluster to the last one.
         grace_s: Seconds from SIGTERM to SIGKILL.
-
-    Attributes:
         failures: The processes that failed, in the order in which this was noticed.
         ended_by: Signal that ended the launcher; None if there was none.
     """
 
-    def __init__(
-        self,
-        starts: Sequence[Start],
-        output: Output,
-        signals: Signals,
-        *,
-        arrival_s: float,
-        grace_s: float,
-    ) -> None:
-        self.failures: list[Ending] = []
-        self.ended_by: signal.Signals | None = None
-        self._starts = starts
-        self._output = output
-        self._signals = signals
-        self._arrival_s, self._grace_s = arrival_s, grace_s
-        self._running: dict[Task, _Running] = {}
-        self._deaths: Counter[Task] = Counter()
-        self._codes: list[int] = []  # exit codes of processes that run the script
-        self._deadline_s: float | None = None
-        self._is_ending = False
-        self._told_alone = False
-        self._selector = selectors.DefaultSelector()
+    starts: Sequence[Start]
+    output: Output
+    signals: Signals
+    arrival_s: float
+    grace_s: float
+    failures: list[Ending] = field(default_factory=list)
+    ended_by: signal.Signals | None = None
+    _running: dict[Task, _Running] = field(default_factory=dict)
+    _deaths: Counter[Task] = field(default_factory=Counter)
+    _codes: list[int] = field(default_factory=list)  # exit codes of processes that run the script
+    _deadline_s: float | None = None
+    _is_ending: bool = False
+    _told_alone: bool = False
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
     def run(self) -> None:
         """Starts the processes, and returns when all of them have ended."""
-        tasks = [start.task for start in self._starts]
+        tasks = [start.task for start in self.starts]
         with reserved_ports(len(tasks)) as ports, self._selector:
             variables = cluster_variables(tasks, [address_of(port) for port in ports])
             self._variables = dict(zip(tasks, variables, strict=True))
@@ -83,12 +74,12 @@ class Attempt:
             expected = {
                 task: port for task, port in zip(tasks, ports, strict=True) if task.has_server
             }
-            self._arrivals = Arrivals(expected, self._arrival_s)
-            self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
+            self._arrivals = Arrivals(expected, self.arrival_s)
+            self._selector.register(self.signals.descriptor, selectors.EVENT_READ)
             try:
-                for start in self._starts:
+                for start in self.starts:
                     self._start(start)
-                alone_s = time.monotonic() + self._arrival_s
+                alone_s = time.monotonic() + self.arrival_s
                 while not self._is_over():
                     self._turn()
                     if time.monotonic() >= alone_s:
@@ -102,16 +93,16 @@ class Attempt:
 
     def _start(self, start: Start) -> None:
         tail = Tail()
-        number = [each.task for each in self._starts].index(start.task)
-        file = self._output.logs.open(start.task)
-        streams = streams_of(start.task, number, self._output.screens, tail, file)
+        number = [each.task for each in self.starts].index(start.task)
+        file = self.output.open_log(start.task)
+        streams = streams_of(start.task, number, self.output.screens, tail, file)
         process = WorkerProcess(
             start.task,
             start.command,
             {**os.environ, **start.variables, **REUSE, **self._variables[start.task]},
             streams[0].inner,
             streams[-1].inner,
-            grace_s=self._grace_s,
+            grace_s=self.grace_s,
             cpus=start.cpus,
         )
         for stream in streams:
@@ -125,19 +116,19 @@ class Attempt:
             if self.failures and all(each.is_consequence for each in self.failures):
                 self._look_for_the_cause(now_s)
             return True
-        if not any(start.task in self._running for start in self._starts if start.task.runs_script):
+        if not any(start.task in self._running for start in self.starts if start.task.runs_script):
             return True
         for task in self._arrivals.overdue(now_s) if self._deadline_s is None else ():
             running = self._running.get(task)
             tail = running.tail if running else Tail()
             code = None if running else 0
-            self.failures.append(Ending(task, code, now_s, tail, self._arrival_s))
+            self.failures.append(Ending(task, code, now_s, tail, self.arrival_s))
         return any(each.missing_s is not None for each in self.failures)
 
     def _tell_if_alone(self) -> None:
         if self._arrivals.nobody_came and not self._told_alone:
             self._told_alone = True
-            self._output.tell(ALONE)
+            self.output.tell(ALONE)
 
     def _look_for_the_cause(self, now_s: float) -> None:
         """Adds running processes that printed an exception; TensorFlow may block their end."""
@@ -151,7 +142,7 @@ class Attempt:
         """Waits for output, a signal or the end of a process, and handles it."""
         for key, _ in self._selector.select(_TURN_S):
             if key.data is None:
-                for number in self._signals.read():
+                for number in self.signals.read():
                     self._take(number)
             elif not key.data.read():
                 self._selector.unregister(key.fileobj)
@@ -193,7 +184,7 @@ class Attempt:
         self._deaths[start.task] += 1
         if self._deaths[start.task] > _MOST_DEATHS:
             return False
-        self._output.tell(f"{describe(ending, ())} It is started again; training continues.")
+        self.output.tell(f"{describe(ending, ())} It is started again; training continues.")
         self._start(start)
         return True
 
@@ -210,11 +201,11 @@ class Attempt:
             now_s = time.monotonic()
             self._deadline_s = now_s
             if number is signal.SIGINT:
-                self._output.tell(
-                    f"Interrupted: all processes are stopped in {self._grace_s:g} s. Press "
+                self.output.tell(
+                    f"Interrupted: all processes are stopped in {self.grace_s:g} s. Press "
                     "Ctrl-C again to kill them."
                 )
-                self._deadline_s += self._grace_s
+                self._deadline_s += self.grace_s
                 for task, running in self._running.items():
                     if task.runs_script:
                         running.process.interrupt()

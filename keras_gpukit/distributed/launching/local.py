@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from keras_gpukit.distributed.launching.attempt import Attempt
 from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
 from keras_gpukit.distributed.launching.job import RUNNER, Job
-from keras_gpukit.distributed.launching.plan import Output, Start, plan_starts, usable_cpus
+from keras_gpukit.distributed.launching.plan import Start, plan_starts, usable_cpus
 from keras_gpukit.distributed.launching.screen import Screen
-from keras_gpukit.distributed.launching.streams import LogFiles
+from keras_gpukit.distributed.launching.streams import Output
 from keras_gpukit.distributed.launching.workers import Signals
 from keras_gpukit.rules.setup.visible_devices import VISIBLE
 
@@ -45,7 +45,7 @@ def launch(
     starts = plan_starts(
         job, os.environ, cpus=usable_cpus(), runner=runner, variables=variables or {}
     )
-    output = Output(_screens(), LogFiles(job.log_dir, job.command))
+    output = Output(_screens(), " ".join(job.command), job.log_dir)
     restarts = job.restarts
     _tell_gpus(starts, output)
     with Signals() as signals:

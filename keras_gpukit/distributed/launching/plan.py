@@ -1,4 +1,4 @@
-"""Plans which processes start on this machine, on which GPUs, and where their output goes."""
+"""Plans which processes start on this machine, on which GPUs and processors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from keras_gpukit.distributed.launching.job import CLUSTER, Job, Task, tasks_of
-from keras_gpukit.distributed.launching.screen import Screen
-from keras_gpukit.distributed.launching.streams import LogFiles
 from keras_gpukit.rules.setup.visible_devices import VISIBLE, entries_of
 
+NONE = "-1"
+"""The value of `CUDA_VISIBLE_DEVICES` that shows no GPU."""
 _SERVER = ("-m", "keras_gpukit.distributed.launching.servers", "training")
 
 
@@ -31,18 +31,6 @@ class Start:
     command: tuple[str, ...]
     variables: dict[str, str] = field(default_factory=dict)
     cpus: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Output:
-    """Destinations of the output of all processes."""
-
-    screens: tuple[Screen, Screen]
-    logs: LogFiles
-
-    def tell(self, text: str) -> None:
-        """Prints a message of the launcher."""
-        self.screens[1].write_line(f"keras-gpukit launch: {text}".encode())
 
 
 def plan_starts(
@@ -92,9 +80,6 @@ def usable_cpus() -> tuple[int, ...]:
     if sys.platform == "linux":
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
-
-
-NONE = "-1"
 
 
 def shared_gpus(

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 
 from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.meeting import answers
 
 REUSE = {"TF_GRPC_REUSE_PORT": "1"}
 """Environment variables for processes that use reserved ports."""
@@ -39,11 +40,7 @@ def address_of(port: int) -> str:
 
 def is_listening(port: int) -> bool:
     """Whether a process on this machine accepts connections on a port."""
-    with socket.socket() as probe, contextlib.suppress(OSError):
-        probe.settimeout(1.0)
-        probe.connect((HOST, port))
-        return True
-    return False
+    return answers(address_of(port))
 
 
 _LOOKS_APART_S = 0.25

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +17,7 @@ _BAR_EVERY_S = 30.0
 """Seconds between two lines with a progress bar, if there is no terminal in which to draw it."""
 
 
+@dataclass(eq=False)
 class Stream:
     """Standard output or standard error of a process, or both if they share a terminal.
 
@@ -25,27 +26,19 @@ class Stream:
         outer: File descriptor that becomes ready when there is output for `read`.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        colour: int,
-        screen: Screen,
-        tail: Tail,
-        file: IO[bytes] | None,
-        *,
-        has_errors: bool,
-    ) -> None:
-        self._task = task
-        self._colour = colour
-        self._screen = screen
-        self._tail = tail
-        self._file = file
-        self._has_errors = has_errors
+    _task: Task
+    _colour: int
+    _screen: Screen
+    _tail: Tail
+    _file: IO[bytes] | None
+    _has_errors: bool
+
+    def __post_init__(self) -> None:
         self._lines = Lines()
         self._shown_s = time.monotonic()
         self._terminal: Terminal | None = None
-        if task.is_chief and screen.is_terminal:
-            self._terminal = Terminal(screen.descriptor, narrower=len(task.name) + 3)
+        if self._task.is_chief and self._screen.is_terminal:
+            self._terminal = Terminal(self._screen.descriptor, narrower=len(self._task.name) + 3)
             self.outer, self.inner = self._terminal.outer, self._terminal.inner
         else:
             self.outer, self.inner = os.pipe()
@@ -108,26 +101,29 @@ def streams_of(
     """Opens the streams of a process: one if it draws in the launcher's terminal, else two."""
     wanted = screens if screens[0] is not screens[1] or not task.is_chief else screens[:1]
     return tuple(
-        Stream(task, colour, screen, tail, file, has_errors=number == len(wanted))
+        Stream(task, colour, screen, tail, file, number == len(wanted))
         for number, screen in enumerate(wanted, start=1)
     )
 
 
-class LogFiles:
-    """Opens `worker-0.log`, `worker-1.log`, … in a folder, and appends to them if they exist."""
+@dataclass(frozen=True)
+class Output:
+    """Destinations of the output of all processes: screens, and a file for each in a folder."""
 
-    def __init__(self, folder: Path | None, command: Sequence[str]) -> None:
-        self._folder = folder
-        self._command = " ".join(command)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+    screens: tuple[Screen, Screen]
+    command: str
+    folder: Path | None
 
-    def open(self, task: Task) -> IO[bytes] | None:
-        """Opens the file of a process without a buffer; returns None if nothing is written."""
-        if self._folder is None:
+    def tell(self, text: str) -> None:
+        """Prints a message of the launcher."""
+        self.screens[1].write_line(f"keras-gpukit launch: {text}".encode())
+
+    def open_log(self, task: Task) -> IO[bytes] | None:
+        """Opens the file of a process without a buffer, at its end; None if nothing is written."""
+        if self.folder is None:
             return None
-        path = self._folder / f"{task.name.replace(' ', '-')}.log"
-        file = path.open("ab", buffering=0)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = (self.folder / f"{task.name.replace(' ', '-')}.log").open("ab", buffering=0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")
-        file.write(f"--- {started} {task.name}: {self._command}\n".encode())
+        file.write(f"--- {started} {task.name}: {self.command}\n".encode())
         return file

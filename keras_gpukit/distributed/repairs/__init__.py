@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.distributed.repairs import (
+    averaging,
+    building,
     callback_files,
     lost_worker,
-    multi_worker_values,
     several_steps,
-    unread_workers,
 )
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import GPUKitWarning
@@ -40,19 +40,19 @@ SEVERAL_STEPS = Repair(
 )
 UNREAD_WORKERS = Repair(
     "building from a batch of a PyDataset's workers",
-    unread_workers.reads_a_batch,
-    unread_workers.build_from_signature,
+    building.reads_a_batch,
+    building.build_from_signature,
 )
 MULTI_WORKER = (
     Repair(
         "building from a distributed batch",
-        multi_worker_values.builds_from_distributed_batch,
-        multi_worker_values.build_from_own_part,
+        building.builds_from_distributed_batch,
+        building.build_from_own_part,
     ),
     Repair(
         "averaging metrics over workers",
-        multi_worker_values.averages_along_an_axis,
-        multi_worker_values.average_over_replicas,
+        averaging.averages_along_an_axis,
+        averaging.average_over_replicas,
     ),
     SEVERAL_STEPS,
     UNREAD_WORKERS,

@@ -1,19 +1,16 @@
-"""The strategies of `configure_gpus`: a class for each kind, and the objects of this process."""
+"""The strategies of `configure_gpus`: a choice and a maker for each kind."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.distributed.repairs.keras_private import is_chief, is_multi_worker
-from keras_gpukit.distributed.strategies.kind import Choice, Resources, StrategyKind
-from keras_gpukit.distributed.strategies.of_this_process import (
-    adopt,
-    cluster_strategy,
-    mirrored_devices,
-)
-from keras_gpukit.distributed.strategies.one_process import Mirrored, OneDevice
-from keras_gpukit.distributed.strategies.over_cluster import MultiWorker, ParameterServer
+from keras_gpukit.distributed.strategies import in_one_process, over_cluster
+from keras_gpukit.distributed.strategies.choice import Choice, Resources
+from keras_gpukit.distributed.strategies.in_one_process import adopt, mirrored_devices
+from keras_gpukit.distributed.strategies.over_cluster import cluster_strategy
 
 __all__ = [
     "ACCEPTED",
@@ -29,8 +26,12 @@ __all__ = [
     "mirrored_devices",
 ]
 
-_KINDS: dict[str, StrategyKind] = {
-    kind.name: kind for kind in (OneDevice(), Mirrored(), MultiWorker(), ParameterServer())
+# Each makes a choice from the resources, and the strategy from the choice's value.
+_KINDS: dict[str, tuple[Callable[[Resources], Choice], Callable[[Any], Any]]] = {
+    "one_device": (in_one_process.choose_one_device, in_one_process.make_one_device),
+    "mirrored": (in_one_process.choose_mirrored, in_one_process.make_mirrored),
+    "multi_worker": (over_cluster.choose_multi_worker, over_cluster.make_multi_worker),
+    "parameter_server": (over_cluster.choose_parameter_server, over_cluster.make_parameter_server),
 }
 _REFUSED = {
     "central_storage": (
@@ -59,12 +60,12 @@ def choose(name: str, there: Resources) -> tuple[str, Choice]:
         return name, Choice(None, "as asked")
     if name in _REFUSED:
         raise ValueError(_REFUSED[name])
-    return name, _KINDS[name].choose(there)
+    return name, _KINDS[name][0](there)
 
 
 def make(name: str, value: Any) -> Any:
     """Returns the `tf.distribute` strategy of a kind, given the value of its choice."""
-    return _KINDS[name].make(value)
+    return _KINDS[name][1](value)
 
 
 def _choose_auto(there: Resources) -> tuple[str, Choice]:
@@ -78,5 +79,5 @@ def _choose_auto(there: Resources) -> tuple[str, Choice]:
     else:
         count = "one GPU" if there.gpus else "no GPU"
         return "none", Choice(None, f"there is {count}, and no cluster in the environment")
-    choice = _KINDS[name].choose(there)
+    choice = _KINDS[name][0](there)
     return name, replace(choice, reason=f"{choice.reason}; chosen as {why}")

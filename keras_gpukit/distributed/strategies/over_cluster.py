@@ -1,17 +1,21 @@
-"""Strategies of several processes: they train in step, or each at its own pace."""
+"""Strategies of several processes: they train in step, or each at its own pace.
+
+A process has only one server in its cluster, so later calls return the same strategy.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.coordinating.trainer import train_by_coordinator
 from keras_gpukit.distributed.meeting import serve, wait_for_tasks
-from keras_gpukit.distributed.strategies import of_this_process
-from keras_gpukit.distributed.strategies.kind import Choice, Resources, StrategyKind, synchronous
+from keras_gpukit.distributed.strategies.choice import Choice, Resources, synchronous
 from keras_gpukit.records.cluster import Cluster
 
+_made: tuple[str, Any] | None = None
 NO_CLUSTER = (
     "{name} needs a cluster, and the environment describes none, or one of a single process. "
     "`keras-gpukit launch --workers 2 script.py` starts several processes of a script on this "
@@ -59,51 +63,47 @@ class ClusterTask:
         )
 
 
-class MultiWorker(StrategyKind):
-    """Trains in step with the other processes of the cluster, on the GPUs of each."""
-
-    name = "multi_worker"
-
-    def choose(self, there: Resources) -> Choice:
-        """Chooses training in step with the cluster, and names this process's place in it."""
-        cluster = there.machine.cluster
-        if cluster is None:
-            raise ValueError(NO_CLUSTER.format(name=self.name))
-        if "ps" in cluster.addresses:
-            raise ValueError(
-                f"The cluster ({cluster}) has parameter servers, with which processes do not train "
-                "in step: use strategy='parameter_server', or leave them out. Received: "
-                "strategy='multi_worker'"
-            )
-        if cluster.task_type not in ("chief", "worker"):
-            raise ValueError(
-                f"This process ({cluster}) does not train: only the chief and workers do. "
-                "Received: strategy='multi_worker'"
-            )
-        workers = sum(len(cluster.addresses.get(role, ())) for role in ("chief", "worker"))
-        replicas = workers * max(1, there.gpus)
-        return Choice(
-            ClusterTask(cluster, there.gpus, there.worker_timeout_s),
-            f"training in step in {workers} processes, recognized from {cluster.kind}",
-            replicas=replicas,
-            meaning=synchronous(replicas, "replicas")
-            + " Only the chief writes checkpoints and logs of Keras' callbacks.",
-            must_come_first=there.machine.cluster_strategy is None,
+def choose_multi_worker(there: Resources) -> Choice:
+    """Chooses training in step with the cluster, and names this process's place in it."""
+    cluster = there.machine.cluster
+    if cluster is None:
+        raise ValueError(NO_CLUSTER.format(name="multi_worker"))
+    if "ps" in cluster.addresses:
+        raise ValueError(
+            f"The cluster ({cluster}) has parameter servers, with which processes do not train "
+            "in step: use strategy='parameter_server', or leave them out. Received: "
+            "strategy='multi_worker'"
         )
+    if cluster.task_type not in ("chief", "worker"):
+        raise ValueError(
+            f"This process ({cluster}) does not train: only the chief and workers do. "
+            "Received: strategy='multi_worker'"
+        )
+    workers = sum(len(cluster.addresses.get(role, ())) for role in ("chief", "worker"))
+    replicas = workers * max(1, there.gpus)
+    return Choice(
+        ClusterTask(cluster, there.gpus, there.worker_timeout_s),
+        f"training in step in {workers} processes, recognized from {cluster.kind}",
+        replicas=replicas,
+        meaning=synchronous(replicas, "replicas")
+        + " Only the chief writes checkpoints and logs of Keras' callbacks.",
+        must_come_first=there.machine.cluster_strategy is None,
+    )
 
-    def make(self, value: ClusterTask) -> Any:
-        """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`."""
 
-        def new() -> Any:
-            import tensorflow as tf
+def make_multi_worker(value: ClusterTask) -> Any:
+    """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`."""
 
-            others = value.others("chief", "worker")
-            wait_for_tasks(value.cluster.address, others, value.worker_timeout_s)
-            strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=value.resolver())
-            repairs.repair_multi_worker()
-            return strategy
+    def new() -> Any:
+        import tensorflow as tf
 
-        return of_this_process.over_cluster(self.name, new)
+        others = value.others("chief", "worker")
+        wait_for_tasks(value.cluster.address, others, value.worker_timeout_s)
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=value.resolver())
+        repairs.repair_multi_worker()
+        return strategy
+
+    return _over_cluster("multi_worker", new)
 
 
 _MEANING = (
@@ -115,50 +115,63 @@ _MEANING = (
 )
 
 
-class ParameterServer(StrategyKind):
-    """Trains asynchronously: the chief coordinates workers, parameter servers hold the weights."""
-
-    name = "parameter_server"
-
-    def choose(self, there: Resources) -> Choice:
-        """Chooses asynchronous training with the cluster, and names this process's place in it."""
-        cluster = there.machine.cluster
-        if cluster is None:
-            raise ValueError(NO_CLUSTER.format(name=self.name))
-        counts = {role: len(cluster.addresses.get(role, ())) for role in ("chief", "worker", "ps")}
-        if counts["chief"] != 1 or not counts["worker"] or not counts["ps"]:
-            raise ValueError(
-                "strategy='parameter_server' needs one chief, and at least one worker and one "
-                "parameter server. `keras-gpukit launch --workers 2 --ps 1 script.py` starts them. "
-                f"Received: {cluster}"
-            )
-        meaning = _MEANING.format(workers=counts["worker"], at_once=2 * counts["worker"])
-        return Choice(
-            ClusterTask(cluster, there.gpus, there.worker_timeout_s),
-            f"training asynchronously on {counts['worker']} workers, recognized from "
-            f"{cluster.kind}",
-            meaning=meaning,
-            must_come_first=there.machine.cluster_strategy is None,
+def choose_parameter_server(there: Resources) -> Choice:
+    """Chooses asynchronous training with the cluster, and names this process's place in it."""
+    cluster = there.machine.cluster
+    if cluster is None:
+        raise ValueError(NO_CLUSTER.format(name="parameter_server"))
+    counts = {role: len(cluster.addresses.get(role, ())) for role in ("chief", "worker", "ps")}
+    if counts["chief"] != 1 or not counts["worker"] or not counts["ps"]:
+        raise ValueError(
+            "strategy='parameter_server' needs one chief, and at least one worker and one "
+            "parameter server. `keras-gpukit launch --workers 2 --ps 1 script.py` starts them. "
+            f"Received: {cluster}"
         )
+    meaning = _MEANING.format(workers=counts["worker"], at_once=2 * counts["worker"])
+    return Choice(
+        ClusterTask(cluster, there.gpus, there.worker_timeout_s),
+        f"training asynchronously on {counts['worker']} workers, recognized from {cluster.kind}",
+        meaning=meaning,
+        must_come_first=there.machine.cluster_strategy is None,
+    )
 
-    def make(self, value: ClusterTask) -> Any:
-        """Returns this process's `tf.distribute.ParameterServerStrategy`, on the chief.
 
-        A worker or a parameter server serves the chief until the chief ends, and then exits.
-        """
+def make_parameter_server(value: ClusterTask) -> Any:
+    """Returns this process's `tf.distribute.ParameterServerStrategy`, on the chief.
 
-        def new() -> Any:
-            import tensorflow as tf
+    A worker or a parameter server serves the chief until the chief ends, and then exits.
+    """
 
-            cluster, timeout_s = value.cluster, value.worker_timeout_s
-            if cluster.task_type != "chief":
-                wait_for_tasks(cluster.address, value.others("chief"), timeout_s)
-                serve(cluster)
-                raise SystemExit(0)
-            wait_for_tasks(cluster.address, value.others("worker", "ps"), timeout_s)
-            strategy = tf.distribute.ParameterServerStrategy(value.resolver())
-            repairs.repair_parameter_server()
-            train_by_coordinator(strategy, cluster, timeout_s)
-            return strategy
+    def new() -> Any:
+        import tensorflow as tf
 
-        return of_this_process.over_cluster(self.name, new)
+        cluster, timeout_s = value.cluster, value.worker_timeout_s
+        if cluster.task_type != "chief":
+            wait_for_tasks(cluster.address, value.others("chief"), timeout_s)
+            serve(cluster)
+            raise SystemExit(0)
+        wait_for_tasks(cluster.address, value.others("worker", "ps"), timeout_s)
+        strategy = tf.distribute.ParameterServerStrategy(value.resolver())
+        repairs.repair_parameter_server()
+        train_by_coordinator(strategy, cluster, timeout_s)
+        return strategy
+
+    return _over_cluster("parameter_server", new)
+
+
+def _over_cluster(name: str, new: Callable[[], Any]) -> Any:
+    """Returns this process's strategy over its cluster, created by `new` at the first call."""
+    global _made
+    if _made is None:
+        _made = (name, new())
+    elif _made[0] != name:
+        raise ValueError(
+            f"This process trains with strategy={_made[0]!r}: restart Python to change it. "
+            f"Received: strategy={name!r}"
+        )
+    return _made[1]
+
+
+def cluster_strategy() -> str | None:
+    """Returns the name of this process's strategy over its cluster; None if it has none yet."""
+    return None if _made is None else _made[0]

@@ -173,7 +173,7 @@ class WallTime:
             self._count_compilations()
         compiled, in_validation = self._compiled_again()
         tracing_s += compiled.spent_s if compiled else 0.0
-        inside_s -= self._apart_s
+        inside_s = max(inside_s - self._apart_s, 0.0)  # an interrupt came between the two
         between_s = max(spent.get("steps", 0.0) - inside_s, 0.0)
         tracing_s = min(max(tracing_s, 0.0), inside_s)
         steps_s = inside_s - tracing_s

@@ -33,11 +33,7 @@ def call_context() -> Any:
 
 @contextmanager
 def within(context: Any) -> Iterator[None]:
-    """Makes the layers called within the block run in the context of another call.
-
-    Args:
-        context: Context from `call_context`; None changes nothing.
-    """
+    """Makes the layers called within the block run in the context of another call."""
     if context is None:
         yield
         return

@@ -6,11 +6,7 @@ from typing import Any
 
 
 def examples_of(data: Any) -> Any:
-    """Returns the number of examples in a batch, as a scalar tensor.
-
-    Args:
-        data: Batch that `train_step` gets: tensors in any structure; some may be None.
-    """
+    """Returns the number of examples in a batch, as a scalar tensor."""
     import tensorflow as tf
 
     first = next(each for each in tf.nest.flatten(data) if each is not None)

@@ -17,10 +17,6 @@ from keras_gpukit.memory.less.keras_private import call_context, within
 def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[..., Any]:
     """Returns a function that computes the same, and keeps only its inputs for the gradients.
 
-    Args:
-        call: Function that takes and returns tensors in any structure.
-        layers: The layers that `call` calls; they have all of its state.
-
     Returns:
         The function. Inputs without gradients, such as token ids and masks, are kept as they are.
     """

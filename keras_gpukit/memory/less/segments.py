@@ -33,11 +33,7 @@ class Segment:
         return [each for each in operations.values() if isinstance(each, keras.Layer)]
 
     def function(self, callable_of: Callable[[Any], Any]) -> Callable[..., list[Any]]:
-        """Returns a function from values of the inputs to values of the outputs.
-
-        Args:
-            callable_of: Function that returns what to call for an operation.
-        """
+        """Returns a function from values of the inputs to values of the outputs."""
 
         def run(*values: Any) -> list[Any]:
             known = dict(zip(map(id, self.inputs), values, strict=True))

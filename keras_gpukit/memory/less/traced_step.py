@@ -9,12 +9,7 @@ from typing import Any
 
 @contextmanager
 def replaced(model: Any, attributes: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Replaces attributes within the block, and restores them afterwards.
-
-    Args:
-        model: Model that trains with the attributes; its step is traced again.
-        attributes: Owner, name and new value of each attribute.
-    """
+    """Replaces attributes within the block, and restores them afterwards."""
     before = [(owner, name, vars(owner).get(name)) for owner, name, _ in attributes]
     for owner, name, value in attributes:
         setattr(owner, name, value)

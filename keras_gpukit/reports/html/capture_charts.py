@@ -1,4 +1,4 @@
-"""Charts of captured profiles: the parts of a step's time, and the operations that took it."""
+"""Charts of captured profiles: the parts of a step's time, and the allocators' memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,26 @@ from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import Part, ProfileRecord, StepProfile
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import bar, draw_bars, row_bars
-from keras_gpukit.reports.html.capture_tables import captures_table, detail_tables, missed_table
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, axis, draw, label
+from keras_gpukit.reports.html.capture_tables import (
+    captures_table,
+    detail_tables,
+    holdings_tables,
+    missed_table,
+)
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    DASHES,
+    PALETTE,
+    Chart,
+    Unknown,
+    axis,
+    bar,
+    draw,
+    draw_bars,
+    label,
+    row_bars,
+)
+from keras_gpukit.reports.tables import Table
 
 _CAPTURES = "Captured steps"
 _EACH_STEP = "Each captured step"
@@ -27,6 +44,7 @@ _PARTS: dict[Part, str] = {
     "between steps": "#a58b6f",
     "idle": COLORS["other"],
 }
+_MEMORY = "Memory during the newest capture"
 
 
 def captures_chart(
@@ -148,3 +166,55 @@ def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[Part, list[floa
 
 def _ms(spent_s: float | None) -> float | None:
     return None if spent_s is None else round(spent_s * 1e3, 5)
+
+
+def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Unknown:
+    """Returns a chart of the memory per allocator during the newest capture, with its peak."""
+    from plotly import graph_objects as go
+
+    memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]
+    if not memories:
+        return Unknown(_MEMORY, "no profile has readings of an allocator")
+    traces = [
+        go.Scatter(
+            x=[round(point.time_s * 1e3, 3) for point in memory.timeline],
+            y=[round(point.used_bytes / 2**20, 3) for point in memory.timeline],
+            name=label(memory.allocator),
+            line={
+                "width": 2,
+                "shape": "hv",
+                "color": PALETTE[place % len(PALETTE)],
+                "dash": DASHES[place % len(DASHES)],
+            },
+            hovertemplate="%{y:.4~f} MiB",
+        )
+        for place, memory in enumerate(memories[-1])
+    ]
+    figure = draw(
+        traces,
+        xaxis=axis("ms since the first captured step began"),
+        yaxis=axis("MiB", rangemode="tozero"),
+    )
+    rows = tuple(
+        (
+            memory.allocator,
+            units.size(memory.peak_bytes),
+            units.known(memory.total_bytes, units.size, ""),
+            units.known(memory.before_bytes, units.size, ""),
+            units.known(memory.fragmentation, units.percentage, ""),
+        )
+        for memory in memories[-1]
+    )
+    heads = (
+        "allocator",
+        "peak",
+        "total",
+        "of the peak, from before the capture",
+        "of its free memory, not in the largest block",
+    )
+    words = [
+        f"{memory.allocator} held at most {units.size(memory.peak_bytes)}"
+        for memory in memories[-1]
+    ]
+    more = tuple(holdings_tables(memories[-1]))
+    return Chart(_MEMORY, f"{'; '.join(words)}.", figure, Table(heads, rows), more)

@@ -13,7 +13,8 @@ from keras_gpukit.records.profile import (
 )
 from keras_gpukit.records.report import CaptureReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Table, shortened
+from keras_gpukit.reports.html.chart import shortened
+from keras_gpukit.reports.tables import Table
 
 _MOST_ROWS = 10
 _TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}

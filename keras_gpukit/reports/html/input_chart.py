@@ -7,7 +7,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Flat, Unknown, axis, draw, scaled
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import TOO_SHORT
-from keras_gpukit.reports.html.window_areas import WindowAreas
+from keras_gpukit.reports.html.windows import WindowAreas
 from keras_gpukit.reports.phrases import correction
 
 _STALL = "Wait for input over the run"

@@ -1,8 +1,8 @@
-"""Charts of the machine's utilization: GPUs, CPU cores and disks."""
+"""Charts of the machine: utilization of GPUs and CPU cores, disks, device and host memory."""
 
 from __future__ import annotations
 
-from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis
 from keras_gpukit.reports.html.reading_lines import NO_READINGS, Line, are_enough, lines_chart
@@ -13,6 +13,9 @@ _DISK = "Disk reads"
 _MIB = 2**20
 # Reading logs and libraries causes this much; it limits neither local nor network disks.
 _LEAST_BYTES_PER_S = _MIB
+GIB = 2**30
+_DEVICES = "Memory of the devices"
+_HOST = "Memory of the host"
 
 
 def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
@@ -51,3 +54,55 @@ def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
     told = f"All disks of the machine, all processes: {mean} on average, {most} at most."
     yaxis = axis("MiB/s", rangemode="tozero")
     return lines_chart(_DISK, told, [line], time, yaxis, size=_MIB, unit="MiB/s")
+
+
+def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+    """Returns a chart of memory in TensorFlow's allocators and on whole GPUs.
+
+    The caption gives the limits, because drawing them would flatten the lines.
+    """
+    lines: list[Line] = []
+    words: list[str] = []
+    for device, series in run.memory.items():
+        lines.append(Line(f"{device} in use", series, "current_bytes"))
+        lines.append(Line(f"{device} peak so far", series, "peak_bytes"))
+        words += _at_most(f"{device} held", series, "peak_bytes", "limit_bytes")
+    for index, series in run.gpus.items():
+        name = f"GPU {index}, all processes"
+        lines.append(Line(name, series, "memory_used_bytes"))
+        words += _at_most(f"{name} held", series, "memory_used_bytes", "memory_total_bytes")
+    record = run.summary.memory
+    because = (record and record.unknown_because) or NO_READINGS
+    return _memory(_DEVICES, lines, time, words, because)
+
+
+def host_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+    """Returns a chart of the host memory that this process holds."""
+    if run.host is None:
+        return Unknown(_HOST, NO_READINGS)
+    lines = [Line("this process", run.host, "memory_bytes")]
+    words = _at_most("this process held", run.host, "memory_bytes", "memory_total_bytes")
+    return _memory(_HOST, lines, time, words, NO_READINGS)
+
+
+def _memory(
+    title: str, lines: list[Line], time: TimeAxis, words: list[str], because: str
+) -> Chart | Flat | Unknown:
+    lines = [line for line in lines if line.is_known]
+    if not are_enough(lines):
+        return Unknown(title, because)
+    if all(line.is_flat for line in lines):
+        return Flat(title, f"hardly changed: {'; '.join(words)}")
+    most = max(line.band.highest or 0 for line in lines)
+    size, unit = (GIB, "GiB") if most >= GIB else (2**20, "MiB")
+    told = "; ".join(words)
+    told = f"{told[:1].upper()}{told[1:]}."
+    yaxis = axis(unit, rangemode="tozero")
+    return lines_chart(title, told, lines, time, yaxis, size=size, unit=unit)
+
+
+def _at_most(what: str, series: TimeSeries, used: str, limit: str) -> list[str]:
+    most, total = series.figures[used].highest, series.figures[limit].highest
+    if most is None:
+        return []
+    return [f"{what} at most {units.size(most)}" + (f" of {units.size(total)}" if total else "")]

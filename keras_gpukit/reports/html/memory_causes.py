@@ -6,10 +6,11 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Table, Unknown, shortened
+from keras_gpukit.reports.html.chart import Chart, Unknown, shortened
 from keras_gpukit.reports.html.reading_lines import NO_READINGS
 from keras_gpukit.reports.html.words import not_told
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
+from keras_gpukit.reports.tables import Table
 
 _TITLE = "Memory at the peak, by cause"
 _OF_STEPS = ("batch", "activations", "gradients", "workspace")

@@ -13,14 +13,21 @@ from keras_gpukit.records.capture import CaptureRecord, MissedCapture
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports.evidence import advice_of, evidence_sentences
 from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
-from keras_gpukit.reports.html.capture_memory_chart import capture_memory_chart
+from keras_gpukit.reports.html.capture_charts import (
+    capture_memory_chart,
+    captures_chart,
+    each_step_chart,
+)
 from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
 from keras_gpukit.reports.html.input_chart import input_chart
 from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
-from keras_gpukit.reports.html.machine_charts import disk_chart, utilization_chart
+from keras_gpukit.reports.html.machine_charts import (
+    device_memory_chart,
+    disk_chart,
+    host_memory_chart,
+    utilization_chart,
+)
 from keras_gpukit.reports.html.memory_causes import memory_causes
-from keras_gpukit.reports.html.memory_charts import device_memory_chart, host_memory_chart
 from keras_gpukit.reports.html.placement_chart import placement_chart
 from keras_gpukit.reports.html.run_comparison import (
     stages_of_runs_chart,
@@ -29,13 +36,12 @@ from keras_gpukit.reports.html.run_comparison import (
 )
 from keras_gpukit.reports.html.run_names import run_ids
 from keras_gpukit.reports.html.runs_table import runs_table
-from keras_gpukit.reports.html.script_chart import script_chart
 from keras_gpukit.reports.html.stages_chart import stages_chart
 from keras_gpukit.reports.html.state_notes import state_note
 from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.timeline_chart import timeline_chart
-from keras_gpukit.reports.html.wall_time_chart import wall_time_chart
+from keras_gpukit.reports.html.wall_time_chart import script_chart, wall_time_chart
 from keras_gpukit.reports.html.workers_chart import workers_chart
 from keras_gpukit.reports.phrases import correction, saved_parts
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import draw_bars, row_bars
-from keras_gpukit.reports.html.chart import Chart, Table, Unknown, label
-from keras_gpukit.reports.placement import (
-    COLUMNS,
-    COPY_COLUMNS,
-    beyond,
-    cells,
-    compiled_note,
-    copy_cells,
-)
+from keras_gpukit.reports.html.chart import Chart, Unknown, draw_bars, label, row_bars
+from keras_gpukit.reports.placement import compiled_note, operations_table, placement_tables
 
 _PLACEMENT = "Where operations ran"
 _MOST_DEVICES = 7
 _MOST_TYPES = 12
-_MOST_FALLBACKS = 30
 
 
 def placement_chart(run: RunReport) -> Chart | Unknown:
@@ -31,10 +19,8 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
     if record is None or not record.operations:
         because = record.unknown_because if record else None
         return Unknown(_PLACEMENT, because or "placement is read from the first step of fit")
-    totals: Counter[str] = Counter()
-    for counts in record.operations.values():
-        totals.update(counts)
-    commonest = [kind for kind, _ in totals.most_common(_MOST_TYPES)]
+    table = operations_table(record, _MOST_TYPES)
+    commonest = [kind for kind, *_ in table.rows]
     traces = [
         row_bars(label(device), place, [counts.get(kind, 0) for kind in commonest], "%{x:,}")
         for place, (device, counts) in enumerate(list(record.operations.items())[:_MOST_DEVICES])
@@ -42,14 +28,9 @@ def placement_chart(run: RunReport) -> Chart | Unknown:
     names = [label(kind, 24) for kind in commonest]
     height = 100 + 24 * len(commonest)
     figure = draw_bars(traces, names, "operations", height=height, hovermode="y unified")
-    rows = tuple(
-        (kind, *(f"{counts.get(kind, 0):,}" for counts in record.operations.values()))
-        for kind in commonest
+    return Chart(
+        _PLACEMENT, _placement_words(record), figure, table, tuple(placement_tables(record))
     )
-    others = len(totals) - len(commonest)
-    note = f"And {others:,} rarer types." if others else ""
-    table = Table(("operation", *record.operations), rows, note)
-    return Chart(_PLACEMENT, _placement_words(record), figure, table, tuple(_more_tables(record)))
 
 
 def _placement_words(record: PlacementRecord) -> str:
@@ -71,23 +52,3 @@ def _placement_words(record: PlacementRecord) -> str:
         fell = "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
         words += f" {count:,} {operations} {fell}."
     return " ".join(filter(None, (words, compiled_note(record))))
-
-
-def _more_tables(record: PlacementRecord) -> Iterator[tuple[str, Table]]:
-    if record.fallbacks:
-        rows = tuple(
-            (each.operation, f"{each.count:,}", each.reason, ", ".join(each.names))
-            for each in record.fallbacks[:_MOST_FALLBACKS]
-        )
-        others = len(record.fallbacks) - len(rows)
-        title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
-        note = f"And {others:,} other types." if others else ""
-        yield title, Table(("operation", "count", "reason", "such as"), rows, note)
-    if record.copies:
-        table = Table(COPY_COLUMNS, tuple(map(copy_cells, record.copies)))
-        yield "Copied between devices in each step", table
-    if record.rows:
-        by_layer = tuple(map(cells, record.rows))
-        note = beyond(record, len(by_layer))
-        table = Table(COLUMNS, by_layer, note, filtered_by="layer, operation, device")
-        yield "Operations by layer, with requested and actual device", table

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.records.report import Band, TimeSeries
-from keras_gpukit.reports.html.chart import DASHES, PALETTE, Chart, Table, draw, label, scaled
+from keras_gpukit.reports.html.chart import DASHES, PALETTE, Chart, draw, label, scaled
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.windows import unbroken
+from keras_gpukit.reports.tables import Table
 
 NO_READINGS = "the run was over before two readings, which come about once a second"
 

@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import draw_bars, row_bars
 from keras_gpukit.reports.html.chart import (
     PALETTE,
     Chart,
-    Table,
     Unknown,
     axis,
     draw,
+    draw_bars,
     label,
+    row_bars,
     scaled,
 )
 from keras_gpukit.reports.html.run_names import common_prefix
 from keras_gpukit.reports.html.stages_chart import stage_cost
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.windows import corners
+from keras_gpukit.reports.tables import Table
 
 # Lines must differ by more than their colour.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import bar, draw_bars
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown, label
+from keras_gpukit.reports.html.chart import COLORS, Chart, Unknown, bar, draw_bars, label
 from keras_gpukit.reports.html.words import not_told
+from keras_gpukit.reports.tables import stages_table
 
 _STAGES = "Stages of the input pipeline"
 _MOST_STAGES = 30
@@ -46,20 +47,8 @@ def stages_chart(run: RunReport) -> Chart | Unknown:
     names = [label(stage.name, 24) for stage in stages]
     height = 110 + 30 * len(stages)
     figure = draw_bars(traces, names, "ms per batch", height=height)
-    rows = tuple(
-        (
-            stage.name,
-            stage.location or "",
-            stage.work,
-            units.known(stage.cost_per_batch_s, units.duration),
-            f"{stage.parallelism:,}",
-            units.known(stage.buffered_after, units.number, ""),
-            "bottleneck" if blamed else "",
-        )
-        for stage, blamed in zip(stages, is_to_blame, strict=True)
-    )
-    heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
-    return Chart(_STAGES, _step_words(run) + _stage_words(record), figure, Table(heads, rows))
+    shown = replace(record, stages=stages)
+    return Chart(_STAGES, _step_words(run) + _stage_words(record), figure, stages_table(shown))
 
 
 def stage_cost(stage: StageRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.words import moment
-from keras_gpukit.rules.whole_run.killed import doing
+from keras_gpukit.rules.whole_run.endings import doing
 
 
 def state_note(run: RunReport) -> str | None:

@@ -10,7 +10,6 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
     COLORS,
     Chart,
-    Table,
     Unknown,
     axis,
     draw,
@@ -19,6 +18,7 @@ from keras_gpukit.reports.html.chart import (
 )
 from keras_gpukit.reports.html.time_axis import TimeAxis
 from keras_gpukit.reports.html.words import not_told
+from keras_gpukit.reports.tables import Table
 
 _TITLE = "Distribution of step times"
 _MOST_BARS = 60

@@ -10,7 +10,8 @@ from typing import Any
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.report import Band, TimeSeries
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Table, axis
+from keras_gpukit.reports.html.chart import axis
+from keras_gpukit.reports.tables import Table
 
 _UNITS = ((2 * 86400.0, 86400.0, "days"), (7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
 _MOST_ROWS = 20

@@ -10,7 +10,6 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
     COLORS,
     Chart,
-    Table,
     Unknown,
     axis,
     draw,
@@ -18,10 +17,17 @@ from keras_gpukit.reports.html.chart import (
     scaled,
     step_time_unit,
 )
-from keras_gpukit.reports.html.event_lanes import Lane, draw_lane, event_rows, lanes
-from keras_gpukit.reports.html.shift_marks import shifts_lane, step_time_lines
+from keras_gpukit.reports.html.event_lanes import (
+    Lane,
+    draw_lane,
+    event_rows,
+    lanes,
+    shifts_lane,
+    step_time_lines,
+)
 from keras_gpukit.reports.html.time_axis import TimeAxis
-from keras_gpukit.reports.html.window_areas import WindowAreas
+from keras_gpukit.reports.html.windows import WindowAreas
+from keras_gpukit.reports.tables import Table
 
 TIMELINE = "Timeline"
 TOO_SHORT = "the run has fewer than two windows of steps, which are about a second each"

@@ -8,11 +8,10 @@ from typing import Any
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.worker_comparison import WorkerFigures
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bars import draw_bars, row_bars
-from keras_gpukit.reports.html.chart import COLORS, Chart, Table, Unknown
+from keras_gpukit.reports.html.chart import COLORS, Chart, Unknown, draw_bars, row_bars
 from keras_gpukit.reports.phrases import compared
-from keras_gpukit.rules.cluster.lateness import late_member, slow_link
-from keras_gpukit.rules.cluster.step_parts import StepParts, step_parts
+from keras_gpukit.reports.tables import Table
+from keras_gpukit.rules.cluster.comparison import StepParts, late_member, slow_link, step_parts
 
 _WORKERS = "The workers next to each other"
 _MOST_WORKERS = 64

@@ -17,11 +17,7 @@ FEWEST_FOR_STATISTICS = 16
 
 
 def advise(given: ReplicaInput) -> tuple[str, ...]:
-    """Returns what to change, in sentences; empty if nothing is seen to be wrong.
-
-    Args:
-        given: The replicas, and the data and model they train on. Unknown fields give no advice.
-    """
+    """Returns what to change, in sentences; empty if nothing is seen to be wrong."""
     if given.replicas == 1:
         return ()
     return (*_shards(given), *_batches(given), *_statistics(given))

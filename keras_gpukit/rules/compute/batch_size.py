@@ -30,20 +30,12 @@ most architectures that were measured needed at most a tenth more than predicted
 
 
 def predicted_limit_bytes(limit_bytes: int) -> int:
-    """Returns the most that a step may be predicted to need for its batch size to be recommended.
-
-    Args:
-        limit_bytes: Memory that the device can provide.
-    """
+    """Returns the most that a step may be predicted to need for its batch size to be advised."""
     return int(limit_bytes * (1 - PREDICTED_MARGIN))
 
 
 def below_failed(failed: int) -> int:
-    """Returns the largest batch size that a prediction may recommend after one ran out of memory.
-
-    Args:
-        failed: Batch size that ran out of memory, whatever it was predicted to need.
-    """
+    """Returns the largest batch size that a prediction may advise after one ran out of memory."""
     return max(1, int(failed * (1 - PREDICTED_MARGIN)))
 
 
@@ -75,12 +67,7 @@ def without_margin(batch_size: int) -> int:
 
 
 def is_near_enough(passed: int, failed: int) -> bool:
-    """Whether the largest batch size is known well enough for the search to end.
-
-    Args:
-        passed: Largest batch size that passed its trial; 0 if none did.
-        failed: Smallest batch size that failed its trial.
-    """
+    """Whether the largest batch size is known well enough for the search to end."""
     return failed - passed <= max(1, passed * RESOLUTION)
 
 

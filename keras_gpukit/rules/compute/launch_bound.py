@@ -1,13 +1,13 @@
-"""Whether the GPU waits for the host to launch its kernels."""
+"""Whether starting work limits training: steps, kernels on the GPU, or what else lets GPUs idle."""
 
 from __future__ import annotations
 
+from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.launches import Launches, calls_python, launches_of
-from keras_gpukit.rules.compute.tiny_steps import STEPS_A_START, TINY_STEP_S
+from keras_gpukit.rules.compute.profile_shares import Launches, calls_python, launches_of
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.memory.memory import ROOM_FRACTION, fullest_fraction
+from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     NO_GPU,
     Outcome,
@@ -16,8 +16,86 @@ from keras_gpukit.rules.rule import (
     gpu_readings,
     gpu_readings_unknown_because,
     percent,
+    too_short,
 )
-from keras_gpukit.rules.savings import of_compute, of_run, severity, time_of_steps_s
+from keras_gpukit.rules.savings import (
+    WARNING_FRACTION,
+    of_compute,
+    of_run,
+    severity,
+    time_of_steps_s,
+)
+from keras_gpukit.rules.whole_run.time_parts import LESS_TIME, LOOP_S, MINIMUM_WALL_S
+
+TINY_STEP_S = 0.002
+MANY_STEPS = 100
+STEPS_A_START = 16
+
+
+class TinySteps(Rule):
+    """Steps under 2 ms, each started from Python."""
+
+    code = "tiny-steps"
+    subject = "tiny steps"
+    title = "Many tiny steps: starting them is a large part of each"
+    requires = (
+        f"the time of at least {MANY_STEPS} steps, and how many make one execution, in a run of at "
+        f"least {MINIMUM_WALL_S:g} s"
+    )
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the step time with the threshold."""
+        steps_per_execution = summary.environment.steps_per_execution
+        throughput = summary.throughput
+        if throughput is None or throughput.step_time_s is None or steps_per_execution is None:
+            return self.abstain()
+        if throughput.measured_steps < MANY_STEPS:
+            return too_short(
+                f"{throughput.measured_steps} of the {MANY_STEPS} steps needed were measured"
+            )
+        parts = summary.breakdown
+        if parts is not None and parts.wall_s < MINIMUM_WALL_S:
+            return self.abstain(LESS_TIME)
+        if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
+            return None
+        if summary.environment.runs_eagerly:
+            return self.abstain("Python starts each operation, however many steps it starts")
+        launches = launches_of(summary)
+        if launches is not None and launches.limit:
+            return self.abstain("the GPU waits for launches within the steps")
+        saving = _saving(summary)
+        # If validation or input takes most of the run, there is little to gain here.
+        small = saving is not None and (saving.highest_fraction or 0.0) < WARNING_FRACTION
+        return self.find(
+            "info" if small else "warning",
+            figure("step_time", 1000 * throughput.step_time_s, "ms"),
+            figure("steps_measured", throughput.measured_steps),
+            advice=(
+                f"`compile(steps_per_execution={STEPS_A_START})`: sixteen steps for one start. "
+                "Callbacks are then called once per sixteen steps: those that log each batch log "
+                "fewer",
+            ),
+            saving=saving,
+        )
+
+
+def _saving(summary: RunSummary) -> Saving | None:
+    parts = summary.breakdown
+    if parts is None or parts.compute_s is None:
+        return None
+    saved = 1 - 1 / STEPS_A_START
+    seen_s = sum(parts.by_callback.values())
+    between_s = max(parts.callbacks_s - seen_s, 0.0)
+    loop_s = min(between_s, LOOP_S * (summary.steps or 0))
+    return of_run(
+        summary,
+        saved * loop_s - parts.first_step_s,
+        saved * (between_s + parts.compute_s),
+        basis="time between steps",
+        # Callbacks that were seen are called less often too, which may save more.
+        upper_bound=not seen_s,
+    )
+
 
 LOW_PERCENT = 50.0
 ONE_CORE = (0.5, 1.5)
@@ -25,22 +103,7 @@ PYTHON = "the step calls Python functions, which may take the time"
 
 
 class LaunchBound(Rule):
-    """GPUs that wait until the host has launched the next kernel, as with many small operations.
-
-    A profile shows it: TensorFlow runs the step's function, no kernel or copy runs, and no batch is
-    fetched. The threshold is 10 % of the steps' time, as for other waits. The saving is from half
-    of that wait, which is what a batch twice as large saves if its kernels take twice as long, to
-    all of it. The severity follows from the share of the whole run that went to the wait.
-
-    Without a profile the finding only says that it may be so. The GPUs must then be under 50 % busy
-    in the steps' own time, steps must not wait for input, and this process must keep about one core
-    busy (0.5 to 1.5, without the threads that make batches), since one thread launches a GPU's
-    kernels. These are our choices. Steps under 2 ms are left to `tiny-steps`.
-
-    On an H100 both named a model of 500 tiny operations, whose GPU idled 93 % of the time: with a
-    profile in `benchmarks/results/gpu`, without one in a run outside of it. Whether the saving
-    holds was not measured there.
-    """
+    """GPUs that wait until the host has launched the next kernel, as with many small operations."""
 
     code = "launch-bound"
     subject = "kernel launches"
@@ -128,3 +191,53 @@ def _advice(summary: RunSummary) -> tuple[str, ...]:
     if used is None or used <= ROOM_FRACTION:
         advice.append("A larger batch: the same launches compute more examples")
     return (*advice, "In your own code, use fewer and larger operations")
+
+
+class LowUtilization(Rule):
+    """GPUs that ran no kernel for more than half of the time, although input was available."""
+
+    code = "low-utilization"
+    subject = "GPU use"
+    title = "GPUs idle although input is there"
+    yields_to = (LaunchBound.code,)
+    requires = "readings of the GPUs' utilization"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the mean over all GPUs with the threshold."""
+        readings = [
+            figure("busy_time_of", gpu.utilization_percent, "%", f"GPU:{gpu.index}")
+            for gpu in gpu_readings(summary)
+            if gpu.utilization_percent is not None
+        ]
+        if not readings:
+            return self.abstain(gpu_readings_unknown_because(summary))
+        mean = sum(reading.value for reading in readings) / len(readings)
+        if mean >= LOW_PERCENT:
+            return None
+        input_bound = is_input_bound(summary)
+        if input_bound:
+            return self.abstain("the wait for input explains it")
+        if input_bound is None:
+            return self.abstain("the GPUs idle, but whether they wait for input is not known")
+        if summary.environment.runs_eagerly:
+            return self.abstain("Python starts each operation, as `slow-settings` says")
+        return self.find(
+            "warning",
+            *readings,
+            advice=_advise(summary),
+            saving=of_compute(summary, 1 - mean / 100, basis="idle GPUs"),
+        )
+
+
+def _advise(summary: RunSummary) -> tuple[str, ...]:
+    environment = summary.environment
+    advice = ["Look in TensorBoard's Profile tab for gaps between kernels"]
+    if launches_of(summary) is None:  # a profile would have shown that launches are the cause
+        launches = ["A larger batch, as memory allows: larger kernels, fewer launches"]
+        if environment.steps_per_execution == 1:
+            launches.append("`compile(steps_per_execution=16)`: fewer returns to Python")
+        launches.append("`compile(jit_compile=True)`: XLA fuses small kernels")
+        advice = launches + advice
+    if environment.replicas is not None and environment.replicas < len(environment.gpus):
+        advice.insert(0, "`configure_gpus(strategy='mirrored')`: train on every GPU")
+    return tuple(advice)

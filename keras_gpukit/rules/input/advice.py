@@ -59,7 +59,7 @@ TEXTS = {
     "operations": "write {name} in TensorFlow operations: Python runs on one core at a time",
     "processes": f"or as a {IN_PROCESSES}",
     "whole batches": "have {name} make whole batches with NumPy, not single examples",
-    "measure": "`keras_gpukit.tune_input(ds, model)` tries such changes, and measures each",
+    "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",
 }
 """Text of each kind of advice."""
 CHEAPEST = ("parallel calls", "parallel files", "parallel batches")
@@ -97,12 +97,7 @@ _OF_HELPER = {
 
 
 def advice_for(record: InputRecord, summary: RunSummary) -> tuple[Advice, ...]:
-    """Returns what to change, the cheapest change first, without what the run already does.
-
-    Args:
-        record: Record of the input, of training or of a validation.
-        summary: The run.
-    """
+    """Returns what to change, the cheapest change first, without what the run already does."""
     return tuple(map(advise, _advice_for(record, summary)))
 
 

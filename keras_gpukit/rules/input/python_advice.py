@@ -52,13 +52,7 @@ def workers_within(workers: int, cores: int | None) -> int:
 def for_py_dataset(
     source: PythonSourceRecord, cores: int | None, *, waits: bool = False
 ) -> tuple[str, ...]:
-    """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL.
-
-    Args:
-        source: The method that makes the batches.
-        cores: Number of CPU cores; None if unknown.
-        waits: Whether it was seen to wait for a disk, a network or the like most of the time.
-    """
+    """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL."""
     dataset, workers = source.name.removesuffix(PY_DATASET), source.workers
     whole = f"have {source.name} {WHOLE_BATCH}"
     if waits and workers < WAITING_CALLS:
@@ -77,13 +71,7 @@ def for_py_dataset(
 
 
 def for_gil(name: str, workers: int, cores: int | None) -> tuple[str, ...]:
-    """Returns what to change in code that holds the GIL: not more threads, which wait for it too.
-
-    Args:
-        name: Name of the function or method.
-        workers: Number of threads that run it.
-        cores: Number of CPU cores; None if unknown.
-    """
+    """Returns what to change in code that holds the GIL: no more threads, which wait for it too."""
     return (
         "Python code that makes batches holds the GIL (global interpreter lock), which training "
         f"needs too: have {name} {WHOLE_BATCH}",
@@ -180,12 +168,7 @@ def _for_grain(
 
 
 def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str, ...]:
-    """Returns what to change if epochs take long to start, the most rewarding change first.
-
-    Args:
-        record: Record of the input; None if unknown.
-        waits_first: Whether most of an epoch's start is the wait for its first batch.
-    """
+    """Returns what to change if epochs take long to start, the most rewarding change first."""
     python = record.python if record else None
     if python is not None and python.library != "Keras":
         return (*((PERSISTENT,) if python.restarts_workers else ()), _LONGER_EPOCHS)

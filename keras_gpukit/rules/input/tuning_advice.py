@@ -27,12 +27,7 @@ _CACHE_FIRST = "it comes before the shuffle, or every epoch has the order of the
 
 
 def advise(stages: Iterable[StageTraits], *, cache_pays: bool = False) -> list[str]:
-    """Returns what to change by hand, one change per line.
-
-    Args:
-        stages: Traits of the pipeline's stages.
-        cache_pays: Whether a cache is advised as well.
-    """
+    """Returns what to change by hand, one change per line."""
     return list(dict.fromkeys(line for stage in stages for line in _about(stage, cache_pays)))
 
 

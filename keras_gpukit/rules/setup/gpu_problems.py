@@ -1,13 +1,66 @@
-"""Infers from facts alone what blocks each GPU of a machine, and how to fix it."""
+"""Infers from facts alone what blocks each GPU or CUDA library of a machine, and how to fix it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from keras_gpukit.records.gpu_health import GPUHealth, Problem
-from keras_gpukit.records.installation import DriverGPU
-from keras_gpukit.rules.setup.other_processes import SIZEABLE_FRACTION
-from keras_gpukit.rules.setup.xids import worst_of
+from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem, Xid
+from keras_gpukit.records.installation import CUDALibrary, DriverGPU
+from keras_gpukit.rules.setup.gpu_use import SIZEABLE_FRACTION
+
+_PROGRAM = "Mostly a fault of a program: run it with `compute-sanitizer`, or look at other GPUs."
+_RESET = "Reset the GPU, `sudo nvidia-smi --gpu-reset`, or restart the machine."
+_RETURN = f"{_RESET} If it comes back, test it with `dcgmi diag -r 3` and return it."
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """One kind of error.
+
+    Attributes:
+        text: Description of the error.
+        advice: Recommended action.
+        needs_reset: Whether the GPU needs a reset before it works again.
+    """
+
+    text: str
+    advice: str
+    needs_reset: bool = False
+
+
+_OTHER = Meaning("of another kind", "Look it up in NVIDIA's Xid catalog.")
+MEANINGS = {
+    13: Meaning("an exception in a kernel", _PROGRAM),
+    31: Meaning("a kernel accessed memory that is not its own", _PROGRAM),
+    43: Meaning("work was stopped because of an error in its program", _PROGRAM),
+    45: Meaning("work was removed because its program ended", "Look at the errors before it."),
+    46: Meaning("the GPU stopped processing", _RETURN, needs_reset=True),
+    48: Meaning("an uncorrected memory error", _RETURN, needs_reset=True),
+    62: Meaning("an internal microcontroller halted", _RETURN, needs_reset=True),
+    63: Meaning("memory with errors is to be replaced", _RESET),
+    64: Meaning("memory with errors could not be replaced", _RETURN, needs_reset=True),
+    74: Meaning("an error of an NVLink", "Follow the NVLink workflow of NVIDIA's Xid catalog."),
+    79: Meaning(
+        "the GPU fell off the bus",
+        "Restart the machine; check the GPU's power, cooling and seating.",
+        needs_reset=True,
+    ),
+    94: Meaning("a memory error that ended one program", "Start that program again."),
+    95: Meaning("a memory error that may have hit every program", _RETURN, needs_reset=True),
+    119: Meaning("the GPU's system processor did not answer", _RETURN, needs_reset=True),
+    120: Meaning("an error of the GPU's system processor", _RETURN, needs_reset=True),
+}
+
+
+def worst_of(xids: Sequence[Xid]) -> tuple[Xid, Meaning] | None:
+    """Returns the latest error that needs a reset, or else the latest; None without any."""
+    if not xids:
+        return None
+    known = [(xid, MEANINGS.get(xid.code, _OTHER)) for xid in xids]
+    serious = [each for each in known if each[1].needs_reset]
+    return (serious or known)[-1]
+
 
 # A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
 # third to a half of this.
@@ -147,3 +200,75 @@ def _names(health: GPUHealth) -> str:
         f"{each.name or 'a process'} (pid {each.pid}, {each.used_bytes / 2**30:.1f} GiB)"
         for each in (health.processes or ())[:4]
     )
+
+
+INSTALL = 'pip install "tensorflow[and-cuda]"'
+
+
+def library_problems(
+    libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
+) -> tuple[Problem, ...]:
+    """Returns the problems of the libraries that were found; missing ones are left to `no_gpu`."""
+    return (
+        *(_broken(each) for each in libraries if each.path is not None and each.error is not None),
+        *_old_cudnn(libraries, packages),
+        *(_clash(each) for each in packages if each.fits is False),
+    )
+
+
+def _broken(library: CUDALibrary) -> Problem:
+    return Problem(
+        "library_not_loadable",
+        f"{library.name} is at {library.path} and cannot be loaded: {library.error}.",
+        _replace(library),
+        blocks=True,
+    )
+
+
+def _old_cudnn(
+    libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
+) -> Iterator[Problem]:
+    """Yields a problem if the cuDNN that the loader finds is too old for TensorFlow.
+
+    TensorFlow needs the major version that it was built for, and at least that minor version:
+    `IsSourceCompatibleWithCudnnLibrary` in XLA's stream_executor/cuda/cuda_dnn.cc.
+    """
+    library = next((each for each in libraries if each.name.startswith("libcudnn.")), None)
+    package = next((each for each in packages if each.name.startswith("nvidia-cudnn-")), None)
+    if library is None or package is None or library.version is None or package.lowest is None:
+        return
+    if _parts(library.version)[:2] < _parts(package.lowest)[:2]:
+        yield Problem(
+            "old_cudnn",
+            f"The loader finds cuDNN {library.version} ({library.path}); this TensorFlow was "
+            f"built for {package.lowest} or newer, and its convolutions fail with an older minor "
+            "version.",
+            f'pip install "{package.name}{package.needs}".'
+            if library.source == "pip"
+            else _replace(library),
+            blocks=True,
+        )
+
+
+def _clash(package: CUDAPackage) -> Problem:
+    return Problem(
+        "package_clash",
+        f"{package.name} {package.installed} is installed; TensorFlow asks for {package.needs}.",
+        f'pip install "{package.name}{package.needs}", in an environment without the package that '
+        "asked for the other version (`pip check` names it).",
+    )
+
+
+def _replace(library: CUDALibrary) -> str:
+    if library.source == "LD_LIBRARY_PATH":
+        return (
+            "LD_LIBRARY_PATH leads to it, before TensorFlow's own packages: take that folder out "
+            f"of the variable, and {INSTALL}."
+        )
+    if library.source == "pip":
+        return f"Install it again: {INSTALL} --force-reinstall."
+    return f"The system's own library is used because the pip package is missing: {INSTALL}."
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())

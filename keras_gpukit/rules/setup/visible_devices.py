@@ -52,13 +52,7 @@ def entries_of(value: str) -> tuple[str, ...]:
 
 
 def cuda_order(gpus: Sequence[DriverGPU], environment: Mapping[str, str]) -> CUDAOrder:
-    """Infers which GPUs CUDA lists in a process with these environment variables.
-
-    Args:
-        gpus: Every GPU of the machine.
-        environment: Environment variables. `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` may be
-            missing.
-    """
+    """Infers which GPUs CUDA lists in a process with these environment variables."""
     try:
         return CUDAOrder(_listed(gpus, environment))
     except _Unknown as reason:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from keras_gpukit.records.names import EXAMPLE_RATE, INPUT_STALL, INPUT_WAIT, STEP_TIME, unit_of
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
-from keras_gpukit.rules.slowdown.drifts import Change, changes
+from keras_gpukit.rules.slowdown.levels import Change, changes
 
 SLOWER = 1.25
 """Smallest ratio of two step times, or of two rates, that counts as a change. Our choice: on a

@@ -12,10 +12,14 @@ from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.slowdown.change_points import FEWEST
-from keras_gpukit.rules.slowdown.machine_causes import SINCE_CALLBACKS, SINCE_INPUT, Cause
-from keras_gpukit.rules.slowdown.shift_causes import cause_of
+from keras_gpukit.rules.slowdown.levels import FEWEST
 from keras_gpukit.rules.slowdown.shifts import series_of, shifts_in
+from keras_gpukit.rules.slowdown.slowdown_causes import (
+    SINCE_CALLBACKS,
+    SINCE_INPUT,
+    Cause,
+    cause_of,
+)
 from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 
 LEAST_SHARE = 0.05
@@ -48,15 +52,7 @@ class Slowdown:
 
 
 class SlowerOverTime(Rule):
-    """Steps that take 1.25 times as long from some step on, or gradually come to do so.
-
-    Optimal partitioning separates changes of level from noise, see `change_points`. The ratio is
-    our choice, and so is the least share of the steps' time, 5 %, that must have been lost.
-
-    Changes in the first ten seconds, or in the first fifth of a run under 50 s, are warm-up: steps
-    are fast while they use up what buffers held when training began. Ten seconds are our choice.
-    Steps that become faster, as when a cache is filled, are not a fault.
-    """
+    """Steps that take 1.25 times as long from some step on, or gradually come to do so."""
 
     code = "slower-over-time"
     subject = "step time over time"

@@ -1,10 +1,12 @@
-"""Why a run ended: no device memory left, likely no host memory left, or another exception."""
+"""Why a run ended: no memory left, another exception, or its process was killed."""
 
 from __future__ import annotations
 
 from keras_gpukit.errors import one_line
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 
 HOST_NEARLY_FULL_FRACTION = 0.9
@@ -19,10 +21,7 @@ SIGNAL = "SIGTERM"
 
 
 class DeviceOutOfMemory(Rule):
-    """A run that ended with TensorFlow's `ResourceExhaustedError`.
-
-    There is no threshold: the exception is the evidence.
-    """
+    """A run that ended with TensorFlow's `ResourceExhaustedError`."""
 
     code = "out-of-memory"
     subject = "errors"
@@ -55,12 +54,7 @@ class DeviceOutOfMemory(Rule):
 
 
 class HostOutOfMemory(Rule):
-    """A run that stopped without recording why, while the host's memory was at least 90 % full.
-
-    Linux ends a process that takes too much memory with SIGKILL, which the process cannot catch or
-    report. The finding therefore says "likely". The threshold is our choice: readings come once a
-    second, and memory may rise by gigabytes between two of them.
-    """
+    """A run that stopped without recording why, while the host's memory was at least 90 % full."""
 
     code = "host-out-of-memory"
     subject = "errors"
@@ -121,11 +115,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
 
 
 class EndedByError(Rule):
-    """A run that ended with an exception raised in a step or a callback, or by SIGTERM.
-
-    There is no threshold: the exception was seen. Out-of-memory errors have a rule of their own,
-    `DeviceOutOfMemory`. Interrupts by the user are not faults and do not count.
-    """
+    """A run that ended with an exception raised in a step or a callback, or by SIGTERM."""
 
     code = "ended-by-error"
     subject = "errors"
@@ -151,3 +141,50 @@ class EndedByError(Rule):
         says = f": {summary.error_message}" if summary.error_message else ""
         title = one_line(f"{error}{where} ended the run{says}")
         return self.find("critical", advice=(advice,), title=title)
+
+
+class Killed(Rule):
+    """A run whose record stops without an end."""
+
+    code = "killed"
+    subject = "errors"
+    title = "The process was killed"
+    requires = "a run without a record of its end"
+    comes_first = "always"
+    ends_run = judges_first_step = True
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Says what the process was doing last."""
+        if summary.killed_in is None:
+            return self.abstain() if summary.ending is None else None
+        if isinstance(HostOutOfMemory().judge(summary), Finding):
+            return self.abstain("the host likely ran out of memory")
+        return self.find(
+            "critical",
+            advice=(
+                "Ask what killed it: journalctl -k | grep -i 'killed process' (out of memory), or "
+                "sacct -j JOB (time limit, preemption)",
+                'Let it continue: `fit(callbacks=[keras.callbacks.BackupAndRestore("backup")])`',
+            ),
+            title=f"{self.title} while {doing(summary.killed_in)}",
+        )
+
+
+def doing(progress: Progress) -> str:
+    """Describes a run's latest activity: "training, at step 1,240 in epoch 2 of 3"."""
+    epoch = "" if progress.epoch is None else f"epoch {progress.epoch:,}"
+    if epoch and progress.epochs is not None:
+        epoch += f" of {progress.epochs:,}"
+    step = f"step {progress.step:,}"
+    if progress.part == "first step":
+        return "in its first step, which fetches a batch, traces and compiles"
+    if progress.part == "epoch start":
+        return f"starting the input pipeline of {epoch or 'its data'}, after {step}"
+    if progress.part == "validation":
+        return f"validating after {step}" + (f", in {epoch}" if epoch else "")
+    if progress.part == "steps":
+        name = {"fit": "training", "evaluate": "evaluating", "predict": "predicting"}
+        return f"{name[progress.phase]}, at {step}" + (f" in {epoch}" if epoch else "")
+    if progress.part == "callbacks":
+        return f"in callbacks, after {step}" + (f", in {epoch}" if epoch else "")
+    return f"at the end of {epoch or 'an epoch'}, after {step}"

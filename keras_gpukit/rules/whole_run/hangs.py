@@ -1,4 +1,4 @@
-"""Times in which no step ended, and what the process waited for meanwhile."""
+"""Whether no step ended for long, first or later, and what the process did meanwhile."""
 
 from __future__ import annotations
 
@@ -6,9 +6,88 @@ from dataclasses import replace
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule, figure
+from keras_gpukit.rules.rule import Outcome, Rule, figure, gpu_readings, host_readings
 from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.whole_run.endings import ON_PURPOSE
+
+LEAST_S = 10.0
+"""Shortest time that is reported. Our choice: tracing a large model takes about as long."""
+BUSY_CORES, WAITING_CORES = 0.5, 0.2
+"""Cores that a process at work keeps busy at least, and one that waits at most. Our choice: tracing
+and most of XLA's compilation run on one core."""
+IDLE_PERCENT = 5.0
+"""Highest mean utilization of GPUs that count as idle. Our choice."""
+TRIAL = "For a trial, `model.compile(jit_compile=False)`: the step is then only traced"
+FEWER_SHAPES = (
+    "Use few shapes of batches: `drop_remainder=True`, padding to few lengths. XLA compiles the "
+    "step for each shape"
+)
+CACHE = (
+    "Keep what XLA compiled for the next process, in a folder for this GPU and TensorFlow version: "
+    "`export TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=FOLDER`"
+)
+TRACING = "A smaller model traces faster: compare with fewer layers or blocks"
+INPUT = (
+    "See how long the first batch takes: `next(iter(dataset))`. A shuffle buffer is filled first"
+)
+
+
+class FirstStepNotOver(Rule):
+    """A run whose first step has not ended after 10 s, or had not when the run ended."""
+
+    code = "first-step-not-over"
+    subject = "first step"
+    title = "No step has ended"
+    requires = "a run that is in its first step, or ended in it"
+    judges_first_step = True
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the time in the first step with the threshold."""
+        lasted_s = summary.first_step_s
+        if lasted_s is None:
+            return None if summary.steps else self.abstain()
+        failed = summary.ended_by is not None and not summary.ended_by.startswith(ON_PURPOSE)
+        if failed or summary.out_of_memory is not None:
+            return self.abstain("another exception ended the first step")
+        if lasted_s < LEAST_S:
+            return None
+        figures = [figure("in_the_first_step", lasted_s, "s")]
+        cores, gpus_percent = _busy_cores(summary), mean_busy_percent(gpu_readings(summary))
+        if cores is not None:
+            figures.append(figure("cores_busy", cores))
+        if gpus_percent is not None:
+            figures.append(figure("GPU_utilization", gpus_percent, "%"))
+        doing, advice = _doing(summary, cores, gpus_percent)
+        title = f"{self.title} after {lasted_s:.0f} s: the first one {doing}"
+        return self.find("warning", *figures, advice=advice, title=title)
+
+
+def _busy_cores(summary: RunSummary) -> float | None:
+    host, cores = host_readings(summary), summary.environment.cpu_count
+    if host is None or host.process_cpu_percent is None or cores is None:
+        return None
+    return host.process_cpu_percent / 100 * cores
+
+
+def _doing(
+    summary: RunSummary, cores: float | None, gpus_percent: float | None
+) -> tuple[str, tuple[str, ...]]:
+    """Returns what the first step likely does, by what evidence, and how to shorten it."""
+    compiles = summary.environment.jit_compile
+    shorten = (TRIAL, FEWER_SHAPES, CACHE) if compiles else (TRACING,)
+    if cores is None or WAITING_CORES < cores < BUSY_CORES or (gpus_percent or 0) > IDLE_PERCENT:
+        return "is traced or compiled, or waits for its batch", (*shorten, INPUT)
+    if cores <= WAITING_CORES:
+        others = " or for the other workers" if summary.environment.workers > 1 else ""
+        return f"likely waits for its batch{others}, as the process is idle", (INPUT,)
+    idle = "" if gpus_percent is None else " and the GPUs idle"
+    busy = f"as {cores:.1f} cores are busy{idle}"
+    if compiles:
+        return f"is likely traced and compiled by XLA (jit_compile is on), {busy}", shorten
+    return f"is likely traced, or its batch is made, {busy}", (*shorten, INPUT)
+
 
 # The sampling thread looks about once a second.
 ACCURACY_S = 2.0
@@ -16,11 +95,7 @@ _OF_INPUT = "waiting for input, "
 
 
 class Hung(Rule):
-    """A run in which no step ended for a minute, or for 20 usual steps if that is longer.
-
-    Only times in which the process waited count. A long callback, tracing and compilation have
-    rules of their own. The stacks of the threads show what the process waited for.
-    """
+    """A run in which no step ended for a minute, or for 20 usual steps if that is longer."""
 
     code = "hang"
     subject = "hangs"

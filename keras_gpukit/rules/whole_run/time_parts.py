@@ -17,7 +17,73 @@ from keras_gpukit.rules.savings import (
     severity,
     validation_wait_s,
 )
-from keras_gpukit.rules.whole_run.callback_advice import as_written, callback_advice
+
+TENSORBOARD = "TensorBoard"
+TENSORBOARD_DEFAULTS = {
+    "histogram_freq": 0,
+    "write_images": False,
+    "embeddings_freq": 0,
+    "update_freq": "epoch",
+    "profile_batch": 0,
+}
+"""Arguments of Keras' callback that take time, at epochs' ends or between steps, and defaults."""
+_BETWEEN_STEPS = ("update_freq", "profile_batch")
+_NOTABLE = 0.1
+_CHECKPOINT = "`keras.callbacks.ModelCheckpoint`: save less often, or only the weights"
+_DEFAULT = "`keras.callbacks.TensorBoard`: a log_dir on a local disk, and `write_graph=False`"
+_OWN = "in your own callbacks, do work every hundredth batch, not in each"
+
+
+def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
+    """Returns what to change, the most rewarding change first."""
+    known = {
+        TENSORBOARD: (_tensorboard_advice(summary),),
+        "ModelCheckpoint": (_CHECKPOINT,),
+    }
+    if name is None:
+        by_callback = summary.breakdown.by_callback if summary.breakdown else {}
+        seen = [line for each in known if each in by_callback for line in known[each]]
+        return (*seen, _OWN)
+    return known.get(name, (f"{name}: work less often, as every hundredth batch or tenth epoch",))
+
+
+def as_written(summary: RunSummary, name: str) -> str:
+    """Returns a callback's name; that of `TensorBoard` with the arguments that take its time."""
+    if name != TENSORBOARD or not (costs_s := _tensorboard_costs_s(summary)):
+        return name
+    written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)
+    return f"{name}({', '.join(written)})"
+
+
+def _tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
+    """Returns the arguments that take a tenth of its time or more, the costliest moment first.
+
+    Arguments that work at the same moment share its seconds.
+    """
+    parts = summary.breakdown
+    spent_s = parts.by_callback.get(TENSORBOARD, 0.0) if parts else 0.0
+    at_epochs_s = parts.callbacks_at_epochs.get(TENSORBOARD, 0.0) if parts else 0.0
+    costs_s = {
+        each: spent_s - at_epochs_s if each in _BETWEEN_STEPS else at_epochs_s
+        for each in TENSORBOARD_DEFAULTS
+        if f"{TENSORBOARD}.{each}" in summary.environment.settings
+    }
+    costly = (each for each in costs_s.items() if each[1] >= _NOTABLE * spent_s)
+    return dict(sorted(costly, key=lambda each: -each[1]))
+
+
+def _tensorboard_advice(summary: RunSummary) -> str:
+    costs_s = _tensorboard_costs_s(summary)
+    if not costs_s:
+        return _DEFAULT
+    less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
+    moments = {
+        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": spent_s
+        for each, spent_s in costs_s.items()
+    }
+    took = ", ".join(f"{seconds(spent_s)} s {moment}" for moment, spent_s in moments.items())
+    return f"`{TENSORBOARD}({less})`, or less often: it took {took}"
+
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
@@ -26,6 +92,9 @@ LONG_VALIDATION_FRACTION = 0.30
 LOOP_S = 0.25e-3
 MOSTLY = 0.5
 FEW, NEARLY_ALL = 0.25, 0.8
+
+ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler"}
+"""Callbacks that Keras or this package adds: a run with only these has none of the user's own."""
 
 REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
 LESS_TIME = too_short(f"it took less than {MINIMUM_WALL_S:g} s")
@@ -49,20 +118,7 @@ class TimeRule(Rule):
 
 
 class SlowEpochStart(TimeRule):
-    """The share of the time that goes to starting epochs, until their first batches arrive.
-
-    Keras creates a new iterator for each epoch. The pipeline then restarts and fills its buffers
-    again, and steps wait meanwhile. The threshold of a tenth is our choice, as for other waits. The
-    first epoch cannot be separated from tracing, so at least one more must have been seen.
-
-    If at most a quarter of the epochs account for four fifths of the waits, the finding names those
-    few. Both shares are our choice.
-
-    Where the first batches come soon, Keras and TensorFlow themselves take the time: to make an
-    iterator and to free the last one. Freeing it stalls now and then, with and without this
-    package, which differs between runs of the same script. So that is a remark, unless it takes
-    half of the time (our choice), as with thousands of epochs of a few steps.
-    """
+    """The share of the time that goes to starting epochs, until their first batches arrive."""
 
     code = "slow-epoch-start"
     subject = "epoch starts"
@@ -127,13 +183,7 @@ def _slow_ones(start: PipelineStartRecord) -> int:
 
 
 class SlowCallbacks(TimeRule):
-    """The share of the time that goes to callbacks, including checkpoints.
-
-    The time between steps includes Keras' own loop. So 0.25 ms per execution is left out, more than
-    the loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
-    took half of the time in callbacks, also our choice. The lower end of the saving is then its
-    own time. If half of that time traces functions again, `TracingAgain` says so instead.
-    """
+    """The share of the time that goes to callbacks, including checkpoints."""
 
     code = "slow-callbacks"
     subject = "callbacks"
@@ -154,6 +204,8 @@ class SlowCallbacks(TimeRule):
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)
         name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0))
         is_named = longest_s >= MOSTLY * spent_s
+        if not is_named and name and parts.by_callback.keys() <= ALWAYS_THERE:
+            return None  # the time between steps went to Keras' loop, or to waiting for a core
         figures = [percent("of_the_time", share), figure("in_callbacks", spent_s, "s")]
         title = None
         if is_named:
@@ -182,12 +234,7 @@ def _executions(summary: RunSummary) -> float | None:
 
 
 class LongValidation(TimeRule):
-    """The share of the time that goes to validation within `fit`.
-
-    The threshold of three tenths is our choice. The finding is a remark if compute takes at least
-    half of the time, since how often to validate is the user's decision. What validation waits for
-    data can be saved without validating less: that has the thresholds of the wait in training.
-    """
+    """The share of the time that goes to validation within `fit`."""
 
     code = "long-validation"
     subject = "validation"

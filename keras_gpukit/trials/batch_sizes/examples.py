@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from keras_gpukit.trials.checks import check_arrays, wrong_kind
 HELD_EXAMPLES = 64
 HELD_BYTES = 2**24
 BATCHES_READY = 2
+_LOOKED_AT = 8
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,7 @@ class Examples:
         return self.batches(1, 1).element_spec
 
     def batches(self, batch_size: int, rows: int) -> Any:
-        """Returns a `tf.data.Dataset` that assembles each batch from examples, as pipelines do.
-
-        Args:
-            batch_size: Examples per batch; the last batch may have fewer.
-            rows: Total number of examples. The held examples are repeated to get this number.
-        """
+        """Returns a `tf.data.Dataset` of a number of examples that assembles each batch."""
         import tensorflow as tf
 
         with tf.device("CPU:0"):
@@ -87,9 +82,6 @@ def examples_of(dataset: Any) -> Examples:
     If batches have different shapes, as with padded sequences, the examples come from the batch
     with the largest examples among the first eight.
 
-    Args:
-        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
-
     Raises:
         TypeError: If the dataset has none of these types.
         ValueError: If the dataset is empty, or its elements are not batches of dense tensors.
@@ -99,21 +91,18 @@ def examples_of(dataset: Any) -> Examples:
 
     if isinstance(dataset, tuple):
         total = check_arrays(tf.nest.flatten(dataset))
-        parts = tf.nest.map_structure(lambda array: array[:HELD_EXAMPLES], _without_lists(dataset))
+        parts = tf.nest.map_structure(lambda array: array[:HELD_EXAMPLES], without_lists(dataset))
         return Examples(_first(tf.nest.map_structure(_as_fed, parts)), None, total)
     if isinstance(dataset, tf.data.Dataset):
         _check_spec(dataset)
         batches = list(dataset.take(_LOOKED_AT).as_numpy_iterator())
         count = int(dataset.cardinality())
     elif isinstance(dataset, keras.utils.PyDataset):
-        batches = list(_first_of(dataset))
         count = -1 if dataset.num_batches is None else dataset.num_batches
+        looked_at = _LOOKED_AT if count < 0 else min(count, _LOOKED_AT)
+        batches = [without_lists(dataset[index]) for index in range(looked_at)]
     else:
-        raise wrong_kind(
-            dataset,
-            "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of "
-            "arrays (x, y).",
-        )
+        raise wrong_kind(dataset)
     if not batches:
         raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
     parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
@@ -125,20 +114,12 @@ def examples_of(dataset: Any) -> Examples:
     return Examples(_first(parts), max(rows), about, total_is_exact=False)
 
 
-_LOOKED_AT = 8
-
-
-def _first_of(dataset: Any) -> Iterator[Any]:
-    count = dataset.num_batches
-    for index in range(_LOOKED_AT if count is None else min(count, _LOOKED_AT)):
-        yield _without_lists(dataset[index])
-
-
-def _without_lists(part: Any) -> Any:
+def without_lists(part: Any) -> Any:
+    """Replaces lists by tuples in a structure, as TensorFlow converts lists; leaves None out."""
     if isinstance(part, dict):
-        return {name: _without_lists(each) for name, each in part.items() if each is not None}
+        return {name: without_lists(each) for name, each in part.items() if each is not None}
     if isinstance(part, (list, tuple)):
-        return tuple(_without_lists(each) for each in part if each is not None)
+        return tuple(without_lists(each) for each in part if each is not None)
     return part
 
 

@@ -28,11 +28,6 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
     The rate in examples per second is assumed to be the same for batches of another size. Fetching
     a ready batch takes a fixed time for each batch, so that time is subtracted.
 
-    Args:
-        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays.
-        examples: Examples taken from the dataset.
-        seconds: Duration of the measurement.
-
     Returns:
         Examples per second; None if a batch takes less than twice as long as fetching a ready
         batch. The rate in larger batches may then be much higher.
@@ -40,22 +35,18 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
     rows = int(ROWS_BYTES / max(examples.example_bytes, 1))
     of_arrays = max(1, min(ROWS, rows, examples.total or ROWS))
     size = examples.batch_size or of_arrays
+    each_s = seconds / ROUNDS
     ready = iter(examples.one_batch(size))
-    asking_s = 1 / rate_of(lambda: next(ready), seconds / ROUNDS)
+    asking_s = 1 / rate_of(lambda: next(ready), each_s)
     rates: list[float] = []
 
     def experiment(step: Any, iterator: Any) -> None:
-        def fetch() -> Any:
-            return next(iterator)
-
-        # Take the batches that were made ahead.
-        run_for(fetch, seconds / ROUNDS)
+        run_for(lambda: next(iterator), each_s)  # takes the batches that were made ahead
         ends = time.perf_counter() + seconds
         while len(rates) < ROUNDS and (not rates or time.perf_counter() < ends):
-            rates.append(rate_of(fetch, seconds / ROUNDS))
+            rates.append(rate_of(lambda: next(iterator), each_s))
 
-    source = endless(dataset, of_arrays if examples.batch_size is None else None)
-    without_model(source, experiment)
+    without_model(endless(dataset, None if examples.batch_size else of_arrays), experiment)
     if np.median(rates) * asking_s * MEASURABLE > 1:
         return None
     batches_s = [max(1 / each - asking_s, asking_s) for each in rates]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.trials.batch_sizes.device_settings import DeviceSettings, current_settings
 from keras_gpukit.trials.batch_sizes.examples import Examples
 from keras_gpukit.trials.checks import check_one_device
 
@@ -32,11 +32,7 @@ class Job:
 
     @classmethod
     def of(cls, folder: Path, model: Any) -> Job:
-        """Returns a job for a model; `save` must still write its files.
-
-        Args:
-            folder: An empty folder.
-            model: A compiled model, or a function that makes one.
+        """Returns a job for a model, or a function that makes one; `save` writes its files.
 
         Raises:
             ValueError: If another process cannot import the function.
@@ -57,15 +53,10 @@ class Job:
     def save(self, model: Any, examples: Examples) -> None:
         """Writes the examples to the folder, and the model if no function makes it.
 
-        Args:
-            model: A compiled model, or a function that makes one.
-            examples: Examples from which batches are made.
-
         Raises:
             ValueError: If the model cannot be saved.
         """
-        with (self.folder / _EXAMPLES).open("wb") as file:
-            pickle.dump(examples, file)
+        (self.folder / _EXAMPLES).write_bytes(pickle.dumps(examples))
         if self.build is not None:
             return
         try:
@@ -81,8 +72,7 @@ class Job:
 
     def examples(self) -> Examples:
         """Reads the examples from the folder."""
-        with (self.folder / _EXAMPLES).open("rb") as file:
-            examples: Examples = pickle.load(file)
+        examples: Examples = pickle.loads((self.folder / _EXAMPLES).read_bytes())
         return examples
 
     def model(self) -> Any:
@@ -117,16 +107,15 @@ class Job:
         If Keras loads the optimizer, it makes the slots at once. They then take memory before the
         input does, and larger batches fit than in a new program.
         """
-        import keras
+        from keras.saving import deserialize_keras_object, load_model
 
+        compilation, path = self.folder / _COMPILATION, self.folder / _MODEL
         # The caller has just saved this model, so any code in it is the caller's own.
-        compilation = self.folder / _COMPILATION
-        model = keras.saving.load_model(
-            self.folder / _MODEL, compile=not compilation.exists(), safe_mode=False
-        )
-        if compilation.exists():
-            config = json.loads(compilation.read_text())
-            model.compile(**keras.saving.deserialize_keras_object(config, safe_mode=False))
+        if not compilation.exists():
+            return load_model(path, safe_mode=False)
+        model = load_model(path, compile=False, safe_mode=False)
+        config = json.loads(compilation.read_text())
+        model.compile(**deserialize_keras_object(config, safe_mode=False))
         return model
 
 
@@ -137,4 +126,80 @@ def _is_compiled_by_keras(model: Any) -> bool:
     return bool(model.get_compile_config()) and all(
         getattr(type(model), name) is getattr(keras.Model, name)
         for name in ("compile", "get_compile_config", "compile_from_config")
+    )
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """Settings of TensorFlow and Keras that a new process does not inherit.
+
+    Attributes:
+        gpus: Index of each visible GPU.
+        grows: Whether memory growth is enabled, for each visible GPU.
+        limits_mib: Memory limits in MiB of the logical devices of each visible GPU. None means no
+            limit; the tuple is empty if no logical devices are configured.
+        threads: Number of intra-op and inter-op threads; 0 lets TensorFlow choose.
+        tensor_float_32: Whether TensorFloat-32 is enabled.
+        policy: Name of Keras' global dtype policy.
+    """
+
+    gpus: tuple[int, ...]
+    grows: tuple[bool, ...]
+    limits_mib: tuple[tuple[int | None, ...], ...]
+    threads: tuple[int, int]
+    tensor_float_32: bool
+    policy: str
+
+    def apply(self) -> None:
+        """Applies the settings if they differ; call it before TensorFlow starts its devices."""
+        import keras
+        import tensorflow as tf
+
+        if current_settings() == self:
+            return
+        intra, inter = self.threads
+        tf.config.threading.set_intra_op_parallelism_threads(intra)
+        tf.config.threading.set_inter_op_parallelism_threads(inter)
+        tf.config.experimental.enable_tensor_float_32_execution(self.tensor_float_32)
+        keras.config.set_dtype_policy(self.policy)
+        physical = tf.config.list_physical_devices("GPU")
+        chosen = [physical[index] for index in self.gpus]
+        tf.config.set_visible_devices(chosen, "GPU")
+        for gpu, grows, limits in zip(chosen, self.grows, self.limits_mib, strict=True):
+            if limits:
+                parts = [tf.config.LogicalDeviceConfiguration(memory_limit=each) for each in limits]
+                tf.config.set_logical_device_configuration(gpu, parts)
+            elif grows:
+                tf.config.experimental.set_memory_growth(gpu, True)
+
+    @property
+    def leave_memory(self) -> bool:
+        """Whether these settings leave memory of each GPU to other processes."""
+        pairs = zip(self.grows, self.limits_mib, strict=True)
+        return all(grows or (limits and None not in limits) for grows, limits in pairs)
+
+
+def current_settings() -> DeviceSettings:
+    """Returns the settings of this process, without starting TensorFlow's devices."""
+    import keras
+    import tensorflow as tf
+
+    physical = tf.config.list_physical_devices("GPU")
+    gpus = tf.config.get_visible_devices("GPU")
+    forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true"
+    return DeviceSettings(
+        gpus=tuple(physical.index(gpu) for gpu in gpus),
+        grows=tuple(forced or bool(tf.config.experimental.get_memory_growth(gpu)) for gpu in gpus),
+        limits_mib=tuple(
+            tuple(
+                part.memory_limit for part in tf.config.get_logical_device_configuration(gpu) or ()
+            )
+            for gpu in gpus
+        ),
+        threads=(
+            tf.config.threading.get_intra_op_parallelism_threads(),
+            tf.config.threading.get_inter_op_parallelism_threads(),
+        ),
+        tensor_float_32=tf.config.experimental.tensor_float_32_execution_enabled(),
+        policy=keras.config.dtype_policy().name,
     )

@@ -1,4 +1,4 @@
-"""Importing this module loads TensorFlow and Keras, for processes forked from the current one.
+"""Loads TensorFlow and Keras when it is imported, for processes forked from the current one.
 
 The log output of their libraries is dropped. If loading fails here, each trial process loads them
 itself and reports the error.
@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from importlib import import_module
 
-from keras_gpukit.trials.batch_sizes.standard_error import standard_error_to
+from keras_gpukit.trials.batch_sizes.quiet import standard_error_to
 
 with open(os.devnull, "wb") as nowhere, standard_error_to(nowhere.fileno()):
     for name in ("tensorflow", "keras"):

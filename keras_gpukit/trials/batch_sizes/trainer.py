@@ -18,6 +18,7 @@ from keras_gpukit.records.memory import Execution
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.trials.batch_sizes.examples import Examples
+from keras_gpukit.trials.batch_sizes.quiet import without_allocator_log
 from keras_gpukit.trials.measuring.intervals import summarize
 from keras_gpukit.trials.measuring.rates import run_for
 
@@ -50,25 +51,6 @@ class Work:
     last: float = 0.0
     withheld_bytes: int = 0
 
-    @property
-    def executions(self) -> int:
-        """Number of executions of the train function in all epochs."""
-        return self.epochs * (self.steps + (self.last > 0))
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The result of a trial that passed.
-
-    Attributes:
-        peak_bytes: Peak of the bytes in use by the device's allocator, without withheld memory, and
-            without the first step if there were more; None if the allocator has no such count.
-        step_s: Mean seconds per execution after the first; None if there was only one.
-    """
-
-    peak_bytes: int | None
-    step_s: float | None = None
-
 
 @dataclass(frozen=True)
 class Survey:
@@ -79,24 +61,15 @@ class Survey:
         limit_bytes: Memory limit of the device; None if unknown.
         predicted: Batch sizes with their predicted peaks in bytes; empty if a prediction would be
             incomplete.
-        first_step_s: Seconds of the first step, most of which is tracing.
-        predicting_s: Seconds of the prediction.
     """
 
     execution: Execution
     limit_bytes: int | None
     predicted: tuple[tuple[int, int], ...] = ()
-    first_step_s: float = 0.0
-    predicting_s: float = 0.0
 
 
 class Trainer:
-    """Trains a model to find whether batch sizes fit. The model is changed.
-
-    Args:
-        model: A compiled model.
-        examples: Examples from which batches are made.
-    """
+    """Trains a model to find whether batch sizes fit. The model is changed."""
 
     def __init__(self, model: Any, examples: Examples) -> None:
         self._model = model
@@ -110,29 +83,17 @@ class Trainer:
         Raises:
             DoesNotFit: If not even one example fits.
         """
-        began = time.perf_counter()
         self.train(1, Work(steps=1))
-        trained = time.perf_counter()
         sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
         limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
-        predicted = self._predict(sensor, limit)
-        return Survey(
-            execution_of(self._model),
-            limit,
-            predicted,
-            first_step_s=trained - began,
-            predicting_s=time.perf_counter() - trained,
-        )
+        return Survey(execution_of(self._model), limit, self._predict(sensor, limit))
 
-    def train(self, batch_size: int, work: Work) -> Trained:
+    def train(self, batch_size: int, work: Work) -> int | None:
         """Trains with a batch size by calling `fit`.
 
-        Args:
-            batch_size: Examples per batch.
-            work: Amount of training.
-
         Returns:
-            Peak memory and step time.
+            Peak of the bytes in use by the device's allocator, without withheld memory, and without
+            the first step if there were more; None if the allocator has no such count.
 
         Raises:
             DoesNotFit: If memory ran out.
@@ -140,19 +101,15 @@ class Trainer:
         rows = batch_size * work.steps * self._model.steps_per_execution
         rows += max(int(work.last * batch_size), 1) if work.last else 0
 
-        def fit(sensor: AllocatorSensor) -> float | None:
+        def fit(sensor: AllocatorSensor) -> None:
             with _withheld(work.withheld_bytes):
-                return self._fit(sensor, batch_size, rows, work.epochs)
+                self._fit(sensor, batch_size, rows, work.epochs)
 
-        step_s, peak_bytes = _measured(fit)
-        return Trained(None if peak_bytes is None else peak_bytes - work.withheld_bytes, step_s)
+        peak_bytes = _measured(fit)[1]
+        return None if peak_bytes is None else peak_bytes - work.withheld_bytes
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """Measures how fast the model trains on one batch in memory.
-
-        Args:
-            batch_size: Examples per batch.
-            seconds: Duration of the measurement; slow steps take longer.
 
         Returns:
             Rate in examples/s, and peak of the bytes in use by the allocator (None if unknown).
@@ -186,31 +143,24 @@ class Trainer:
 
         return _measured(measure)
 
-    def _fit(
-        self, sensor: AllocatorSensor, batch_size: int, rows: int, epochs: int = 1
-    ) -> float | None:
-        """Trains, and returns the mean seconds per execution after the first; None if only one."""
+    def _fit(self, sensor: AllocatorSensor, batch_size: int, rows: int, epochs: int = 1) -> None:
         import keras
 
-        ends: list[float] = []
-
-        def ended(batch: int, logs: Any) -> None:
-            ends.append(time.perf_counter())
+        begun = 0
 
         def begins(batch: int, logs: Any) -> None:
+            nonlocal begun
             # On a GPU, cuDNN tries algorithms in the first step with each size of a batch.
-            if len(ends) == 1 or (ends and batch == 0):
+            if begun == 1 or (begun and batch == 0):
                 sensor.first_step_ended()
+            begun += 1
 
-        clock = keras.callbacks.LambdaCallback(
-            on_train_batch_begin=begins, on_train_batch_end=ended
-        )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ran out of data")
             dataset = self._examples.batches(batch_size, rows)
+            noted = [keras.callbacks.LambdaCallback(on_train_batch_begin=begins)]
             # Keras warns if `shuffle` is True, the default, and the argument is a dataset.
-            self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False, callbacks=[clock])
-        return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
+            self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False, callbacks=noted)
 
     def _predict(
         self, sensor: AllocatorSensor, limit_bytes: int | None
@@ -231,6 +181,26 @@ class Trainer:
         except Exception:  # the step cannot be traced outside fit(): search without a prediction
             return ()
         return tuple(peaks)
+
+
+class InThisProcess(Trainer):
+    """Runs trials in this process, next to all that it holds in memory.
+
+    Memory that TensorFlow took cannot be released.
+    """
+
+    def train(self, batch_size: int, work: Work) -> int | None:
+        """Same as `Trainer.train`, without the log of the allocator."""
+        with without_allocator_log(DoesNotFit):
+            return super().train(batch_size, work)
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """Same as `Trainer.rate`, without the log of the allocator."""
+        with without_allocator_log(DoesNotFit):
+            return super().rate(batch_size, seconds)
+
+    def renew(self) -> None:
+        """Does nothing, since the memory of this process cannot be released."""
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Runs trials in a separate process.
+"""Runs trials in separate processes.
 
-The trial process imports the running script, which must guard its code with
+A trial process imports the running script, which must guard its code with
 `if __name__ == "__main__":`.
 
 If the process that runs the search dies, however it ends, the trial process removes the folder of
@@ -9,34 +9,100 @@ the job. For this it ignores the signals that a terminal or a batch system sends
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
+import sys
+import threading
+import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import TrialError
+from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.trials.batch_sizes.job import Job
-from keras_gpukit.trials.batch_sizes.memory_wait import WAITS_FOR_MEMORY, MemoryWatch
-from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Trainer
+from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer, Work
 
+_LOADED = "keras_gpukit.trials.batch_sizes.loaded_quietly"
 _LOG_SHOWN = 2000
 # Signals that end a process that ran out of memory: TensorFlow aborts, an access fails, or the
 # system kills the process.
 _OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
 _ENDS_WITHIN_S = 5.0
+# Before TensorFlow's allocator fails, it waits ten seconds for other threads to free memory, once
+# for each operation (`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21). On a CPU
+# it waits in vain if the process is idle at so many looks in a row, with so much memory in use.
+_LOOK_EVERY_S, _LOOKS, _IDLE_SHARE, _FULL_SHARE = 0.25, 6, 0.02, 0.75
+_WAITS_FOR_MEMORY = 86  # exit code
 
 
-class TrialProcess:
-    """A process for trials. It starts at once and loads TensorFlow; the first call loads the model.
+@contextmanager
+def prepared_context() -> Iterator[BaseContext]:
+    """Yields a context of `multiprocessing` whose processes have TensorFlow loaded, on Linux.
 
-    Args:
-        job: The model, examples and device settings for the trials.
-        context: Context of `multiprocessing` with which to start the process.
+    Loading TensorFlow takes seconds, and each memory trial needs a process that holds nothing else.
+    So a fork server loads it once. TensorFlow's devices start in the forked processes only. If the
+    caller runs a fork server already, or the system is another, each process loads TensorFlow.
     """
+    forks = sys.platform == "linux"
+    # Private names of Python, seen in 3.11. Without them, the server ends with this process.
+    server = getattr(forkserver, "_forkserver", None)
+    is_ours = forks and getattr(server, "_forkserver_pid", None) is None
+    if is_ours:
+        forkserver.set_forkserver_preload([_LOADED])
+    try:
+        yield multiprocessing.get_context("forkserver" if forks else "spawn")
+    finally:
+        if is_ours:
+            forkserver.set_forkserver_preload(["__main__"])
+            if stop := getattr(server, "_stop", None):
+                stop()
+
+
+class InOwnProcesses:
+    """Runs trials in separate processes that hold nothing else in memory."""
+
+    def __init__(self, job: Job, context: BaseContext) -> None:
+        self._job, self._context = job, context
+        self._processes = [_TrialProcess(job, context)]
+
+    def survey(self) -> Survey:
+        """Same as `Trainer.survey`."""
+        survey: Survey = self._processes[0].call("survey")
+        return survey
+
+    def train(self, batch_size: int, work: Work) -> int | None:
+        """Same as `Trainer.train`."""
+        peak_bytes: int | None = self._processes[0].call("train", batch_size, work)
+        return peak_bytes
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """Same as `Trainer.rate`."""
+        rate: tuple[Rate, int | None] = self._processes[0].call("rate", batch_size, seconds)
+        return rate
+
+    def renew(self) -> None:
+        """Continues in a new process, and starts the one after it in advance."""
+        self._processes.pop(0).close()
+        while len(self._processes) < 2:
+            self._processes.append(_TrialProcess(self._job, self._context))
+
+    def close(self) -> None:
+        """Ends the trial processes."""
+        for process in self._processes:
+            process.close()
+
+
+class _TrialProcess:
+    """A process that starts at once and loads TensorFlow; the first call loads the model."""
 
     def __init__(self, job: Job, context: BaseContext) -> None:
         self._connection, there = context.Pipe()
@@ -48,7 +114,7 @@ class TrialProcess:
         self._log = _log(job, self._process.pid)
         there.close()
 
-    def call(self, method: str, *args: Any, **options: Any) -> Any:
+    def call(self, method: str, *args: Any) -> Any:
         """Calls a method of the `Trainer` in the process, and returns its result.
 
         Raises:
@@ -59,7 +125,7 @@ class TrialProcess:
             if not self._started:
                 self._connection.recv()
                 self._started = True
-            self._connection.send((method, args, options))
+            self._connection.send((method, args))
             outcome, value = self._connection.recv()
         except (EOFError, OSError):
             raise self._ended() from None
@@ -70,9 +136,7 @@ class TrialProcess:
         return value
 
     def close(self) -> None:
-        """Ends the process, if it was not closed yet."""
-        if self._connection.closed:
-            return
+        """Ends the process."""
         # Kill the process: its work is no longer needed, and TensorFlow takes long to end. It must
         # not see the connection closed, as it would remove the folder that others still need.
         self._process.kill()
@@ -83,31 +147,23 @@ class TrialProcess:
     def _ended(self) -> Exception:
         self._process.join(_ENDS_WITHIN_S)
         code = self._process.exitcode
+        errors = self._log.read_text(errors="replace") if self._log.exists() else ""
+        errors = errors[-_LOG_SHOWN:]
         if not self._started:
             return TrialError(
                 "The process of a trial did not start. It imports the script that runs: keep that "
                 'in a file, and what it does under if __name__ == "__main__":. '
-                f"Received: exit code {code}\n{self._errors()}"
+                f"Received: exit code {code}\n{errors}"
             )
-        if code == WAITS_FOR_MEMORY:
+        if code == _WAITS_FOR_MEMORY:
             return DoesNotFit("every thread waited for memory")
         if code is not None and -code in _OF_MEMORY:
             return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
-        return TrialError(f"The process of a trial ended with code {code}.\n{self._errors()}")
-
-    def _errors(self) -> str:
-        if not self._log.exists():
-            return ""
-        return self._log.read_text(errors="replace")[-_LOG_SHOWN:]
+        return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
 
 
 def serve(connection: Connection, job: Job) -> None:
-    """Runs in the trial process: answers calls until the other end of the connection is closed.
-
-    Args:
-        connection: Connection to the process that runs the search.
-        job: The model, examples and device settings for the trials.
-    """
+    """Runs in the trial process: answers calls until the other end of the connection is closed."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -119,21 +175,25 @@ def serve(connection: Connection, job: Job) -> None:
 
 def _answer(connection: Connection, job: Job) -> None:
     # TensorFlow logs many lines if memory runs out, which is an expected outcome here.
-    _write_errors_to(_log(job, os.getpid()))
+    log = os.open(_log(job, os.getpid()), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 2)
+    os.close(log)
     import keras  # noqa: F401
     import tensorflow  # noqa: F401
 
     connection.send("started")
     trainer: Trainer | None = None
+    working = threading.Event()
     while True:
-        method, args, options = connection.recv()
+        working.clear()
+        method, args = connection.recv()
         try:
             if trainer is None:
                 job.devices.apply()
                 trainer = Trainer(job.model(), job.examples())
-                watch = MemoryWatch()
-            with watch:
-                reply: tuple[str, Any] = "done", getattr(trainer, method)(*args, **options)
+                threading.Thread(target=_end_if_it_waits, args=(working,), daemon=True).start()
+            working.set()
+            reply: tuple[str, Any] = "done", getattr(trainer, method)(*args)
         except DoesNotFit as error:
             reply = "does not fit", str(error)
         except Exception:
@@ -141,11 +201,20 @@ def _answer(connection: Connection, job: Job) -> None:
         connection.send(reply)
 
 
+def _end_if_it_waits(working: threading.Event) -> None:
+    sensor = AllocatorSensor((), reset_peak=False)
+    device = next(iter(sensor.devices), "")
+    limit_bytes = sensor.limit_bytes(device) if device.startswith("CPU") else None
+    idle, spent_s = 0, time.process_time()
+    while limit_bytes is not None and idle < _LOOKS:
+        time.sleep(_LOOK_EVERY_S)
+        before_s, spent_s = spent_s, time.process_time()
+        is_idle = spent_s - before_s < _IDLE_SHARE * _LOOK_EVERY_S
+        is_full = (sensor.read()[0].current_bytes or 0) >= _FULL_SHARE * limit_bytes
+        idle = idle + 1 if is_idle and is_full and working.is_set() else 0
+    if limit_bytes is not None:
+        os._exit(_WAITS_FOR_MEMORY)
+
+
 def _log(job: Job, pid: int | None) -> Path:
     return job.folder / f"errors-{pid}.txt"
-
-
-def _write_errors_to(path: Path) -> None:
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 2)
-    os.close(log)

@@ -34,12 +34,7 @@ user's code may already have."""
 
 
 def code(before: Dataset, after: Dataset) -> str:
-    """Returns the code of a changed pipeline, with comments on the lines that differ.
-
-    Args:
-        before: The original pipeline.
-        after: The changed pipeline.
-    """
+    """Returns the code of a changed pipeline, with comments on the lines that differ."""
     old, new = _lines(before), _lines(after)
     if new[: len(old)] == old:  # the user's own variable is all that comes before what is new
         old, new = ["dataset"], ["dataset", *new[len(old) :]]

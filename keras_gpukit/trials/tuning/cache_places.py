@@ -84,10 +84,6 @@ def _how(dataset: Dataset) -> str:
 def _divided(rising: list[Dataset], allowed: Allowed) -> tuple[list[Dataset], list[Dataset], str]:
     """Splits stages into those with the same elements in each epoch, and those above.
 
-    Args:
-        rising: All stages, from the lowest to the highest.
-        allowed: Changes that the user allows.
-
     Returns:
         The stages with constant elements, the stages above, and why their elements vary ("" if not
         known to vary).

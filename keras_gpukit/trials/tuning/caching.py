@@ -1,22 +1,29 @@
-"""Proposes a cache in memory or on disk if the elements of a pipeline fit into it."""
+"""Proposes a cache in memory or on disk if its elements fit and the user allows it."""
 
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import sys
+import tempfile
+import uuid
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from keras_gpukit.input.pipelines.functions import function_name
 from keras_gpukit.input.pipelines.kinds import BATCHES, kind
 from keras_gpukit.input.pipelines.rebuilding import stack
-from keras_gpukit.input.pipelines.structure import Dataset, functions, inputs, number
+from keras_gpukit.input.pipelines.structure import Dataset, cache_file, functions, inputs, number
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED
 from keras_gpukit.reports.units import size
 from keras_gpukit.sensors.memory_limit import left_bytes
 from keras_gpukit.trials.tuning.cache_places import places
 from keras_gpukit.trials.tuning.changes import Allowed, Change
-from keras_gpukit.trials.tuning.permission import CachePermission, Place
 from keras_gpukit.trials.tuning.reading import Readings
+from keras_gpukit.trials.tuning.trials import Gain
 
 # Shares of the free space that a cache may take. The rest is for training, and for other data that
 # grows until the first epoch has filled the cache.
@@ -27,6 +34,56 @@ DISK_SHARE = 0.8
 MOST_ON_DISK = 10_000_000
 
 _SAME_COUNT = {"Map", "ParallelMap", "Prefetch", "Options"}
+
+
+Place = Literal["memory", "disk"]
+Choice = Literal["ask", "memory", "disk"] | bool
+
+_PLACES: dict[Any, tuple[Place, ...]] = {
+    "ask": ("memory", "disk"),
+    True: ("memory", "disk"),
+    "memory": ("memory",),
+    "disk": ("disk",),
+    False: (),
+}
+
+
+class CachePermission:
+    """The user's permission to cache elements."""
+
+    def __init__(
+        self, choice: Choice, folder: str | os.PathLike[str] | None, ask: Callable[[str], bool]
+    ) -> None:
+        self.places = _PLACES[choice]
+        """Places where elements may be cached, the preferred place first."""
+        self._asks = choice == "ask"
+        self._ask = ask
+        self.is_temporary = folder is None
+        """Whether the folder of the cache is removed when the dataset is deleted."""
+        name = f"keras_gpukit-cache-{uuid.uuid4().hex[:12]}"
+        self.folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
+        """Existing folder in which the cache's own folder is made."""
+        # The name is unique: TensorFlow reads an existing file, whichever pipeline wrote it.
+        self.path = os.path.join(self.folder, name, "elements")
+        """Path prefix of the files of a cache on disk."""
+
+    def decide(self, description: str, found: Gain) -> str:
+        """Returns why a cache that makes the pipeline faster is not kept; "" if it is kept."""
+        if not self._asks:
+            return ""
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return CACHE_NOT_ALLOWED
+        question = f"{found.gain:.1f}× faster: {description}?"
+        return "" if self._ask(question) else "not wanted"
+
+    def make_room(self, cache: Dataset) -> None:
+        """Makes the folder of a cache on disk; a temporary one is removed with the dataset."""
+        if not cache_file(cache):
+            return
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, exist_ok=True)
+        if self.is_temporary:
+            weakref.finalize(cache, shutil.rmtree, folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -45,13 +102,6 @@ def propose(
     is_over: Callable[[], bool] = lambda: False,
 ) -> tuple[Change | None, str]:
     """Proposes a cache at the highest place where it fits.
-
-    Args:
-        dataset: The pipeline.
-        allowed: Changes that the user allows.
-        readings: Reads samples of the pipeline to estimate its size.
-        permission: Places and folder that the user allows for a cache.
-        is_over: Returns whether time has run out.
 
     Returns:
         The change and "", or None and the reason.
@@ -125,11 +175,6 @@ def _count(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) 
 
     Counts them once, at the lowest stage from which the number follows, where they are cheapest to
     make.
-
-    Args:
-        dataset: The pipeline.
-        readings: Reads the stage.
-        counts: Earlier counts by the id of the stage; the new count is added.
     """
     known = int(dataset.cardinality())
     if known >= 0:

@@ -6,28 +6,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from keras_gpukit.input.pipelines.functions import function_name, makes_a_generator
 from keras_gpukit.input.pipelines.functions import variables as variables_of
 from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.input.pipelines.randomness import impurities, varies
 from keras_gpukit.input.pipelines.rebuilding import changeable, rebuilt
-from keras_gpukit.input.pipelines.remaking import draws_orders
-from keras_gpukit.input.pipelines.structure import Dataset, cache_file, stages
+from keras_gpukit.input.pipelines.remaking import draws_orders, is_known
+from keras_gpukit.input.pipelines.structure import (
+    Dataset,
+    cache_file,
+    functions,
+    inputs,
+    number,
+    stages,
+)
 from keras_gpukit.memory.untouched import put_back
-from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, StageTraits, Trial
 from keras_gpukit.rules.input.tuning_advice import advise
-from keras_gpukit.trials.measuring.rounds import Read
 from keras_gpukit.trials.tuning import caching, changes, service
 from keras_gpukit.trials.tuning.as_code import code
+from keras_gpukit.trials.tuning.caching import CachePermission
 from keras_gpukit.trials.tuning.changes import Allowed, Change
-from keras_gpukit.trials.tuning.permission import CachePermission
 from keras_gpukit.trials.tuning.reading import Readings, rebuilt_stages
-from keras_gpukit.trials.tuning.traits import traits
-from keras_gpukit.trials.tuning.trials import Attempt, Decide, Trials
+from keras_gpukit.trials.tuning.trials import Attempt, Decide, Read, Trials
 
 # To try prefetching, each fetch is followed by a pause, as by a step. The pause is as long as
 # making a batch takes, but at most this long.
 LONGEST_STEP_S = 0.05
 # Placeholder in the code for the path of a temporary cache.
 PATH_IN_CODE = '"cache/elements"'
+# Stages whose functions return a dataset. One that consists only of the last of these stages has
+# one element.
+_NESTS = {"FlatMap", "Interleave", "ParallelInterleave"}
+_ONE_ELEMENT = {"TensorDataset", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"}
 
 # In the order in which they are tried, after a cache: what it holds needs no further change.
 _PROPOSALS: tuple[changes.Proposal, ...] = (
@@ -43,13 +54,6 @@ _PROPOSALS: tuple[changes.Proposal, ...] = (
 
 class PipelineTuning:
     """Tunes a `tf.data.Dataset`.
-
-    Args:
-        dataset: The pipeline.
-        allowed: Changes that the user allows.
-        permission: The user's permission to cache elements.
-        readings: Prepares pipelines for reading.
-        service: Address of a tf.data service that may make elements; None for no service.
 
     Raises:
         ValueError: If reading the pipeline would leave an incomplete cache on disk.
@@ -191,3 +195,34 @@ class PipelineTuning:
             self._best = change.dataset
             self._lines += [line for line in change.lines if line not in self._lines]
         return trial
+
+
+def traits(dataset: Dataset, *, trust_python: bool) -> list[StageTraits]:
+    """Returns what the advice depends on, for each stage that has another stage below it."""
+    return [_traits_of(stage, trust_python) for stage in stages(dataset) if inputs(stage)]
+
+
+def _traits_of(stage: Dataset, trust_python: bool) -> StageTraits:
+    below, sort = inputs(stage)[0], kind(stage)
+    known = sort if is_known(stage) else ""
+    is_map = kind(below) in {"Map", "ParallelMap"} and not impurities(below)
+    return StageTraits(
+        function=function_name(stage) if functions(stage) else None,
+        function_below=function_name(below) if is_map else None,
+        is_generator=makes_a_generator(stage),
+        is_python="python" in impurities(stage),
+        gives_single_elements=sort in _NESTS and _nests_one_element(stage),
+        batch_size=number(stage, "batch_size") if known in {"Batch", "ParallelBatch"} else None,
+        shuffle_buffer=number(stage, "buffer_size") if known == "Shuffle" else None,
+        caches_what_varies=varies(below, trust_python=trust_python) if sort == "Cache" else None,
+    )
+
+
+def _nests_one_element(stage: Dataset) -> bool:
+    made = {
+        node.op
+        for function in functions(stage)
+        for node in function.graph.as_graph_def().node
+        if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3", "DatasetV4"))
+    }
+    return "TensorDataset" in made and made <= _ONE_ELEMENT

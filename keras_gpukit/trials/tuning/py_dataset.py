@@ -9,23 +9,16 @@ from typing import Any
 
 from keras_gpukit.rules.input.tuning_advice import PROCESSES, WITHIN
 from keras_gpukit.trials.measuring.inside_fit import without_model
-from keras_gpukit.trials.measuring.rounds import Read
 from keras_gpukit.trials.sources import endless
 from keras_gpukit.trials.tuning.reading import rate
-from keras_gpukit.trials.tuning.trials import Attempt, Trials
+from keras_gpukit.trials.tuning.trials import Attempt, Read, Trials
 
 _THREADS_NOTE = "several threads call __getitem__, which must be safe in threads"
 _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"
 
 
 class PyDatasetTuning:
-    """Tunes a `keras.utils.PyDataset`: tries more workers, processes, and a longer queue.
-
-    Args:
-        dataset: The dataset; it is not changed.
-        read_s: Duration of a reading in seconds.
-        processes: Whether worker processes may be tried.
-    """
+    """Tunes a `keras.utils.PyDataset`: tries more workers, processes, and a longer queue."""
 
     def __init__(self, dataset: Any, read_s: float, *, processes: bool) -> None:
         self._read_s = read_s

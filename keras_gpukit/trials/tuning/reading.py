@@ -20,7 +20,7 @@ from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.rebuilding import changeable, replace
 from keras_gpukit.input.pipelines.remaking import draws_orders, is_known, over, with_buffer
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, inputs, number
-from keras_gpukit.trials.measuring.held_batches import has_ended
+from keras_gpukit.trials.measuring.inside_fit import has_ended
 from keras_gpukit.trials.measuring.rates import run_for
 from keras_gpukit.trials.sources import endless
 
@@ -67,12 +67,7 @@ class Readings:
         self._caches: dict[int, tuple[Dataset, Dataset]] = {}
 
     def of(self, dataset: Dataset, consumer_s: float = 0.0) -> Callable[[], float]:
-        """Returns a function that reads a pipeline briefly and returns its rate in batches/s.
-
-        Args:
-            dataset: The pipeline.
-            consumer_s: Pause in seconds after each fetch, as if a train step ran.
-        """
+        """Returns a function that reads a pipeline briefly and returns its rate in batches/s."""
         ready = endless(self.ready(dataset))
 
         def read() -> float:
@@ -101,11 +96,7 @@ class Readings:
         return replace(dataset, changes)
 
     def sample(self, ready: Dataset) -> Sample:
-        """Reads elements for a limited time, and returns their number and size.
-
-        Args:
-            ready: The pipeline, as returned by `ready`.
-        """
+        """Reads elements for a limited time, and returns their number and size."""
         end = time.perf_counter() + SAMPLE_READINGS * self.read_s
         count = size_bytes = 0
         for element in ready:
@@ -116,11 +107,7 @@ class Readings:
         return Sample(count, size_bytes, whole=True)
 
     def count(self, ready: Dataset) -> int | None:
-        """Returns the number of elements; None if counting them takes too long.
-
-        Args:
-            ready: The pipeline, as returned by `ready`.
-        """
+        """Returns the number of elements; None if counting them takes too long."""
         end = time.perf_counter() + COUNTING_READINGS * self.read_s
         total = 0
         # Fetching each element from Python takes longer than making many of them.
@@ -154,13 +141,7 @@ def rebuilt_stages(dataset: Dataset) -> Iterator[Dataset]:
 
 
 def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> float:
-    """Measures the rate of a pipeline that has just started, in batches/s.
-
-    Args:
-        fetch: Returns the next batch of the pipeline.
-        read_s: Duration of the reading in seconds.
-        consumer_s: Pause in seconds after each fetch, as if a train step ran.
-    """
+    """Measures the rate of a pipeline that has just started, in batches/s."""
 
     def step() -> None:
         fetch()

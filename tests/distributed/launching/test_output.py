@@ -142,7 +142,7 @@ def test_without_a_terminal_a_bar_is_a_line_at_times(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     with (tmp_path / "output").open("w") as output:
         task = Task("worker", 0, is_chief=True)
-        stream = Stream(task, 0, Screen(output, {}), Tail(), None, has_errors=False)
+        stream = Stream(task, 0, Screen(output, {}), Tail(), None, False)
         for step in range(1, 101):
             now_s += 1
             os.write(stream.inner, f"\r{step}/100 of the epoch".encode() + b"\n" * (step == 100))

@@ -12,8 +12,7 @@ from keras_gpukit.records.worker_comparison import (
     WorkerComparison,
     WorkerFigures,
 )
-from keras_gpukit.rules.cluster.scaling import forecast, measured_link, ring_s
-from keras_gpukit.rules.cluster.scaling_basis import basis_of, latency_s
+from keras_gpukit.rules.cluster.scaling import basis_of, forecast, latency_s, measured_link, ring_s
 
 ONE = ScalingBasis(step_s=0.1, gradient_bytes=100_000_000, batch=64)
 FAST, SLOW = Link(100e9, 0.0), Link(10e9, 5e-6)

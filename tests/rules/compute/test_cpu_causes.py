@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keras_gpukit.records.operations import Kernel, Operation, OperationKernels, OperationKind
-from keras_gpukit.rules.compute.cpu_causes import explain, find_fallbacks
+from keras_gpukit.rules.compute.placement_causes import explain, find_fallbacks
 
 
 def kernels(*gpu, inputs=("x",), outputs=("y",), uses_resource=False):

@@ -6,8 +6,12 @@ import pytest
 
 from keras_gpukit.records.operations import Kernel, OperationKernels, OperationKind
 from keras_gpukit.records.placement import PlacedOperations
-from keras_gpukit.rules.compute.placement_causes import by_likely_mistake, judge_placement
-from keras_gpukit.rules.setup.requested_device import is_missing, nearest
+from keras_gpukit.rules.compute.placement_causes import (
+    by_likely_mistake,
+    is_missing,
+    judge_placement,
+    nearest,
+)
 
 FLOATS = Kernel({"T": frozenset({"float32"})}, frozenset())
 INTS_ON_HOST = Kernel({"T": frozenset({"int32"})}, frozenset({"x", "y"}))

@@ -7,9 +7,7 @@ import pytest
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Xid
 from keras_gpukit.records.installation import CUDALibrary, DriverGPU, MIGInstance
 from keras_gpukit.records.memory import GPUHolder
-from keras_gpukit.rules.setup.gpu_problems import gpu_problems
-from keras_gpukit.rules.setup.library_problems import library_problems
-from keras_gpukit.rules.setup.xids import MEANINGS, worst_of
+from keras_gpukit.rules.setup.gpu_problems import MEANINGS, gpu_problems, library_problems, worst_of
 
 GIB = 2**30
 GPU = DriverGPU(2, "NVIDIA H100", "GPU-2", 80 * GIB, (9, 0), "00000000:65:00.0")

@@ -14,7 +14,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.setup.slow_settings import NOT_MEASURED
+from keras_gpukit.rules.setup.settings import NOT_MEASURED
 
 GPUS = (GPUInfo(0, "NVIDIA H100"),)
 STEPS = 1000

@@ -20,7 +20,7 @@ from keras_gpukit.records.steps import (
 from keras_gpukit.reports.phrases import correction, headline
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected
-from keras_gpukit.rules.slowdown.automatic_captures import AutomaticCaptures
+from keras_gpukit.rules.slowdown.anomalies import AutomaticCaptures
 
 # When
 

@@ -15,8 +15,7 @@ from random_walks import (
     walk,
 )
 
-from keras_gpukit.rules.memory.epoch_growth import steady_rise
-from keras_gpukit.rules.slowdown.random_walks import MOST_CHANCE, chance_of_rise
+from keras_gpukit.rules.memory.growth import MOST_CHANCE, chance_of_rise, steady_rise
 
 SEEDS = range(120)
 

@@ -129,13 +129,9 @@ def within_pool(output: MeasuredNode, threads: int) -> MeasuredNode:
 
 
 def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Segment]) -> None:
-    """Adds a stage to the segment that fetches from it; an asynchronous stage starts a new segment.
+    """Adds a stage, those before it and those nested in it; an asynchronous one starts a segment.
 
-    Args:
-        stage: Stage to add, along with those before it and those nested in it.
-        asking: Segment that fetches from the stage.
-        copies: Number of copies of the stage that run in parallel, each with its own threads.
-        segments: All segments so far; new ones are appended.
+    `asking` fetches from the stage. `copies` of it run in parallel, each with its own threads.
     """
     if stage.buffered is None:
         asking.members.append(Member(stage, asking.threads))

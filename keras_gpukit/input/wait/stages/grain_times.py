@@ -191,12 +191,7 @@ def _serial_s(timed: _Timed) -> float:
 
 
 def _measured(timed: _Timed, per_batch: float) -> tuple[MeasuredNode, ...]:
-    """Returns the stages from a transformation back to the sources, without those of Keras.
-
-    Args:
-        timed: The transformation.
-        per_batch: Elements that it makes per batch.
-    """
+    """Returns the stages from a transformation back to the sources, without those of Keras."""
     time_s, elements = timed.recorded
     made_by = timed.made_by
     fetched = float(timed.batch_size or 1)

@@ -180,13 +180,7 @@ def _lasting(reading: ModelReading, number: int) -> set[int]:
 
 
 def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
-    """Measures one place and those before it.
-
-    Args:
-        place: All iterators that were at this place.
-        batches: Number of batches that left the pipeline.
-        asker: Stage that fetches from this place.
-    """
+    """Measures one place, of which all iterators are given, and those before it."""
     lives = [stretch.lives[number] for stretch, number in place]
     elements = sum(life.elements for life in lives)
     work_s = sum(life.work_s for life in lives)

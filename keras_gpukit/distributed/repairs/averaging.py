@@ -1,0 +1,74 @@
+"""Averages metrics over several workers.
+
+Keras 3.12 to 3.15 averages metrics, which are scalars, along their first axis (`Invalid reduction
+dimension 0`, https://github.com/keras-team/keras/issues/20585). Here they are averaged over the
+replicas of a `MultiWorkerMirroredStrategy`, all metrics of a step in one collective.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
+
+
+def averages_along_an_axis(trainer: Any) -> bool:
+    """Whether Keras averages scalar metrics along an axis; tested with stand-ins, no cluster."""
+    import tensorflow as tf
+
+    axes: list[Any] = []
+    trainer.reduce_per_replica(tf.constant(1.0), stand_in(axes), "auto")
+    return any(axis is not None for axis in axes)
+
+
+def average_over_replicas(trainer: Any) -> None:
+    """Makes Keras average metrics over the replicas."""
+    original = trainer.reduce_per_replica
+
+    def reduce_per_replica(values: Any, strategy: Any, reduction: str) -> Any:
+        if reduction in ("auto", "mean") and is_multi_worker(strategy):
+            return _mean(values, strategy)
+        return original(values, strategy, reduction)
+
+    trainer.reduce_per_replica = reduce_per_replica
+
+
+def _mean(values: Any, strategy: Any) -> Any:
+    """Averages each value in a structure; scalars of the same type share a single collective."""
+    import keras
+    import tensorflow as tf
+
+    flat = keras.tree.flatten(values)
+    local = [strategy.experimental_local_results(value)[0] for value in flat]
+    alike = {(each.dtype, each.shape.rank) for each in map(tf.convert_to_tensor, local)}
+    if len(flat) > 1 and len(alike) == 1 and alike.pop()[1] == 0:
+        stacked = strategy.run(lambda *each: tf.stack(each), args=tuple(flat))
+        means = tf.unstack(strategy.reduce("MEAN", stacked, axis=None), num=len(flat))
+    else:
+        means = [strategy.reduce("MEAN", value, axis=None) for value in flat]
+    return keras.tree.pack_sequence_as(values, means)
+
+
+def stand_in(axes: list[Any]) -> Any:
+    """Returns an object that Keras takes for a multi-worker strategy; it notes reductions' axes."""
+    import tensorflow as tf
+
+    class StandIn(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
+        extended = SimpleNamespace(_in_multi_worker_mode=lambda: True)
+
+        def __init__(self) -> None:
+            pass  # a real one would start a server
+
+        def scope(self) -> Any:
+            return nullcontext()
+
+        def reduce(self, reduce_op: str, value: Any, axis: Any = None) -> Any:
+            axes.append(axis)
+            return value
+
+        def experimental_local_results(self, value: Any) -> Any:
+            return (tf.ones((2, 3)),)
+
+    return StandIn()

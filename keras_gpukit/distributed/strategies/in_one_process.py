@@ -1,0 +1,121 @@
+"""Strategies of one process: it trains on one device, or on several in step.
+
+Two `MirroredStrategy` objects in one process collide: their collectives share key numbers, so
+models of different shapes meet in one all-reduce (`Shape mismatch in the collective instance`). So
+later calls return the same object.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras_gpukit.distributed import repairs
+from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
+from keras_gpukit.distributed.strategies.choice import Choice, Resources, synchronous
+
+_mirrored: Any = None
+_mirrored_devices: tuple[str, ...] | None = None
+
+
+def choose_one_device(there: Resources) -> Choice:
+    """Chooses the first GPU, or the CPU without one; warns of GPUs that stay idle."""
+    device = "/GPU:0" if there.gpus else "/CPU:0"
+    idle = (
+        f'strategy="one_device" uses the first of {there.gpus} logical GPUs; the others take '
+        "memory and stay idle. Name one GPU in `devices` to leave the others free."
+    )
+    return Choice(
+        (device,),
+        "everything on one device",
+        meaning="Loss and batch are those of training without a strategy.",
+        warnings=(idle,) if there.gpus > 1 else (),
+    )
+
+
+def make_one_device(value: Any) -> Any:
+    """Returns a `tf.distribute.OneDeviceStrategy`."""
+    import tensorflow as tf
+
+    return tf.distribute.OneDeviceStrategy(value[0])
+
+
+def choose_mirrored(there: Resources) -> Choice:
+    """Chooses all logical GPUs, or without a GPU all logical CPUs, to train in step."""
+    gpus = tuple(f"/GPU:{index}" for index in range(there.gpus))
+    cpus = tuple(f"/CPU:{index}" for index in range(there.machine.state.logical_cpus))
+    if not gpus and len(cpus) == 1:
+        # A MirroredStrategy would name GPU:0 here, and silently train on the CPU.
+        warning = (
+            'strategy="mirrored" has no GPU to mirror over: training uses the CPU, unmirrored.'
+        )
+        return Choice(None, "there is no GPU", warnings=(warning,))
+    devices = gpus or cpus
+    existing = there.machine.mirrored_devices
+    if existing not in (None, devices):
+        raise ValueError(
+            f"A process can have one MirroredStrategy, and this one's is over {existing}, not "
+            f"{devices}: restart Python to change it. Received: strategy='mirrored'"
+        )
+    kind = "GPUs" if gpus else "CPUs, as there is no GPU"
+    return Choice(
+        devices,
+        f"training in step on {len(devices)} logical {kind}",
+        replicas=len(devices),
+        meaning=synchronous(len(devices), "replicas") if len(devices) > 1 else "",
+    )
+
+
+def make_mirrored(devices: tuple[str, ...]) -> Any:
+    """Returns this process's `tf.distribute.MirroredStrategy`, created at the first call."""
+    global _mirrored, _mirrored_devices
+    import tensorflow as tf
+
+    repairs.repair_mirrored()
+    if _mirrored is None:
+        # On CPUs TensorFlow's default collectives fail once steps_per_execution exceeds 1.
+        on_cpus = all("CPU" in device for device in devices)
+        reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
+        _mirrored = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
+        _mirrored_devices = devices
+    elif devices != _mirrored_devices:
+        raise ValueError(
+            "A process can have one MirroredStrategy, and this one's is over "
+            f"{_mirrored_devices}. Received: devices={devices!r}"
+        )
+    return _mirrored
+
+
+def adopt(strategy: Any) -> Any:
+    """Registers a strategy that was created elsewhere, and returns it.
+
+    A `MirroredStrategy` becomes the one that `make_mirrored` returns from then on.
+
+    Raises:
+        TypeError: If `strategy` is not a `tf.distribute.Strategy`.
+        ValueError: If it is a `MirroredStrategy` and this process already has another one.
+    """
+    global _mirrored, _mirrored_devices
+    import tensorflow as tf
+
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise TypeError(
+            f"`strategy` must be a tf.distribute.Strategy. Received: strategy={strategy!r}"
+        )
+    if isinstance(strategy, tf.distribute.MirroredStrategy):
+        if _mirrored not in (None, strategy):
+            raise ValueError(
+                "A process can have one MirroredStrategy, and this one has another, over "
+                f"{_mirrored_devices}. Received: strategy={strategy!r}"
+            )
+        # `make_mirrored` calls "/job:localhost/replica:0/task:0/device:GPU:0" just "/GPU:0".
+        names = strategy.extended.worker_devices
+        _mirrored = strategy
+        _mirrored_devices = tuple("/" + name.rpartition("device:")[2] for name in names)
+    if is_multi_worker(strategy):
+        repairs.repair_multi_worker()
+    return strategy
+
+
+def mirrored_devices() -> tuple[str, ...] | None:
+    """Returns the devices of this process's `MirroredStrategy`; None if it has none yet."""
+    return _mirrored_devices

@@ -1,0 +1,296 @@
+"""Whether workers wait for one of them, for gradients or for data, or train alone."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.machine import mean_busy_percent
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.worker_comparison import WorkerComparison
+from keras_gpukit.rules.cluster.comparison import (
+    Late,
+    SlowLink,
+    exchange_s,
+    late_member,
+    slow_link,
+    step_s,
+    unknown_because,
+)
+from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
+from keras_gpukit.rules.input.input_bound import is_input_bound
+from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
+from keras_gpukit.rules.rule import (
+    NO_CLUSTER,
+    ONE_REPLICA,
+    Outcome,
+    Rule,
+    figure,
+    gpu_readings,
+    gpu_readings_unknown_because,
+    percent,
+)
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_run, severity, time_of_steps_s
+
+_TITLES = {
+    "input": "{name} is a straggler: it waits for its input",
+    "compute": "{name} is a straggler: its own compute takes longer",
+    "network": "{name} is a straggler: its network is slow",
+    None: "{name} is a straggler: it arrives last at the collectives",
+}
+_ADVICE = {
+    "input": (
+        "Fix the input pipeline of {name}: its own record names the slow stage",
+        "Compare its disk, its cores and its share of the files with those of the others",
+    ),
+    "compute": (
+        "Look for other programs, throttling and a slower device on {name}; its own record has "
+        "their figures",
+        "Give every {kind} the same work: equal devices, equal batches, no extra callbacks",
+    ),
+    None: (
+        "Compare the input wait and the GPU of {name} with those of the others in its own record",
+    ),
+    "network": (
+        "Check the link of {name}: interface, cable or switch port, a proxy, a distant rack",
+        "Train without {name} if the link cannot be fixed",
+    ),
+}
+
+
+class Straggler(Rule):
+    """One worker, or replica, that arrives last at the collectives, and what makes it late."""
+
+    code = "straggler"
+    subject = "workers"
+    title = "One worker makes the others wait"
+    requires = "the same steps of every worker, with their time in collectives"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks for the worker that waits least for the others, then for slow links."""
+        comparison = summary.workers
+        if comparison is None or not comparison.is_complete:
+            return self.abstain(unknown_because(comparison))
+        late = late_member(comparison)
+        if late is not None:
+            return self._late(summary, comparison, late)
+        link = slow_link(comparison)
+        if link is not None:
+            return self._slow_link(summary, comparison, link)
+        because = unknown_because(comparison)
+        return None if because is None else self.abstain(because)
+
+    def _late(self, summary: RunSummary, comparison: WorkerComparison, late: Late) -> Outcome:
+        name = f"{comparison.kind} {late.member.index}"
+        steps = summary.steps or late.steps
+        saving = of_run(
+            summary, late.low_s * steps, late.high_s * steps, basis="how late it arrives"
+        )
+        how_severe = severity(saving, summary)
+        if how_severe == "info":
+            return None
+        what = {"input": "input_wait_of", "compute": "compute_of", None: "time_to_arrive_of"}[
+            late.cause
+        ]
+        return self.find(
+            how_severe,
+            figure("delay_of", 1e3 * late.median_s, "ms", name),
+            figure("of_a_step_of", 1e3 * late.step_s, "ms"),
+            figure(what, 1e3 * late.own_s, "ms", name),
+            figure("of_the_others", 1e3 * late.others_s, "ms"),
+            figure("steps_compared", late.steps),
+            title=_TITLES[late.cause].format(name=name.capitalize()),
+            advice=_advice(late.cause, name, comparison),
+            saving=saving,
+        )
+
+    def _slow_link(
+        self, summary: RunSummary, comparison: WorkerComparison, link: SlowLink
+    ) -> Outcome:
+        name = f"{comparison.kind} {link.member.index}"
+        steps = summary.steps or 0
+        exchanged_s = exchange_s(comparison)
+        saving = of_run(
+            summary,
+            min(link.ring_s, link.ring_s if exchanged_s is None else exchanged_s) * steps,
+            None if exchanged_s is None else exchanged_s * steps,
+            basis="round trips and collectives",
+        )
+        figures = [
+            figure("round_trip_to", 1e3 * link.round_trip_s, "ms", name),
+            figure("among_the_others", 1e3 * link.others_s, "ms"),
+        ]
+        if exchanged_s is not None:
+            figures.append(figure("exchange_in_a_step", 1e3 * exchanged_s, "ms"))
+            figures.append(figure("of_a_step_of", 1e3 * (step_s(comparison) or 0.0), "ms"))
+        return self.find(
+            severity(saving, summary),
+            *figures,
+            title=_TITLES["network"].format(name=name.capitalize()),
+            advice=_advice("network", name, comparison),
+            saving=saving,
+        )
+
+
+def _advice(cause: str | None, name: str, comparison: WorkerComparison) -> tuple[str, ...]:
+    return tuple(line.format(name=name, kind=comparison.kind) for line in _ADVICE[cause])
+
+
+class CommunicationBound(Rule):
+    """Collectives that take at least a tenth of the steps' time after every worker has arrived."""
+
+    code = "communication-bound"
+    subject = "workers"
+    title = "Exchanging gradients takes much of each step"
+    requires = "the same steps of every worker, with their time in collectives"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the exchange with the step time."""
+        comparison = summary.workers
+        because = unknown_because(comparison)
+        if comparison is None or because is not None:
+            return self.abstain(because)
+        exchanged_s, of_s = exchange_s(comparison), step_s(comparison)
+        if exchanged_s is None or not of_s:
+            return self.abstain()
+        if exchanged_s < WARNING_FRACTION * of_s:
+            return None
+        link = slow_link(comparison)
+        if late_member(comparison) is None and link is not None:
+            return self.abstain(f"the slow network of worker {link.member.index} explains it")
+        all_s = exchanged_s * (summary.steps or 0)
+        saving = of_run(summary, 0.0, all_s, basis="collectives", upper_bound=True)
+        return self.find(
+            "warning",
+            percent("exchange_in_a_step", exchanged_s / of_s),
+            figure("that_is", 1e3 * exchanged_s, "ms"),
+            figure("of_a_step_of", 1e3 * of_s, "ms"),
+            advice=(
+                f"A larger batch per {comparison.kind}: the same exchange serves more examples",
+                "If a larger batch does not fit: `keras_gpukit.accumulate_gradients(model, "
+                "micro_batches=4)`, which exchanges gradients once for all parts of a batch",
+                "A faster network between the machines; on GPUs, NCCL over it",
+            ),
+            saving=saving,
+        )
+
+
+# Smallest loss that counts, as a share of the steps: one in twenty; our choice.
+SMALLEST_LOSS = 0.05
+
+
+class UnevenShards(Rule):
+    """Workers that train on different numbers of examples, so that some idle while others train."""
+
+    code = "uneven-shards"
+    subject = "workers"
+    title = "The workers get different amounts of data"
+    requires = "the number of examples that every worker trained on"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the numbers of examples of all workers."""
+        comparison = summary.workers
+        if comparison is None or not comparison.is_complete:
+            return self.abstain(unknown_because(comparison))
+        members = comparison.members
+        counts = [each.examples for each in members if each.examples is not None]
+        most = max(counts, default=0)
+        if len(counts) < len(members) or not most:
+            return self.abstain()
+        lost = 1 - sum(counts) / len(counts) / most
+        batch = most / max(summary.steps or 0, 1)
+        if lost < SMALLEST_LOSS or most - min(counts) < 2 * batch:
+            return None
+        lost_s = lost * time_of_steps_s(summary)
+        saving = of_run(summary, 0.0, lost_s, basis="examples of each worker", upper_bound=True)
+        named = [
+            figure("examples_of", float(each.examples or 0), of=f"{comparison.kind} {each.index}")
+            for each in members
+        ]
+        return self.find(
+            severity(of_run(summary, lost_s, lost_s, basis=""), summary),
+            min(named, key=lambda figure: figure.value),
+            max(named, key=lambda figure: figure.value),
+            advice=(
+                "Shard by example, not by file: "
+                "`options.experimental_distribute.auto_shard_policy = "
+                "tf.data.experimental.AutoShardPolicy.DATA`",
+                f"Or write the data to a multiple of {len(members)} files of equal size",
+                "`ds.batch(..., drop_remainder=True)`, and steps_per_epoch that every worker has",
+            ),
+            saving=saving,
+        )
+
+
+class WorkersTrainAlone(Rule):
+    """A process that is a worker of a cluster but has no strategy that connects the workers."""
+
+    code = "workers-train-alone"
+    subject = "workers"
+    title = "No strategy connects the workers: each trained the whole model alone"
+    requires = "the process's place in its cluster, and its strategy"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the process's place in its cluster with its strategy."""
+        environment = summary.environment
+        worker = environment.worker
+        if worker is None or environment.replicas is None:
+            return self.abstain(NO_CLUSTER if worker is None else None)
+        if not environment.trains_alone:
+            return None
+        return self.find(
+            "warning",
+            *(() if worker.count is None else (figure("workers", worker.count),)),
+            advice=(
+                '`keras_gpukit.configure_gpus(strategy="auto")` before TensorFlow starts its '
+                "devices, and the model made and compiled in `with setup.scope():`",
+                "Without a change of the script: `keras-gpukit launch --workers "
+                f"{worker.count or 'N'} -m keras_gpukit run --strategy auto SCRIPT`",
+            ),
+        )
+
+
+class BatchNotScaled(Rule):
+    """Replicas that share a batch so small that their GPUs are mostly idle and half empty."""
+
+    code = "batch-not-scaled"
+    subject = "batch per replica"
+    title = "The replicas share a batch that fits on one GPU"
+    requires = "the examples of a step, readings of the GPUs, and their memory"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks at each replica's batch, and at how busy and how full the GPUs are."""
+        replicas = summary.environment.replicas or 1
+        if replicas == 1:
+            return self.abstain(ONE_REPLICA)
+        busy = mean_busy_percent(gpu_readings(summary))
+        if busy is None:
+            return self.abstain(gpu_readings_unknown_because(summary))
+        batch, used = replica_batch(summary), fullest_fraction(summary)
+        if batch is None or used is None:
+            return self.abstain()
+        if busy >= LOW_PERCENT or used > ROOM_FRACTION:
+            return None
+        if is_input_bound(summary) is not False:
+            return self.abstain("the GPUs may wait for input")
+        return self.find(
+            "warning",
+            figure("examples_per_replica_and_step", batch),
+            figure("replicas", replicas),
+            figure("GPUs_busy", busy, "%"),
+            figure("memory_used_at_most", 100 * used, "%"),
+            title=f"Each of {replicas} replicas gets only {batch:.0f} examples a step",
+            advice=(
+                f"Multiply the dataset's batch by the replicas: `ds.batch(batch_size * "
+                f"{replicas})`",
+                "Scale the learning rate with it, with a warm-up over the first epochs (Goyal et "
+                "al., 2017)",
+            ),
+        )
+
+
+def replica_batch(summary: RunSummary) -> float | None:
+    """Returns the examples per step on each replica of this process; None if unknown."""
+    throughput = summary.throughput
+    if throughput is None or throughput.examples_per_s is None or throughput.step_time_s is None:
+        return None
+    of_process = throughput.examples_per_s * throughput.step_time_s
+    environment = summary.environment
+    return of_process / max((environment.replicas or 1) // environment.workers, 1)

@@ -1,0 +1,106 @@
+"""Shares of a step that a profile shows: waits for launches, and what Tensor Cores compute."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.profile import Kind
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.savings import WARNING_FRACTION
+
+PRODUCT_KINDS: tuple[Kind, ...] = ("matmul", "convolution", "attention")
+_TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
+
+
+@dataclass(frozen=True)
+class Products:
+    """Shares of the steps' own time, their input wait left out, 0 to 1.
+
+    Attributes:
+        products: Share in kernels that Tensor Cores can speed up.
+        others: Share in other kernels.
+    """
+
+    products: float
+    others: float
+
+
+def products_of(summary: RunSummary) -> Products | None:
+    """Returns what the run's profile shows of products; None without a profile of a GPU's steps."""
+    profile = summary.profile
+    if profile is None or not profile.devices or not profile.step_time_s:
+        return None
+    own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
+    products_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
+    others_s = sum(profile.kinds_s.values()) - products_s
+    return Products(products_s / own_s, others_s / own_s) if own_s > 0 else None
+
+
+def has_products(summary: RunSummary) -> bool | None:
+    """Returns whether the step has products or convolutions at all; None if unknown."""
+    record = summary.operations
+    if record is None or not record.operations:
+        return None
+    return any(_TYPES.search(type_) for types in record.operations.values() for type_ in types)
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Launches of a step's kernels, as a profile shows them.
+
+    Attributes:
+        fraction: Share of the step time in which the GPUs waited for launches, 0 to 1.
+        kernels: Kernels per step on one GPU.
+        kernel_s: Mean time of a kernel, in seconds.
+    """
+
+    fraction: float
+    kernels: float
+    kernel_s: float
+
+    @property
+    def limit(self) -> bool:
+        """Whether launches take at least a tenth of the steps' time, as for other waits."""
+        return self.fraction >= WARNING_FRACTION
+
+
+def launches_of(summary: RunSummary) -> Launches | None:
+    """Returns what the run's profile shows of launches; None without a profile of a GPU's steps.
+
+    The profiler itself slows launches down. So the time by which captured steps took longer than
+    the run's steps is taken off.
+    """
+    profile, step_s = summary.profile, summary.step_time_s
+    if profile is None or not profile.devices or not profile.step_time_s or not step_s:
+        return None
+    waited_s = profile.parts_s.get("kernel launch", 0.0) - max(profile.step_time_s - step_s, 0.0)
+    kernels = max(device.kernels for device in profile.devices) / profile.steps
+    computed_s = profile.parts_s.get("device compute", 0.0)
+    return Launches(max(waited_s, 0.0) / step_s, kernels, computed_s / kernels if kernels else 0.0)
+
+
+def eager_s(summary: RunSummary) -> tuple[float, float] | None:
+    """Returns the seconds, at least and at most, that eager steps lose; None without a profile.
+
+    At least: the time in which a profile shows neither an operation nor a wait, which is Python,
+    without the time that the profiler adds. At most: all but the time in which a GPU computed.
+    """
+    profile, parts, step_s = summary.profile, summary.breakdown, summary.step_time_s
+    if profile is None or not profile.step_time_s or parts is None or not step_s:
+        return None
+    steps = summary.steps or 0
+    python_s = profile.parts_s.get("idle", 0.0) - max(profile.step_time_s - step_s, 0.0)
+    computed_s = profile.parts_s.get("device compute", 0.0)
+    if not profile.devices:
+        computed_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
+    most_s = max((parts.compute_s or 0.0) - steps * computed_s, 0.0)
+    return min(max(steps * python_s, 0.0), most_s), most_s
+
+
+def calls_python(record: PlacementRecord | None) -> bool:
+    """Whether operations of the step call Python functions, which take the host's time too."""
+    types = set[str]().union(*record.operations.values()) if record else set[str]()
+    return not PYTHON_OPERATIONS.isdisjoint(types)

@@ -1,0 +1,133 @@
+"""Peaks of the allocators on the GPUs: near the limit, far below it, or in the first step only."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import DeviceMemory
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
+
+NEARLY_FULL_FRACTION = 0.9
+MOSTLY_UNUSED_FRACTION = 0.3
+# A GPU that uses at most this share of its memory has room for twice the batch; our choice.
+ROOM_FRACTION = 0.5
+
+
+class MemoryNearlyFull(Rule):
+    """A GPU whose peak reached 90 % of the memory that TensorFlow may take on it."""
+
+    code = "memory-nearly-full"
+    subject = "GPU memory"
+    title = "GPU memory is nearly full"
+    requires = "the peak and the limit of TensorFlow's allocator on a GPU"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the peak of the fullest GPU with the threshold."""
+        share = _fullest(summary)
+        if share is None:
+            return self.abstain(_unknown_because(summary))
+        if share.value < 100 * NEARLY_FULL_FRACTION:
+            return None
+        return self.find(
+            "warning",
+            share,
+            advice=(
+                "Leave a margin: a slightly smaller batch",
+                "Keep other programs off this GPU while training",
+            ),
+        )
+
+
+class MemoryMostlyUnused(Rule):
+    """GPUs whose peak stayed at or under 30 % of the memory that TensorFlow may take."""
+
+    code = "memory-mostly-unused"
+    subject = "GPU memory"
+    title = "GPU memory is mostly unused"
+    yields_to = None  # a larger batch is no remedy for what another rule found
+    yields_to_remarks = False
+    requires = MemoryNearlyFull.requires
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the peak of the fullest GPU with the threshold."""
+        share = _fullest(summary)
+        if share is None:
+            return self.abstain(_unknown_because(summary))
+        if share.value > 100 * MOSTLY_UNUSED_FRACTION:
+            return None
+        advice = ("Try a batch twice as large, and scale the learning rate with it",)
+        return self.find("info", share, advice=advice)
+
+
+def fullest_fraction(summary: RunSummary) -> float | None:
+    """Returns the peak of the fullest GPU's allocator as a share of its limit; None if unknown."""
+    fullest = _fullest(summary)
+    return None if fullest is None else fullest.value / 100
+
+
+def _fullest(summary: RunSummary) -> Figure | None:
+    """Returns the highest peak of a GPU as a percentage of its limit; None if unknown."""
+    shares = (
+        percent("peak_use_of", memory.needed_bytes / memory.limit_bytes, memory.device)
+        for memory in summary.allocators
+        if memory.device.startswith("GPU") and memory.limit_bytes
+    )
+    return max(shares, key=lambda share: share.value, default=None)
+
+
+def _unknown_because(summary: RunSummary) -> str | None:
+    if not summary.environment.gpus:
+        return NO_GPU
+    return summary.memory.unknown_because if summary.memory else None
+
+
+LATER_FRACTION = 0.9
+"""Later steps must need at most this share of the first step's peak. Our choice: on an H100 it was
+0.51 to 0.89 with five of seven convolutional models, and at least 0.95 with the others."""
+LEAST_USE = 0.5
+"""Least peak of the first step, as a share of the limit. Below it, a batch twice as large fits in
+any case. Our choice."""
+
+
+class FirstStepMemory(Rule):
+    """A GPU whose peak was reached in the first step, and never approached later."""
+
+    code = "first-step-memory"
+    subject = "GPU memory"
+    title = "The first step took more GPU memory than later steps need"
+    requires = "the peaks of the first step and of later steps on a GPU"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Looks for the GPU on which the first step took the most extra memory."""
+        gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
+        if not gpus:
+            return self.abstain(NO_GPU)
+        if all(each.later_peak_bytes is None for each in gpus):
+            return self.abstain()
+        extra = [each for each in gpus if _is_extra(each)]
+        if not extra:
+            return None
+        most = max(extra, key=_extra_bytes)
+        return self.find(
+            "info",
+            figure("first_step_on", most.first_step_peak_bytes or 0, "B", most.device),
+            figure("later_steps_at_most", most.later_peak_bytes or 0, "B"),
+            advice=(
+                "Judge by the later steps whether a larger batch fits: in the first step cuDNN "
+                "and XLA try algorithms, and make do with less memory where less is free",
+                "TensorFlow keeps the memory for itself. To leave it to other processes, limit the "
+                "trials: `TF_CUDNN_WORKSPACE_LIMIT_IN_MB=512`",
+            ),
+        )
+
+
+def _is_extra(memory: DeviceMemory) -> bool:
+    first_bytes = memory.first_step_peak_bytes
+    if first_bytes is None or memory.later_peak_bytes is None:
+        return False
+    matters = memory.limit_bytes is None or first_bytes >= LEAST_USE * memory.limit_bytes
+    return matters and memory.later_peak_bytes <= LATER_FRACTION * first_bytes
+
+
+def _extra_bytes(memory: DeviceMemory) -> int:
+    return (memory.first_step_peak_bytes or 0) - (memory.later_peak_bytes or 0)

@@ -1,0 +1,224 @@
+"""Why steps became slower: what else changed at the same time."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.names import BETWEEN_STEPS, HOST_CPU, HOST_PROCESS_CPU, INPUT_WAIT
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series, Shift
+from keras_gpukit.rules.rule import figure
+from keras_gpukit.rules.slowdown.shifts import scale_of, series_of
+
+MOSTLY = 0.5
+"""Least share of a change that a cause, a callback or a stage must account for; our choice."""
+SINCE_INPUT, SINCE_CALLBACKS = "input wait since then", "callbacks since then"
+SINCE_STEPS = "step time since then"
+"""Bases of a saving, see `Saving`."""
+# Share of a drift at each of its ends; the two parts are compared with each other.
+_END_OF_DRIFT = 0.2
+_OTHERS_PERCENT = 15.0
+_CLOCK = "sm_clock_mhz"
+_LOOK_INTO_STEPS = (
+    "look for what grows: longer examples, lists kept between steps, memory that runs out",
+    "profile a step before and one after: `keras_gpukit.Profiler(log_dir, at_steps=...)`",
+)
+_LOOK_INTO_CALLBACKS = (
+    "look for what grows in callbacks: lists of losses, files that they rewrite",
+    "do less at each batch: every tenth or hundredth, or at the end of epochs",
+)
+_LOOK_AT_GPU = (
+    "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`: shows what lowers the clock",
+    "cool the GPU, or compare its power limit with that of others",
+)
+
+Span = tuple[float, float]
+"""Stretch of a run, in seconds since the run began."""
+Spans = tuple[Span, Span]
+"""Stretches before and after a change."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A change that came together with a longer step time.
+
+    Attributes:
+        words: Description of the change, which follows "when" in a title; "" if unknown.
+        basis: Basis of the saving, such as "step time since then".
+        evidence: Figures before and after the change.
+        advice: Recommended actions.
+    """
+
+    words: str
+    basis: str
+    evidence: tuple[Figure, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
+    """Returns what changed when steps became slower.
+
+    Args:
+        summary: The run.
+        shift: Change of the step time.
+        begin_s: Start of the level before the shift, in seconds since the run began.
+    """
+    spans = _spans(shift, begin_s)
+    waits = _levels(series_of(summary, INPUT_WAIT), spans)
+    record = summary.input
+    is_refuted = record is None or record.live_stall_fraction is not None
+    is_known = record is not None and record.confidence != "upper bound" and not is_refuted
+    captured = tuple(_captures(summary, shift))
+    words = ""
+    evidence: tuple[Figure, ...] = ()
+    if waits is not None and is_known:
+        if waits[1] - waits[0] >= MOSTLY * (shift.after - shift.before):
+            return _input(summary, spans, waits, captured)
+        words, evidence = "the steps' own work slowed down", _changed("input_wait", waits, "ms")
+    look = _LOOK_INTO_STEPS[:1] if captured else _LOOK_INTO_STEPS
+    return (
+        _callbacks(summary, shift, spans)
+        or _slower_clock(summary, spans)
+        or _busy_neighbours(summary, spans)
+        or Cause(words, SINCE_STEPS, evidence, (*captured, *look))
+    )
+
+
+def _spans(shift: Shift, begin_s: float) -> Spans:
+    before_s, after_s = (begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s)
+    if shift.kind == "drift":
+        end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
+        after_s = (shift.end_s - end_s, shift.end_s)
+        if shift.elapsed_s <= begin_s:
+            before_s = (shift.elapsed_s, shift.elapsed_s + end_s)
+    return before_s, after_s
+
+
+def _levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
+    """Returns a series' medians before and after a change; None if a stretch has no points."""
+    points = list(zip(series.elapsed_s, series.mean, strict=True)) if series else []
+    before, after = ([mean for at, mean in points if span[0] < at <= span[1]] for span in spans)
+    return (statistics.median(before), statistics.median(after)) if before and after else None
+
+
+def _changed(
+    key: str, levels: tuple[float, float], unit: str, of: str = ""
+) -> tuple[Figure, Figure]:
+    return figure(f"earlier_{key}", levels[0], unit, of), figure("after", levels[1], unit)
+
+
+def _input(
+    summary: RunSummary, spans: Spans, waits: tuple[float, float], captured: tuple[str, ...]
+) -> Cause:
+    evidence: tuple[Figure, ...] = _changed("input_wait", waits, "ms")
+    slower = _slower_stage(summary.pipeline, spans)
+    python = summary.input.python if summary.input else None
+    name, where = python.name if python else "the input pipeline", ""
+    if slower is not None:
+        stage, costs_ms = slower
+        name, where = stage.name, stage.where
+        evidence += _changed("time_per_batch_of", costs_ms, "ms", name)
+    neighbours = _busy_neighbours(summary, spans)
+    return Cause(
+        f"{name} slowed down{where}",
+        SINCE_INPUT,
+        evidence + (neighbours.evidence if neighbours else ()),
+        (
+            *captured,
+            *(neighbours.advice if neighbours else ()),
+            f"look for what changed in {name} then: larger examples, lists that it keeps and grows",
+            "storage that slows down after a burst or is shared: copy the data to a local disk",
+        ),
+    )
+
+
+def _slower_stage(
+    pipeline: PipelineRecord | None, spans: Spans
+) -> tuple[StageRecord, tuple[float, float]] | None:
+    """Returns the stage that slowed down most, and its ms per batch before and after.
+
+    Returns:
+        None if no stage stands out, or their times are unknown.
+    """
+    if pipeline is None:
+        return None
+    before, after = (_costs_s(pipeline, span) for span in spans)
+    rises = [max(later - one, 0.0) for one, later in zip(before, after, strict=False)]
+    largest = max(range(len(rises)), key=rises.__getitem__, default=0)
+    if not rises or rises[largest] <= MOSTLY * sum(rises):
+        return None
+    return pipeline.stages[largest], (1e3 * before[largest], 1e3 * after[largest])
+
+
+def _costs_s(pipeline: PipelineRecord, span_s: Span) -> list[float]:
+    """Returns the median cost of each stage in a stretch; empty if none was measured there."""
+    inside = [
+        each for each in pipeline.costs if span_s[0] <= (each.begin_s + each.end_s) / 2 <= span_s[1]
+    ]
+    # A part that lies only partly in the stretch is used only if no part lies wholly in it.
+    whole = [each for each in inside if span_s[0] <= each.begin_s and each.end_s <= span_s[1]]
+    columns = zip(*(each.per_batch_s for each in whole or inside), strict=True)
+    return [statistics.median(costs) for costs in columns]
+
+
+def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
+    """Returns callbacks as the cause if most of the extra step time is between steps, else None."""
+    between = _levels(series_of(summary, BETWEEN_STEPS), spans)
+    if between is None or between[1] - between[0] < MOSTLY * (shift.after - shift.before):
+        return None
+    parts = summary.breakdown
+    name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0)) if parts else ("", 0.0)
+    is_named = parts is not None and longest_s >= MOSTLY * parts.callbacks_s
+    words = f"the callback {name} slowed down" if is_named else "callbacks slowed down"
+    figures = _changed("between_steps", between, "ms")
+    return Cause(words, SINCE_CALLBACKS, figures, _LOOK_INTO_CALLBACKS)
+
+
+def _slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
+    """Returns a fallen GPU clock as the cause; None if no clock fell or clocks are unknown."""
+    for series in summary.series:
+        clocks = _levels(series, spans) if series.tag.endswith(f"/{_CLOCK}") else None
+        scale = scale_of(summary, series.tag)
+        if clocks and scale and clocks[0] > clocks[1] and scale.differ(*clocks):
+            gpu = f"GPU:{series.tag.split('/')[1]}"
+            figures = _changed("clock_of", clocks, "MHz", gpu)
+            return Cause(f"the clock of {gpu} fell", SINCE_STEPS, figures, _LOOK_AT_GPU)
+    return None
+
+
+def _busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
+    """Returns other processes that started to use the cores; None if none did or it is unknown."""
+    busy, own = (_levels(series_of(summary, tag), spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
+    if busy is None or own is None:
+        return None
+    percents = busy[0] - own[0], busy[1] - own[1]
+    host = summary.host
+    known = (host.children_cpu_percent, host.job_cpu_percent) if host else ()
+    if percents[1] - percents[0] < max(_OTHERS_PERCENT, sum(each or 0.0 for each in known)):
+        return None
+    others = host.others[:1] if host else ()
+    first = [(f"{use.name} (pid {use.pid})", use.cpu_percent) for use in others]
+    return Cause(
+        "other processes began to use the CPU",
+        SINCE_STEPS,
+        (
+            *_changed("CPU_used_by_other_processes", percents, "%"),
+            *(figure("CPU_use_of", used, "%", name) for name, used in first),
+        ),
+        ("stop the other processes, or give the run its own cores",),
+    )
+
+
+def _captures(summary: RunSummary, shift: Shift) -> Iterator[str]:
+    """Yields where to look: the first profile after the change, and the last one before it."""
+    captures = summary.captures.captures if summary.captures else ()
+    after = [each for each in captures if each.path and each.first_step >= shift.step]
+    before = [each for each in captures if each.path and each.first_step < shift.step]
+    if after:
+        told = f"see the profile of step {after[0].first_step:,} ({after[0].reason})"
+        other = f", and compare it with that of step {before[-1].first_step:,}" if before else ""
+        yield told + other

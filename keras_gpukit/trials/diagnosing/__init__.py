@@ -1,1 +1,0 @@
-"""The parts of `diagnose`: measurements in turns, and conclusions from the rounds."""
