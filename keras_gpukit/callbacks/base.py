@@ -39,7 +39,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     ) -> None:
         super().__init__()
         self._log_dir = check_log_dir(log_dir, optional=optional)
-        self.lifecycle = Lifecycle(type(self).__name__, self._log_dir)
+        self._lifecycle = Lifecycle(type(self).__name__, self._log_dir)
         self._summary: R | None = None
 
     @property
@@ -50,68 +50,71 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     @property
     def summary(self) -> R | None:
         """Record of what was measured in the last run; None before the first run."""
-        self.lifecycle.end_if_over()
+        self._lifecycle.end_if_over()
         return self._summary
-
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Begins a phase. The first phase is the call itself, later ones are validations in it."""
-        raise NotImplementedError
-
-    def end(self, session: Session, phase: Phase) -> None:
-        """Ends a phase."""
-        raise NotImplementedError
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Joins the session of the call."""
-        self.lifecycle.enter(self, self.model, "fit")
+        self._enter("fit")
 
     def on_train_end(self, logs: Any = None) -> None:
         """Makes the summary, and leaves the session."""
-        self.lifecycle.exit("fit")
+        self._lifecycle.exit("fit")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Notes that an epoch begins."""
-        self.lifecycle.epoch_begins(epoch)
+        self._lifecycle.epoch_begins(epoch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Notes that an epoch ends, and with it the current window of steps."""
-        self.lifecycle.epoch_ends()
+        self._lifecycle.epoch_ends()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Does nothing; Keras' own method would call another empty method at each step."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available."""
-        if self.lifecycle.follows_device:
+        if self._lifecycle.follows_device:
             self._note_finished("fit")
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available."""
-        if self.lifecycle.follows_device:
+        if self._lifecycle.follows_device:
             self._note_finished("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session of the call, or notes a validation inside it."""
-        self.lifecycle.enter(self, self.model, "evaluate")
+        self._enter("evaluate")
 
     def on_test_end(self, logs: Any = None) -> None:
         """Makes the summary and leaves the session, or notes that a validation ends."""
-        self.lifecycle.exit("evaluate")
+        self._lifecycle.exit("evaluate")
 
     def on_predict_begin(self, logs: Any = None) -> None:
         """Joins the session of the call."""
-        self.lifecycle.enter(self, self.model, "predict")
+        self._enter("predict")
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Notes that `predict` requests a batch, which it fetches outside its step function."""
-        if self.lifecycle.session is not None:
-            self.lifecycle.session.own_steps.requested()
+        if self._lifecycle.session is not None:
+            self._lifecycle.session.own_steps.requested()
 
     def on_predict_end(self, logs: Any = None) -> None:
         """Makes the summary, and leaves the session."""
-        self.lifecycle.exit("predict")
+        self._lifecycle.exit("predict")
+
+    def _begin(self, session: Session, phase: Phase) -> None:
+        """Begins a phase. The first phase is the call itself, later ones are validations in it."""
+        raise NotImplementedError
+
+    def _end(self, session: Session, phase: Phase) -> None:
+        """Ends a phase."""
+        raise NotImplementedError
+
+    def _enter(self, phase: Phase) -> None:
+        self._lifecycle.enter(self._begin, self._end, self.model, phase)
 
     def _note_finished(self, phase: Phase) -> None:
-        session = self.lifecycle.session
+        session = self._lifecycle.session
         if session is not None:
-            session.note_finished(phase, self.lifecycle)
+            session.note_finished(phase, self._lifecycle)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.input.wait.examples import Counts, ExampleCounter
 from keras_gpukit.placement.probe import PlacementProbe
-from keras_gpukit.records.names import PLACEMENT
-from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.placement import NO_STEP, PlacementRecord
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.watching.session import Session
-
-NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
 
 
 class DevicePlacement(WatchingCallback[PlacementRecord]):
@@ -31,8 +27,7 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
         ValueError: If `log_dir` is empty or a file.
     """
 
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Prepares to read the first step of a `fit`."""
+    def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         self._summary = NO_STEP
@@ -47,21 +42,10 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
 
         def read() -> None:
             self._summary = probe.stop(lambda: counter.between(before[0], counter.take(), calls=1))
-            session.output.values(session.step, {PLACEMENT: _text(self._summary)})
             session.output.record("placement", self._summary, session.step)
 
         session.on_first_step(start, read)
 
-    def end(self, session: Session, phase: Phase) -> None:
-        """Does nothing, since the summary is made after the first step."""
-
-
-_latest = NO_STEP, placement_markdown(NO_STEP)
-
-
-def _text(record: PlacementRecord) -> str:
-    """Returns a record's Markdown; cached, since later fits of a model have the same record."""
-    global _latest
-    if _latest[0] is not record:
-        _latest = record, placement_markdown(record)
-    return _latest[1]
+    def _end(self, session: Session, phase: Phase) -> None:
+        if phase == session.phase and self._summary is NO_STEP:
+            session.output.record("placement", NO_STEP, session.step)

@@ -8,9 +8,8 @@ from typing import Literal, NamedTuple
 
 from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
-from keras_gpukit.records.machine import MemoryRecord
+from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
-from keras_gpukit.records.names import MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.watching.epoch_memory import EpochMemoryWatch
@@ -65,16 +64,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self._fits = FitMemory()
         self.out_of_memory: OutOfMemory | None = None
 
-    def continue_with(self, fits: FitMemory) -> None:
-        """Adds the readings after fits to those of other callbacks, which monitored earlier fits.
-
-        Args:
-            fits: Readings after the earlier fits.
-        """
-        self._fits = fits
-
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Starts to read memory."""
+    def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         self._summary = self.out_of_memory = None
@@ -84,24 +74,15 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         prediction = PredictionWatch(session, self._predict, errors.other_bytes)
         self._watching = _Watching(sensor, errors, epochs, prediction)
 
-        def sample() -> None:
-            readings = sensor.read()
-            tags = {
-                memory_tag(memory.device, name): getattr(memory, name)
-                for memory in readings
-                for name in MEMORY_FIGURES
-            }
-            session.output.values(session.step, tags)
-            for memory in readings:
-                session.output.record("memory", memory, session.step)
-
         if sensor.devices:
             if self._reset_peak:  # otherwise the peak so far may be that of another call
                 session.on_first_step(lambda: None, sensor.first_step_ended)
-            session.every_second("TensorFlow's allocators", sample)
+            if session.output.claim("memory"):
+                session.every_second(
+                    "TensorFlow's allocators", lambda: _write(session, sensor.read())
+                )
 
-    def end(self, session: Session, phase: Phase) -> None:
-        """Makes the summary."""
+    def _end(self, session: Session, phase: Phase) -> None:
         if phase != session.phase or self._watching is None:
             return
         sensor, errors, epochs, prediction = self._watching
@@ -111,15 +92,22 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self.out_of_memory = found = errors.found
         causes = prediction.causes()
         steps = session.step - session.first_step
-        self._summary = replace(
-            sensor.summarize(only_first_step=steps <= session.model.steps_per_execution),
-            weights_bytes=causes.weights_bytes,
-            slots_bytes=causes.slots_bytes,
+        read = sensor.summarize(only_first_step=steps <= session.model.steps_per_execution)
+        _write(session, read.devices)
+        record = replace(
+            causes,
+            unknown_because=read.unknown_because,
             prediction=found.prediction if found else causes.prediction,
             not_predicted_because=None if found else causes.not_predicted_because,
-            epochs=epochs.record() if epochs else (),
             fits=self._fits.record() if epochs else (),
         )
+        session.output.record("memory_by_cause", record, session.step)
+        self._summary = session.output.fold.memory_record()
+
+
+def _write(session: Session, readings: tuple[DeviceMemory, ...]) -> None:
+    for memory in readings:
+        session.output.record("memory", memory, session.step)
 
 
 class _Watching(NamedTuple):

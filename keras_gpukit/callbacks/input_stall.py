@@ -11,9 +11,8 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.input.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
-from keras_gpukit.records.names import BUFFERED_BATCHES, INPUT_STALL, INPUT_WAIT
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
-from keras_gpukit.records.steps import InputRecord, Phase, StepWindow
+from keras_gpukit.records.steps import InputRecord, Phase
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
 from keras_gpukit.sensors.python_time import PythonTimeSensor
@@ -60,9 +59,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._python: tuple[PythonSource, PythonTimeSensor | None] | None = None
         self._open_shapes: tuple[str, ...] | None = None
 
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Starts or continues to measure the steps of a phase."""
-        super().begin(session, phase)
+    def _begin(self, session: Session, phase: Phase) -> None:
+        super()._begin(session, phase)
         if phase == session.phase:
             self._contention = ContentionSensor()
             session.every_second("threads that wait", self._contention.read)
@@ -108,28 +106,18 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
         session.every_second("the code that makes batches", look)
 
-    def tags(self, window: StepWindow) -> dict[str, float | None]:
-        """Returns the wait per step, the stall and the buffered batches; none if unknown."""
-        if window.input_wait_s is None:
-            return {}
-        return {
-            INPUT_WAIT: window.input_wait_s / window.steps * 1e3,
-            INPUT_STALL: window.input_wait_s / window.duration_s * 1e2,
-            BUFFERED_BATCHES: window.buffered_batches,
-        }
-
-    def sum_up(self, session: Session, phase: Phase) -> InputRecord:
-        """Returns the record of a phase's input wait."""
+    def _record(self, session: Session, phase: Phase) -> InputRecord:
         record = session.steps_of(phase).input()
-        if phase != session.phase:
-            return record
-        completed = self._completed(session, record)
-        if self._buffers is not None:
-            with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
-                self.host_buffers = self._buffers.record()
-        # After a run, the callback must not keep the run's data alive.
-        self._python = self._buffers = None
-        return completed
+        if phase == session.phase:
+            record = self._completed(session, record)
+            if self._buffers is not None:
+                with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
+                    self.host_buffers = self._buffers.record()
+                    session.output.record("host_buffers", self.host_buffers, session.step)
+            # After a run, the callback must not keep the run's data alive.
+            self._python = self._buffers = None
+        session.output.record("input", record, session.step)
+        return record
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
         python = self._python_record(session.own_steps.step_time_s)

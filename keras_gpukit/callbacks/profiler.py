@@ -12,7 +12,6 @@ from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import put_signals_back
 from keras_gpukit.records.capture import ProfilerRecord
-from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.captures import CaptureWatch
@@ -88,38 +87,23 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             cooldown_s=cooldown_s,
         )
         self._captures: CaptureWatch | None = None
-        self.automatic_profile: ProfileRecord | None = None
-
-    @classmethod
-    def of_monitor(cls, log_dir: Path, *, automatic: bool) -> Profiler:
-        """Returns the part of `Monitor` that captures on demand.
-
-        Args:
-            log_dir: Log directory.
-            automatic: Whether it also captures by itself, where that is safe. After the run,
-                `automatic_profile` then has the contents of the profile of steady steps.
-        """
-        profiler = cls(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
-        profiler._settings = replace(profiler._settings, automatic=automatic)
-        return profiler
 
     @property
     def summary(self) -> ProfilerRecord | None:
         """Record of the captures of the last run; None before the first run."""
-        self.lifecycle.end_if_over()
+        self._lifecycle.end_if_over()
         put_signals_back()  # only now, since another thread may have ended the run
         return self._summary
 
-    def captures_so_far(self) -> ProfilerRecord | None:
+    def _captures_so_far(self) -> ProfilerRecord | None:
         """Returns the record of its captures, or of those of the `Profiler` that it yields to."""
         profiler = self._of_fit()
         return profiler._captures.record if profiler._captures else profiler._summary
 
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Starts to mark steps and to look for triggers of captures."""
+    def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
-        self._summary = self.automatic_profile = None
+        self._summary = None
         put_signals_back()
         if self._of_fit() is not self:
             return
@@ -128,8 +112,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         self._captures = captures = CaptureWatch(session, self._settings, epoch_steps, others)
         captures.start(session)
 
-    def end(self, session: Session, phase: Phase) -> None:
-        """Ends a running capture, waits for it to be written, and makes the summary."""
+    def _end(self, session: Session, phase: Phase) -> None:
         captures = self._captures
         if phase != session.phase or captures is None:
             return
@@ -137,7 +120,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         try:
             captures.close()
         finally:
-            self._summary, self.automatic_profile = captures.record, captures.profile
+            self._summary = captures.record
             self._captures = None  # so that the callback can be copied after a run
 
     def _of_fit(self) -> Profiler:
@@ -145,3 +128,15 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         listed = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
         same_folder = [each for each in listed if each._log_dir == self._log_dir]
         return self if self in same_folder or not same_folder else same_folder[0]
+
+
+def profiler_of_monitor(log_dir: Path, *, automatic: bool) -> Profiler:
+    """Returns the part of `Monitor` that captures on demand.
+
+    Args:
+        log_dir: Log directory.
+        automatic: Whether it also captures by itself, where that is safe.
+    """
+    profiler = Profiler(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
+    profiler._settings = replace(profiler._settings, automatic=automatic)
+    return profiler

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.step_watching import StepWatchingCallback
-from keras_gpukit.records.names import BETWEEN_STEPS, EXAMPLE_RATE, STEP_TIME
-from keras_gpukit.records.steps import Phase, StepWindow, ThroughputRecord
+from keras_gpukit.records.steps import Phase, ThroughputRecord
 from keras_gpukit.watching.session import Session
 
 
@@ -25,16 +24,7 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
         ValueError: If `log_dir` is empty or a file.
     """
 
-    def tags(self, window: StepWindow) -> dict[str, float | None]:
-        """Returns step time, examples per second, and the part of the step time between steps."""
-        rate = None if window.examples is None else window.examples / window.duration_s
-        between_s = window.between_s
-        return {
-            STEP_TIME: window.duration_s / window.steps * 1e3,
-            EXAMPLE_RATE: rate,
-            BETWEEN_STEPS: None if between_s is None else between_s / window.steps * 1e3,
-        }
-
-    def sum_up(self, session: Session, phase: Phase) -> ThroughputRecord:
-        """Returns the step times and rates of a phase."""
-        return session.steps_of(phase).throughput()
+    def _record(self, session: Session, phase: Phase) -> ThroughputRecord:
+        record = session.steps_of(phase).throughput()
+        session.output.record("throughput", record, session.step)
+        return record

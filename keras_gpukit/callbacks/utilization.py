@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
+import os
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import Guard, logger
-from keras_gpukit.records.machine import GPUSample, UtilizationRecord
-from keras_gpukit.records.names import (
-    GPU_FIGURES,
-    HOST_CPU,
-    HOST_DISK_READS,
-    HOST_MEMORY,
-    HOST_PROCESS_CPU,
-    gpu_tag,
+from keras_gpukit.records.machine import (
+    SAMPLE_EVERY_S,
+    GPUUtilization,
+    HostUtilization,
+    UtilizationRecord,
 )
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.sensors.host import SHORTEST_S, HostSensor, summarize_host
+from keras_gpukit.sensors.host import SHORTEST_S, HostSensor
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.nvml import NVMLSensor
-from keras_gpukit.sensors.statistics import Gauges, GPUStatistics, summarize_gpus
-from keras_gpukit.watching.session import SAMPLE_EVERY_S, Session
+from keras_gpukit.watching.session import Session
 
 
 class Utilization(WatchingCallback[UtilizationRecord]):
@@ -43,90 +38,102 @@ class Utilization(WatchingCallback[UtilizationRecord]):
         ValueError: If `log_dir` is empty or a file.
     """
 
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Starts to read GPUs and host."""
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__(log_dir)
+        self._reading: _Reading | None = None
+
+    def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         self._summary = None
-        self._host_gauges = Gauges()
-        self._neighbours = NeighbourSensor()
-        host = HostSensor()
-        self._nvml: NVMLSensor | None = None
-        self._gpus: dict[int, GPUStatistics] = {}
-        self._gpus_unknown_because: str | None = None
-        if session.environment.gpus:
-            self._begin_gpus(session)
-        session.every_second("the host", lambda: self._sample_host(session, host))
+        if session.output.claim("utilization"):
+            self._reading = _Reading(session)
 
-    def end(self, session: Session, phase: Phase) -> None:
-        """Makes the summary."""
+    def _end(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
-        if not self._host_gauges.readings:
+        reading, self._reading = self._reading, None  # so that the callback can be copied after it
+        if reading is not None:
+            reading.end()
+        self._summary = session.output.fold.utilization()
+
+
+class _Reading:
+    """Reads GPUs and host during one call.
+
+    Args:
+        session: Session of the call.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._neighbours = NeighbourSensor()
+        self._lost: dict[int, str] = {}
+        self._nvml: NVMLSensor | None = None
+        self._gpus_unknown_because: str | None = None
+        if session.environment.gpus:
+            with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
+                self._nvml = nvml = NVMLSensor(session.environment.gpus)
+                self._note_lost(nvml)
+                session.every_second("GPUs through NVML", lambda: self._sample_gpus(nvml))
+            self._gpus_unknown_because = guard.failed_because
+        host = HostSensor()
+        session.every_second("the host", lambda: self._sample_host(host))
+
+    def end(self) -> None:
+        """Reads a last time, and closes NVML."""
+        session = self._session
+        if not session.output.fold.host.readings:
             # The run ended before the first regular reading.
             if session.wall.total_s >= SHORTEST_S:
                 session.read_now("the host")
             session.read_now("GPUs through NVML")
         with Guard("Reading other processes", "The report does not name them."):
             self._neighbours.end()
-        nvml, self._nvml = self._nvml, None  # so that the callback can be copied after a run
-        if nvml is not None:
-            nvml.close()
-        self._summary = UtilizationRecord(
-            samples=self._host_gauges.readings,
+        if self._nvml is not None:
+            self._lost = dict(self._nvml.lost)  # with the last one, whose reading raised
+            self._nvml.close()
+        self._write()
+
+    def _write(self) -> None:
+        """Writes what is known in addition to the readings."""
+        neighbours, nvml = self._neighbours, self._nvml
+        record = UtilizationRecord(
+            samples=0,
             interval_s=SAMPLE_EVERY_S,
-            gpus=summarize_gpus(self._gpus, {} if nvml is None else nvml.lost),
-            host=summarize_host(self._host_gauges, self._neighbours),
+            gpus=tuple(GPUUtilization(i, lost_because=self._lost[i]) for i in sorted(self._lost)),
+            host=HostUtilization(
+                children_cpu_percent=neighbours.children_percent(),
+                job_cpu_percent=neighbours.job_percent(),
+                others=neighbours.uses(),
+            ),
             gpus_unknown_because=self._gpus_unknown_because,
-            processes_unknown_because=None if nvml is None else nvml.processes_unknown_because,
+            processes_unknown_because=nvml.processes_unknown_because if nvml else None,
         )
+        self._session.output.record("utilization", record, self._session.step)
 
-    def _begin_gpus(self, session: Session) -> None:
-        with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
-            self._nvml = nvml = NVMLSensor(session.environment.gpus)
-            _log_lost(nvml, nvml.lost.keys())
-            session.every_second("GPUs through NVML", lambda: self._sample_gpus(session, nvml))
-        self._gpus_unknown_because = guard.failed_because
-
-    def _sample_host(self, session: Session, host: HostSensor) -> None:
+    def _sample_host(self, host: HostSensor) -> None:
         sample = host.read()
-        self._host_gauges.add(sample)
-        tags = {
-            HOST_CPU: sample.cpu_percent,
-            HOST_PROCESS_CPU: sample.process_cpu_percent,
-            HOST_MEMORY: sample.memory_bytes,
-            HOST_DISK_READS: sample.disk_read_bytes_per_s,
-        }
-        session.output.values(session.step, tags)
-        session.output.record("host", sample, session.step)
-        self._neighbours.note(sample)
+        self._session.output.record("host", sample, self._session.step)
+        if self._neighbours.note(sample):
+            self._write()
 
-    def _sample_gpus(self, session: Session, nvml: NVMLSensor) -> None:
-        lost = set(nvml.lost)
+    def _sample_gpus(self, nvml: NVMLSensor) -> None:
         samples = nvml.read()
-        _log_lost(nvml, nvml.lost.keys() - lost)
+        if self._note_lost(nvml):
+            self._write()
         for sample in samples:
-            statistics = self._gpus.get(sample.index) or GPUStatistics()
-            statistics.add(sample)
-            self._gpus[sample.index] = statistics  # only now, since it is summarized when found
-            session.output.values(session.step, _gpu_tags(sample))
-            session.output.record("gpu", sample, session.step)
+            self._session.output.record("gpu", sample, self._session.step)
 
-
-def _log_lost(nvml: NVMLSensor, indices: Iterable[int]) -> None:
-    for index in sorted(indices):
-        logger.warning(
-            "keras_gpukit: GPU %d can no longer be read in this run (%s); other GPUs still are.",
-            index,
-            nvml.lost[index],
-        )
-
-
-def _gpu_tags(sample: GPUSample) -> dict[str, float | None]:
-    readings = asdict(sample)
-    tags: dict[str, float | None] = {
-        gpu_tag(sample.index, name): readings[name] for name in GPU_FIGURES
-    }
-    if sample.throttle_reasons is not None:
-        tags[gpu_tag(sample.index, "throttled")] = float(bool(sample.throttle_reasons))
-    return tags
+    def _note_lost(self, nvml: NVMLSensor) -> bool:
+        """Warns of GPUs that can no longer be read; returns whether there are new ones."""
+        lost = nvml.lost.keys() - self._lost.keys()
+        for index in sorted(lost):
+            logger.warning(
+                "keras_gpukit: GPU %d can no longer be read in this run (%s); other GPUs still "
+                "are.",
+                index,
+                nvml.lost[index],
+            )
+        self._lost = dict(nvml.lost)
+        return bool(lost)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.memory import MemoryPrediction
 
+SAMPLE_EVERY_S = 1.0
+"""Seconds between two readings of the machine."""
+
 
 @dataclass(frozen=True)
 class DeviceMemory:

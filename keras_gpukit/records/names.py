@@ -43,6 +43,13 @@ RecordKind = Literal[
     "host_buffers",
     "learning",
     "out_of_memory",
+    "throughput",
+    "utilization",
+    "profiler",
+    "profile",
+    "overhead",
+    "workers",
+    "end",
     "summary",
 ]
 """Kind of record on a line of a run's file. The type checker rejects any other kind where lines are

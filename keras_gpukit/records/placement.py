@@ -190,3 +190,7 @@ class PlacementRecord:
     def by_device(self) -> dict[str, int]:
         """Number of operations on each device."""
         return {device: sum(counts.values()) for device, counts in self.operations.items()}
+
+
+NO_STEP = PlacementRecord(unknown_because="placement is read from the first training step")
+"""Record of a call without a training step."""

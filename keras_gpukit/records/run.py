@@ -26,7 +26,7 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.shift import Series
-from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.records.worker_comparison import WorkerComparison
 
 Ending = Literal["completed", "interrupted"]
@@ -57,12 +57,48 @@ class RunHeader:
         worker: Place of the process that wrote the record in its cluster; None outside one.
         process: Process that wrote the record; None if the system does not identify it, as outside
             Linux.
+        phase: "fit", "evaluate" or "predict"; None if unknown.
     """
 
     schema: int
     time_s: float | None = None
     worker: Worker | None = None
     process: ProcessIdentity | None = None
+    phase: Phase | None = None
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Overhead of keras_gpukit: time on the training thread, and processor time alongside it.
+
+    Attributes:
+        step_s: Seconds per step since the previous such record; None at the end of the run.
+        steps: Number of these steps.
+        total_s: Recurring overhead of the run so far, in seconds.
+        startup_s: One-time overhead of the run so far, in seconds.
+    """
+
+    step_s: float | None
+    steps: int
+    total_s: float
+    startup_s: float
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended; the fields of `RunSummary` with the same names say more.
+
+    Attributes:
+        ending: "completed" or "interrupted"; None if unknown.
+        ended_by: Exception or signal that ended the run, and where.
+        error_message: Message of that exception.
+        error_line: Line of user code that it came from.
+    """
+
+    ending: Ending | None = None
+    ended_by: str | None = None
+    error_message: str | None = None
+    error_line: str | None = None
 
 
 @dataclass(frozen=True)

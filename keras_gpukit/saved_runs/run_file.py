@@ -13,7 +13,8 @@ import msgspec
 
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.saved_runs.downsampling import FEWEST_POINTS, MOST_POINTS
+from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
+from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS
 from keras_gpukit.saved_runs.run_lines import Line, RunLines
 
 MOST_DETAILED = 4
@@ -25,7 +26,10 @@ _HEAD_BYTES = 64
 """Bytes that identify a record file: they contain the time of its first line."""
 _READINGS = tuple(
     b'{"kind":"%s"' % kind
-    for kind in (b"steps", b"host", b"gpu", b"memory", b"event", b"progress", b"input")
+    for kind in (
+        *(b"steps", b"host", b"gpu", b"memory", b"event", b"progress", b"overhead", b"profile"),
+        *(b"input", b"throughput", b"utilization"),
+    )
 )
 """Starts of the lines that a run's summary covers: nearly all of a file."""
 
@@ -142,7 +146,7 @@ class RunFile:
                 self._ended[older] = without_time_series(self._ended[older])
         self._begun += 1
         name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
-        points = MOST_POINTS if self._detail == "full" else FEWEST_POINTS
+        points = MOST_POINTS if self._detail == "full" else SERIES_POINTS
         self._current = RunLines(name, note, folder=self._folder, most_points=points)
 
 

@@ -180,7 +180,7 @@ def _start_readings() -> tuple[Any, Any]:
         stop=sampler.stop,
     )
     readings = Utilization(None)
-    readings.begin(session, "fit")
+    readings._begin(session, "fit")
     sampler.start()
     return readings, session
 
@@ -192,7 +192,7 @@ def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
     from keras_gpukit.rules import judge
     from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
-    readings.end(session, "fit")
+    readings._end(session, "fit")
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
     # GPUs compute while the loop waits for its next batch. Unproven on a GPU.
     record = InputRecord(

@@ -88,7 +88,7 @@ class WatchedFits:
         """Returns the callbacks to add, the last one first."""
         # Imported only now that the script has loaded Keras.
         from keras_gpukit.callbacks.base import WatchingCallback
-        from keras_gpukit.callbacks.monitor import Monitor
+        from keras_gpukit.callbacks.monitor import monitor_of_script
         from keras_gpukit.callbacks.profiler import Profiler
         from keras_gpukit.watching.fit_memory import FitMemory
         from keras_gpukit.watching.open_session import is_watched
@@ -111,8 +111,7 @@ class WatchedFits:
             if self._profile and not any(isinstance(each, Profiler) for each in own):
                 wanted.append(Profiler(log_dir))
             if all(isinstance(each, Profiler) for each in own):
-                self._monitor = Monitor(log_dir, verbose=0)
-                self._monitor.continue_with(self._memory)
+                self._monitor = monitor_of_script(log_dir, self._memory)
                 wanted.append(self._monitor)
                 self.count += 1
             return wanted

@@ -7,10 +7,8 @@ import os
 import time
 from typing import Any
 
-from keras_gpukit.records.machine import HostSample, HostUtilization
+from keras_gpukit.records.machine import HostSample
 from keras_gpukit.sensors.memory_limit import read_limit
-from keras_gpukit.sensors.neighbours import NeighbourSensor
-from keras_gpukit.sensors.statistics import Gauges
 
 SHORTEST_S = 0.1
 """Shortest time over which a share of processor time is reported. Linux counts processor time in
@@ -104,26 +102,3 @@ def _process(pid: int) -> Any:
     import psutil
 
     return psutil.Process(pid)
-
-
-def summarize_host(
-    gauges: Gauges, neighbours: NeighbourSensor | None = None
-) -> HostUtilization | None:
-    """Summarizes readings; None if there are none."""
-    if not gauges.readings:
-        return None
-    left_bytes = gauges.lowest("memory_available_bytes")
-    limit_bytes, used_bytes = map(gauges.highest, ("memory_limit_bytes", "memory_limit_used_bytes"))
-    if None not in (left_bytes, limit_bytes, used_bytes):
-        left_bytes = min(left_bytes, max(limit_bytes - used_bytes, 0))
-    return HostUtilization(
-        cpu_percent=gauges.mean("cpu_percent"),
-        process_cpu_percent=gauges.mean("process_cpu_percent"),
-        memory_max_bytes=gauges.highest("memory_bytes"),
-        memory_available_min_bytes=left_bytes,
-        memory_total_bytes=gauges.last("memory_total_bytes"),
-        disk_read_bytes_per_s=gauges.mean("disk_read_bytes_per_s"),
-        children_cpu_percent=neighbours.children_percent() if neighbours else None,
-        job_cpu_percent=neighbours.job_percent() if neighbours else None,
-        others=neighbours.uses() if neighbours else (),
-    )

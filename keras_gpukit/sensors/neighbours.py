@@ -61,14 +61,20 @@ class NeighbourSensor:
 
         return _job_of_process(psutil.Process())
 
-    def note(self, sample: HostSample) -> None:
-        """Looks at all processes if a reading of the host shows that others use much."""
+    def note(self, sample: HostSample) -> bool:
+        """Looks at all processes if a reading shows that others use much; returns whether it did.
+
+        Args:
+            sample: Reading of the host.
+        """
         if sample.cpu_percent is None or sample.process_cpu_percent is None:
-            return
+            return False
         if sample.cpu_percent - sample.process_cpu_percent < MUCH_PERCENT:
-            return
-        if self._now() >= self._due_s:
-            self.look()
+            return False
+        if self._now() < self._due_s:
+            return False
+        self.look()
+        return True
 
     def end(self) -> None:
         """Looks a last time, if there was a first look."""

@@ -100,7 +100,7 @@ class AutomaticCapture:
             path = self._log_dir / record.path
             self._unread_because = f"it was not read within {READ_WITHIN_S:g} s"
             self._reader = threading.Thread(
-                target=self._read, args=(path,), name="gpukit-profile-reader", daemon=True
+                target=self._read, args=(path, record), name="gpukit-profile-reader", daemon=True
             )
             self._reader.start()
 
@@ -113,9 +113,12 @@ class AutomaticCapture:
         )
         return replace(record, captures=captures, none_automatic_because=self.when.none_because)
 
-    def _read(self, path: Path) -> None:
+    def _read(self, path: Path, record: CaptureRecord) -> None:
         try:
             self.profile, self._unread_because = read_apart(path), None
+            output = self._session.output
+            output.record("profile", self.profile, record.first_step)
+            output.record("capture", self._compared(record), record.first_step)
         except Exception as error:  # the file and its reader's process may fail in any way
             self._unread_because = str(error) or type(error).__name__
 

@@ -30,7 +30,6 @@ from keras_gpukit.profiling.capturing.triggers import (
 )
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
-from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.rules.slowdown.anomalies import StepAnomalies, UtilizationAnomalies
@@ -152,11 +151,6 @@ class CaptureWatch:
         if self._automatic is not None:
             return self._automatic.completed(record)
         return replace(record, none_automatic_because=self._none_automatic_because)
-
-    @property
-    def profile(self) -> ProfileRecord | None:
-        """Contents of the profile that was captured without being asked for; None without one."""
-        return self._automatic.profile if self._automatic else None
 
     def _watch_steps(self, session: Session) -> None:
         settings, automatic, recorder = self._settings, self._automatic, self._recorder

@@ -79,20 +79,6 @@ def read_environment(model: Any) -> Environment:
     )
 
 
-def environment_markdown(environment: Environment) -> str:
-    """Returns the environment as Markdown text for TensorBoard."""
-    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
-    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
-    lines += [] if environment.gpus else ["- no GPU"]
-    lines += [
-        f"- precision {environment.precision}",
-        f"- jit_compile {environment.jit_compile}",
-        f"- steps_per_execution {environment.steps_per_execution}",
-        f"- strategy {environment.strategy}, replicas {environment.replicas}",
-    ]
-    return "\n".join(lines)
-
-
 def _preprocessing(model: Any) -> tuple[str, ...]:
     """Returns the names of the model's preprocessing layers that compute more than a product."""
     import keras

@@ -13,7 +13,6 @@ from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.host import process_bytes
 from keras_gpukit.sensors.memory_limit import left_bytes
-from keras_gpukit.sensors.series import EpochMemoryCollector
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.session import Session
@@ -53,7 +52,7 @@ class EpochMemoryWatch:
         self._session = session
         self._sensor = sensor
         self._fits = fits
-        self._readings = EpochMemoryCollector()
+        self._latest: EpochMemory | None = None
         self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
         # Memory left and collections kept, as of the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
@@ -65,15 +64,11 @@ class EpochMemoryWatch:
         if is_made_by_keras(step_function) and not session.model.run_eagerly:
             fits.begin(step_function)
 
-    def record(self) -> tuple[EpochMemory, ...]:
-        """Returns the readings so far."""
-        return self._readings.record()
-
     def end(self) -> None:
         """Adds the last epoch's reading to the series over several fits; forgets the model."""
         if self._session.ending == "completed" and self._guard.failed_because is None:
             with self._guard:
-                latest = self._readings.latest
+                latest = self._latest
                 if latest is None or latest.epoch < self._epochs:
                     latest = self._read()
                 left, kept = self._at_growth
@@ -87,8 +82,7 @@ class EpochMemoryWatch:
             return
         began_s = time.perf_counter()
         with self._guard:
-            reading = self._read()
-            self._readings.add(reading)
+            self._latest = reading = self._read()
             self._session.output.record("epoch", reading, reading.step)
         self._session.add_cost(time.perf_counter() - began_s, once=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.records.epoch_memory import EpochMemory
-from keras_gpukit.sensors.series import EpochMemoryCollector
+from keras_gpukit.saved_runs.folding.joined import EpochReadings
 from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
 
 MOST_READINGS = 32
@@ -31,7 +31,7 @@ class FitMemory:
     def __init__(self) -> None:
         self.kept = KeptTensors()
         self._lowest_bytes: dict[str, int] = {}
-        self._readings = EpochMemoryCollector(MOST_READINGS)
+        self._readings = EpochReadings(MOST_READINGS)
         self._fits = 0
         self._tracings = 0
 

@@ -22,8 +22,6 @@ LEAST_S = 60.0
 LEAST_STEPS = 20
 """Minimum time without a step that is reported, in usual step times; our choice."""
 
-MOST_KEPT = 20
-
 
 class HangWatch:
     """Reports a time without a step, once while it lasts and once when it is over.
@@ -48,7 +46,6 @@ class HangWatch:
         self._in_cluster = in_cluster
         self._now = now
         self._process_s = process_s
-        self._over: list[Hang] = []
         self._executions = 0
         self._since_s = now()  # when the last step was seen to end
         self._longest_s: dict[Part, float] = {}
@@ -74,13 +71,6 @@ class HangWatch:
         passed_s = now_s - last_s
         cores = (self._last_look[1] - last_process_s) / passed_s if passed_s > 0 else None
         self._tell(lasted_s, cores)
-
-    @property
-    def hangs(self) -> tuple[Hang, ...]:
-        """Hangs so far, with one that lasts."""
-        told = self._told
-        lasts = () if told is None else (replace(told, lasted_s=self._now() - self._since_s),)
-        return (*self._over, *lasts)
 
     def _limit_s(self) -> float:
         session = self._session
@@ -113,8 +103,6 @@ class HangWatch:
         if self._told_part not in (None, "steps"):
             self._longest_s[self._told_part] = lasted_s
         over = replace(told, lasted_s=lasted_s)
-        if len(self._over) < MOST_KEPT:
-            self._over.append(over)
         self._session.output.record("hang", over, told.step)
         self._session.events.hung(self._since_s, now_s)
         _say(f"steps continue after {units.duration(lasted_s)}.")

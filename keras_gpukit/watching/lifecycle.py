@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.open_session import OpenSession, open_session
 from keras_gpukit.watching.session import Session
 
-
-class Watching(Protocol):
-    """A callback that takes part in monitored calls."""
-
-    def begin(self, session: Session, phase: Phase) -> None:
-        """Begins a phase. The first phase is the call itself, later ones are validations in it."""
-
-    def end(self, session: Session, phase: Phase) -> None:
-        """Ends a phase."""
+OnPhase = Callable[[Session, Phase], None]
 
 
 class Lifecycle:
@@ -43,7 +35,7 @@ class Lifecycle:
         self._name = name
         self._log_dir = log_dir
         # Set only during a call. Otherwise the two would keep each other and the model alive.
-        self._callback: Watching | None = None
+        self._end: OnPhase | None = None
         self._open: OpenSession | None = None
         self._outer: Phase = "fit"
         self._begun = False
@@ -78,11 +70,12 @@ class Lifecycle:
         if self._open is not None:
             self._open.end_if_over()
 
-    def enter(self, callback: Watching, model: Any, phase: Phase) -> None:
+    def enter(self, begin: OnPhase, end: OnPhase, model: Any, phase: Phase) -> None:
         """Begins a phase: joins the session of the call, or notes a validation inside it.
 
         Args:
-            callback: The callback that takes part.
+            begin: Called as a phase begins: first the call itself, later validations in it.
+            end: Called as a phase ends.
             model: The model that is run.
             phase: Phase that begins: "fit", "evaluate" or "predict".
         """
@@ -94,25 +87,25 @@ class Lifecycle:
         if self._open is None:
             for each in (self, *self.parts):
                 each._guard = each._new_guard()
-            self._outer, self._callback = phase, callback
+            self._outer, self._end = phase, end
             self.guard(self._join, model, phase)
         session = self.session
         if session is not None:
             if phase != session.phase:
                 session.validation_begins()
             self._begun = False
-            self.guard(callback.begin, session, phase, once=phase == session.phase)
+            self.guard(begin, session, phase, once=phase == session.phase)
             self._begun = True
 
     def exit(self, phase: Phase) -> None:
         """Ends a phase: leaves the session if it is the call itself."""
-        session, callback = self.session, self._callback
-        if session is None or callback is None:
+        session, end = self.session, self._end
+        if session is None or end is None:
             return
         if phase == self._outer:
             self._leave()
         else:
-            self.guard(callback.end, session, phase, once=False)
+            self.guard(end, session, phase, once=False)
             session.validation_ends()
 
     def epoch_begins(self, epoch: int) -> None:
@@ -145,8 +138,8 @@ class Lifecycle:
         self.follows_device = self._open.session.follows_device
 
     def _leave(self) -> None:
-        opened, callback = self._open, self._callback
-        if opened is None or callback is None:
+        opened, end = self._open, self._end
+        if opened is None or end is None:
             return
         # An interrupt may have come while the call began or ended. Failures that result from it
         # are not logged, since the user already sees the interrupt.
@@ -156,6 +149,6 @@ class Lifecycle:
         session = opened.session
         session.leaves(self._outer)
         self.guard(session.end_phase, self._outer)
-        self.guard(callback.end, session, self._outer)
-        self._open = self._callback = None
+        self.guard(end, session, self._outer)
+        self._open = self._end = None
         opened.leave(self._leave)

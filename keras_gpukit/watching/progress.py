@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.records.steps import InputRecord, Progress, StepWindow
+from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 
 if TYPE_CHECKING:
     from keras_gpukit.watching.session import Session
@@ -80,7 +80,7 @@ class InputSoFar:
         self._now = now
         self._began_s = now()
         self._due_s = self._began_s + FIRST_INPUT_S
-        self._taken: InputRecord | None = None
+        self._taken: tuple[ThroughputRecord, InputRecord] | None = None
 
     def on_window(self, window: StepWindow) -> None:
         """Takes the figures when a window ends, if due; called on the training thread."""
@@ -89,13 +89,16 @@ class InputSoFar:
             return
         pause_s = (INPUT_EVERY - 1) * (now_s - self._began_s)
         self._due_s = now_s + min(max(pause_s, LEAST_PAUSE_S), MOST_PAUSE_S)
-        self._taken = self._session.own_steps.input_so_far()
+        steps = self._session.own_steps
+        self._taken = steps.throughput(), steps.input_so_far()
 
     def write(self) -> None:
         """Writes the figures that were taken; called on the sampling thread."""
         taken, self._taken = self._taken, None
         if taken is not None:
-            record = self._complete(self._session.own_steps.with_stages(taken))
+            throughput, so_far = taken
+            record = self._complete(self._session.own_steps.with_stages(so_far))
+            self._session.output.record("throughput", throughput, self._session.step)
             self._session.output.record("input", record, self._session.step)
 
 

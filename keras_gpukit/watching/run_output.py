@@ -1,43 +1,50 @@
-"""Writes a call's figures and records to its files, and collects time series for its summary."""
+"""Takes the records of a call: folds them into its summary, and writes them to its files."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.errors import Guard
+from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import OVERHEAD, RecordKind
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.run import Overhead, RunHeader
+from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.writing.run_log import RunLog
-from keras_gpukit.sensors.series import SeriesCollector
 
 
 class RunOutput:
-    """Takes the measurements of callbacks and the session.
+    """Takes the records of callbacks and the session.
 
     Args:
         log_dir: Log directory of the run; None if nothing is written.
 
     Attributes:
-        series: Time series of the figures, by TensorBoard tag.
+        fold: State of the run by its records so far.
     """
 
     def __init__(self, log_dir: Path | None) -> None:
         self.log_dir = log_dir
-        self.series = SeriesCollector()
-        self._began_s = time.time()
+        self.fold = RunFold(SERIES_POINTS)
         self._log: RunLog | None = None
+        self._claimed: set[str] = set()
+        self._guard = Guard("Summing up records", "Figures are missing in the summary.")
 
-    def start(self, worker: Worker | None) -> None:
+    def start(self, worker: Worker | None, phase: Phase | None = None) -> None:
         """Opens the files of the run, if there is a log directory.
 
         Args:
             worker: This process as a worker of a cluster; None outside a cluster.
+            phase: The call: "fit", "evaluate" or "predict"; None if unknown.
         """
         if self.log_dir is not None:
-            self._log = RunLog(self.log_dir, worker)
+            self._log = RunLog(self.log_dir, worker, phase=phase)
+        header = self._log.header if self._log else RunHeader(SCHEMA, time.time(), phase=phase)
+        self.fold.add("run", header, header.time_s or 0.0, None)
 
     @property
     def opening_s(self) -> float:
@@ -49,33 +56,28 @@ class RunOutput:
         """Processor time spent writing to the files so far, in seconds."""
         return self._log.cpu_s - self._log.opening_cpu_s if self._log else 0.0
 
-    def values(
-        self,
-        step: int,
-        values: Mapping[str, float | str | None],
-        time_s: float | None = None,
-        weight: float = 1.0,
-    ) -> None:
-        """Writes numbers or Markdown texts for TensorBoard, if there is a log directory.
+    def claim(self, readings: str) -> bool:
+        """Returns whether the caller is the first to make readings of a kind, and so is to go on.
 
-        Args:
-            step: Global step.
-            values: Number or text of each TensorBoard tag; None if unknown.
-            time_s: Time of the values, in seconds since the Unix epoch; now by default.
-            weight: Weight of the numbers in means over time: the number of steps that each number
-                is the mean of.
+        Several callbacks of a call may read the same; readings that are summed up must count once.
         """
-        elapsed_s = (time_s or time.time()) - self._began_s
-        for tag, value in values.items():
-            if isinstance(value, (int, float)):
-                self.series.add(tag, step, elapsed_s, value, weight)
-        if self._log is not None:
-            self._log.values(step, values, time_s)
+        is_first = readings not in self._claimed
+        self._claimed.add(readings)
+        return is_first
 
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
-        """Writes a record to the run's file, if there is a log directory."""
+        """Adds a record to what is known of the run, and to its file, if there is a log directory.
+
+        Args:
+            kind: Kind of the record.
+            record: Dataclass of `keras_gpukit.records`.
+            step: Global step; None if the record belongs to no step.
+        """
+        time_s = time.time()
+        with self._guard:
+            self.fold.add(kind, record, time_s, step)
         if self._log is not None:
-            self._log.record(kind, record, step)
+            self._log.record(kind, record, step, time_s)
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
         """Returns a listener for windows of steps that writes the overhead per step.
@@ -89,12 +91,12 @@ class RunOutput:
             nonlocal written_s
             cost_s = overhead_s() - written_s
             written_s += cost_s
-            tags = {OVERHEAD: cost_s / window.steps * 1e6}
-            self.values(window.step, tags, window.time_s, window.steps)
+            record = Overhead(cost_s / window.steps, window.steps, written_s, 0.0)
+            self.record("overhead", record, window.step)
 
         return write
 
     def close(self) -> None:
-        """Writes the remaining values, and closes the files; may be called repeatedly."""
+        """Writes the remaining records, and closes the files; may be called repeatedly."""
         if self._log is not None:
             self._log.close()

@@ -16,14 +16,14 @@ from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.names import SETUP
+from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending
 from keras_gpukit.records.steps import Part, Phase, StepWindow
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
-from keras_gpukit.watching.environment import environment_markdown, read_environment
+from keras_gpukit.watching.environment import read_environment
 from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
@@ -32,7 +32,6 @@ from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.run_output import RunOutput
 from keras_gpukit.watching.step_count import steps_so_far
 
-SAMPLE_EVERY_S = 1.0
 WRAPPERS_S = 4e-6
 """Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
 at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
@@ -93,14 +92,15 @@ class Session:
         self.every_second("whether the process was suspended", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
         params = getattr(callback_list(phase), "params", None)
-        self.every_second("what the run is doing", ProgressNotes(self, params).note)
+        self._progress = ProgressNotes(self, params)
+        self.every_second("what the run is doing", self._progress.note)
 
     def start(self) -> None:
         """Starts watching and the threads. The session can already be closed before this."""
         self._callback_list.start()
         self.events.start()
         self._retraced.start()
-        self.output.start(this_worker(self.model))
+        self.output.start(this_worker(self.model), self.phase)
         self._sampler.start()
 
     @functools.cached_property
@@ -146,7 +146,6 @@ class Session:
     def write_environment(self) -> None:
         """Writes the run's versions, devices and settings."""
         self.output.record("environment", self.environment, self.step)
-        self.output.values(self.step, {SETUP: environment_markdown(self.environment)})
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Times a phase's steps, and calls an action with each finished window of steps."""
@@ -234,6 +233,7 @@ class Session:
         """Notes that a callback leaves at the end of a phase."""
         if phase == self.phase:
             self._sampler.stop()  # a reading must not follow the summary
+            self._progress.note()
             self.wall.end()
             self.events.epoch_ends(self.epoch)  # in case the epoch was interrupted
         else:

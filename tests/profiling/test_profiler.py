@@ -394,7 +394,7 @@ def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path, chance):
         with pytest.raises(RuntimeError):
             small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
         deadline = time.monotonic() + 60  # the sampling thread notices, and cannot set handlers
-        while profiler.lifecycle.session is not None and time.monotonic() < deadline:
+        while profiler._lifecycle.session is not None and time.monotonic() < deadline:
             time.sleep(0.05)
         if chance == "summary":
             assert profiler.summary.captures == ()

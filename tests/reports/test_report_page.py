@@ -49,7 +49,7 @@ from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.rule import figure, percent
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.downsampling import MOST_POINTS
+from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'

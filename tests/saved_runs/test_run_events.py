@@ -6,7 +6,8 @@ from helpers.recorded_runs import BEGAN_S, run_lines, with_validation, write_lin
 
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.run_events import MOST_EVENTS, RunEvents
+from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 
 def test_events_and_windows_of_validation_are_read_back(tmp_path):
@@ -23,10 +24,11 @@ def test_events_and_windows_of_validation_are_read_back(tmp_path):
 
 
 def test_of_many_events_neighbours_are_merged_and_their_time_is_kept():
-    events = RunEvents()
+    fold = RunFold()
     for number in range(10 * MOST_EVENTS):
-        events.add(RunEvent("epoch", BEGAN_S + 3 * number, 2.0, number, number + 1))
-    merged = events.all()
+        event = RunEvent("epoch", BEGAN_S + 3 * number, 2.0, number, number + 1)
+        fold.add("event", event, event.ended_s, number)
+    merged = fold.events()
     assert MOST_EVENTS / 2 <= len(merged) <= MOST_EVENTS
     assert sum(event.count for event in merged) == 10 * MOST_EVENTS
     assert sum(event.spent_s for event in merged) == 2.0 * 10 * MOST_EVENTS

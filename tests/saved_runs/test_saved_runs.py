@@ -15,13 +15,12 @@ from helpers.recorded_runs import BEGAN_S, GIB, STEPS, SUMMARY, run_lines, windo
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import Report
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.shift import Series
-from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports.html import render
 from keras_gpukit.rules.slowdown.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report
-from keras_gpukit.saved_runs.downsampling import MOST_POINTS, Downsampler
+from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
 
@@ -100,15 +99,11 @@ def test_validation_is_not_taken_for_training(tmp_path):
     assert only_run(tmp_path).steps.readings == 4
 
 
-@pytest.mark.parametrize("noted", [True, False])
-def test_a_validation_that_is_seen_first_is_not_taken_for_the_run(tmp_path, noted):
+def test_a_validation_that_is_seen_first_is_not_taken_for_the_run(tmp_path):
     # With one step an epoch, the first window may be one of the validation.
-    lines = run_lines(4)
+    lines = run_lines(4, summary=None)
+    lines[0] = (BEGAN_S, None, "run", RunHeader(1, BEGAN_S, phase="fit"))
     lines.insert(3, (BEGAN_S + 0.6, 1, "steps", window(1, slow=100.0, phase="evaluate")))
-    if noted:
-        record = Progress("fit", "steps", 40, 1, 3, 1000)
-        lines = [line for line in lines if line[2] != "summary"]
-        lines.insert(9, (BEGAN_S + 1.5, 40, "progress", record))
     write_lines(tmp_path, lines)
     run = only_run(tmp_path)
     assert run.phase == "fit"

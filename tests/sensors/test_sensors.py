@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import uuid
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import psutil
@@ -20,15 +19,14 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
 from keras_gpukit.records.codec import from_dict
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample, HostSample, MemoryRecord
+from keras_gpukit.records.machine import GPUSample, MemoryRecord
 from keras_gpukit.rules.setup import gpu_use
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
-from keras_gpukit.sensors.host import HostSensor, summarize_host
+from keras_gpukit.sensors.host import HostSensor
 from keras_gpukit.sensors.identity import CUDADevice
 from keras_gpukit.sensors.nvml import THROTTLE_REASONS, NVMLSensor
 from keras_gpukit.sensors.sampling import SamplingThread
-from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 
 FAST, SLOW = "NVIDIA H100 PCIe", "NVIDIA T4"
 A, B, C = (f"GPU-{uuid.UUID(int=number)}" for number in (10, 11, 12))
@@ -261,43 +259,6 @@ def test_the_last_gpu_lost_mid_run_is_said_once_and_the_host_goes_on(caplog):
     assert "Reading GPUs through NVML failed (NVMLError_GpuIsLost: GPU is lost)" in warning.message
 
 
-def summed_up(*samples: GPUSample):
-    statistics = GPUStatistics()
-    for each in samples:
-        statistics.add(each)
-    return statistics.summarize()
-
-
-def test_a_gpu_is_summed_up_over_the_run():
-    hot, power = "hardware thermal slowdown", "software power cap"
-    summary = summed_up(
-        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, (power,)),
-        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, (hot, power)),
-        GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, ()),
-        GPUSample(1, throttle_reasons=None),
-    )
-    assert vars(summary) == {
-        "index": 1,
-        "utilization_percent": 75.0,
-        "memory_used_max_bytes": 7,
-        "memory_process_max_bytes": 4,
-        "memory_others_max_bytes": 3,
-        "memory_total_bytes": 10,
-        "power_watts": 200.0,
-        "power_limit_watts": 340.0,
-        "temperature_max_celsius": 80.0,
-        "sm_clock_mhz": 1200.0,
-        "throttled_fraction": pytest.approx(2 / 3),
-        "throttle_fractions": {hot: pytest.approx(1 / 3), power: pytest.approx(2 / 3)},
-        "lost_because": None,
-    }
-
-
-def test_throttling_nobody_could_tell_is_unknown():
-    summary = summed_up(GPUSample(0, 50.0))
-    assert (summary.throttled_fraction, summary.throttle_fractions) == (None, None)
-
-
 # The host
 
 
@@ -365,32 +326,6 @@ def test_a_machine_that_shows_no_disks_is_read_without_them(monkeypatch, error):
     reading = HostSensor().read()
     assert reading.disk_read_bytes_per_s is None
     assert reading.memory_total_bytes
-
-
-def test_the_host_is_summed_up_over_the_run():
-    gauges = Gauges()
-    gauges.add(HostSample(10.0, 4.0, 7, 90, 100, None))
-    gauges.add(HostSample(30.0, 8.0, 9, 80, 100, 50.0))
-    summary = summarize_host(gauges)
-    assert vars(summary) == {
-        "cpu_percent": 20.0,
-        "process_cpu_percent": 6.0,
-        "memory_max_bytes": 9,
-        "memory_available_min_bytes": 80,
-        "memory_total_bytes": 100,
-        "disk_read_bytes_per_s": 50.0,
-        "children_cpu_percent": None,
-        "job_cpu_percent": None,
-        "others": (),
-    }
-
-
-def test_a_container_s_limit_leaves_less_than_the_machine():
-    gauges = Gauges()
-    for used in (7, 9, 8):
-        reading = HostSample(memory_available_bytes=80, memory_limit_bytes=10)
-        gauges.add(replace(reading, memory_limit_used_bytes=used))
-    assert summarize_host(gauges).memory_available_min_bytes == 1
 
 
 # TensorFlow's allocators

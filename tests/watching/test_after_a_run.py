@@ -109,7 +109,7 @@ def test_a_monitor_and_its_session_are_freed_with_it_and_wait_for_no_garbage_col
         kept = [weakref.ref(watching[0])]
 
         def note(epoch, logs):
-            kept.append(weakref.ref(watching[0].lifecycle.session))
+            kept.append(weakref.ref(watching[0]._lifecycle.session))
 
         noting = keras.callbacks.LambdaCallback(on_epoch_end=note)
         model.fit(*data, verbose=0, callbacks=[*watching, noting])
@@ -127,7 +127,7 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
         throughput = gpukit.Throughput(tmp_path)
         note = keras.callbacks.LambdaCallback(
             on_train_batch_end=lambda batch, logs, to=first_steps, of=throughput: to.append(
-                of.lifecycle.session.step
+                of._lifecycle.session.step
             )
         )
         model.fit(data, verbose=0, callbacks=[throughput, note])
@@ -203,8 +203,8 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     errors = []
 
     class Listens(gpukit.Throughput):
-        def begin(self, session, phase):
-            super().begin(session, phase)
+        def _begin(self, session, phase):
+            super()._begin(session, phase)
             session.on_error(errors.append)
 
     def generate():
@@ -262,8 +262,8 @@ def test_an_error_of_another_callback_reaches_those_that_listen(tmp_path, hook, 
     errors = []
 
     class Listens(gpukit.Throughput):
-        def begin(self, session, phase):
-            super().begin(session, phase)
+        def _begin(self, session, phase):
+            super()._begin(session, phase)
             if phase == session.phase:
                 session.on_error(errors.append)
 

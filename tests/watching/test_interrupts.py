@@ -17,11 +17,9 @@ from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.machine import GPUSample, HostSample
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.sensors.host import summarize_host
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
-from keras_gpukit.sensors.series import EpochMemoryCollector, SeriesCollector
-from keras_gpukit.sensors.statistics import Gauges, GPUStatistics
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 
@@ -51,22 +49,16 @@ def after(changes, make, change):
     return made
 
 
-def add_epoch(readings, number):
-    reading = EpochMemory(number, number, 10, 5 if number % 2 else None, {"GPU:0": number})
-    readings.add(reading)
-
-
-def add_step(series, number):
-    series.add("step/time_ms", number, float(number), 2.0 * number)
-
-
-def add_host(gauges, number):
-    gauges.add(HostSample(10.0 + number, 5.0, 100 * number, 7, 9, None))
-
-
-def add_gpu(statistics, number):
+def add_records(fold, number):
     reasons = ("software power cap",) if number % 2 else ()
-    statistics.add(GPUSample(0, 40.0 + number, power_watts=100.0, throttle_reasons=reasons))
+    records = {
+        "epoch": EpochMemory(number, number, 10, 5 if number % 2 else None, {"GPU:0": number}),
+        "host": HostSample(10.0 + number, 5.0, 100 * number, 7, 9, None),
+        "gpu": GPUSample(0, 40.0 + number, power_watts=100.0, throttle_reasons=reasons),
+        "steps": StepWindow("fit", 1.0 + number, number, 8, 0.4, 0.1, 64, 1.5, 0.01),
+    }
+    for kind, record in records.items():
+        fold.add(kind, record, 1.0 + number, number)
 
 
 def add_window(totals, number):
@@ -108,9 +100,6 @@ def wall_time():
 
 
 WHOLE = {
-    "memory of epochs": (lambda: EpochMemoryCollector(4), add_epoch, lambda made: made.record()),
-    "series": (SeriesCollector, add_step, lambda made: made.record()),
-    "host": (Gauges, add_host, summarize_host),
     "windows": (
         lambda: StepTotals("fit"),
         add_window,
@@ -144,7 +133,7 @@ def add_durations(histogram, number):
 
 
 SUMMED_UP = {
-    "GPU": (GPUStatistics, add_gpu, lambda made: made.summarize()),
+    "records": (lambda: RunFold(4), add_records, lambda made: made.summary()),
     "input": (
         lambda: StepTotals("fit"),
         add_window,

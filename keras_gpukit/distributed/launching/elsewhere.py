@@ -7,7 +7,6 @@ import math
 import re
 import shlex
 import textwrap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,8 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def render(template: str, **values: Any) -> str:
     """Returns a template with its values filled in.
 
-    Args:
-        template: Name of a file in `templates/`. It can use these filters: `shell` quotes a value,
-            or each word of a command, for a shell; `yaml` writes a value as one line of YAML;
-            `block` indents lines by a number of columns.
-        values: Values for the names in the template; a missing one is an error.
+    It can use these filters: `shell` quotes each word of a command; `yaml` writes a value as one
+    line of YAML; `block` indents lines by a number of columns.
     """
     import jinja2
 
@@ -37,18 +33,12 @@ def render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # nothing here is HTML
     )
-    environment.filters["shell"] = _shell
+    environment.filters["shell"] = shlex.join
     environment.filters["yaml"] = json.dumps  # JSON is YAML
-    environment.filters["block"] = _block
+    environment.filters["block"] = lambda lines, columns: textwrap.indent(
+        lines.strip("\n"), " " * columns
+    )
     return environment.get_template(template).render(values)
-
-
-def _shell(value: str | Sequence[str]) -> str:
-    return shlex.quote(value) if isinstance(value, str) else shlex.join(value)
-
-
-def _block(lines: str, columns: int) -> str:
-    return textwrap.indent(lines.strip("\n"), " " * columns)
 
 
 def batch_script(job: Job, *, python: str = "python") -> str:

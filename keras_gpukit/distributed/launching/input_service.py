@@ -60,9 +60,7 @@ def serve(workers: int, port: int) -> int:
             f'Use it: tune_input(dataset, service="grpc://{address}"). Ctrl-C ends it.',
             flush=True,
         )
-        ended = _wait(running, signals)
-        assert ended is not None
-        return ended
+        return _wait(running, signals) or 1
 
 
 def input_service_manifest(name: str, image: str, workers: int) -> str:

@@ -19,7 +19,9 @@ from typing import Any
 import google_crc32c
 
 from keras_gpukit.records import names
-from keras_gpukit.saved_runs.writing.writer import Values, Writer
+from keras_gpukit.records.steps import Phase
+from keras_gpukit.saved_runs.folding.tags import tags_of
+from keras_gpukit.saved_runs.writing.writer import Record, Writer
 from keras_gpukit.whole_files import AppendFile
 
 
@@ -58,7 +60,9 @@ LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 class EventFile(Writer):
-    """Writes numbers as scalars and strings as Markdown texts to one TensorBoard event file.
+    """Writes the figures of records as scalars, and texts, to one TensorBoard event file.
+
+    Windows of a validation within the run have no figures there.
 
     Args:
         folder: Folder of the file.
@@ -75,6 +79,7 @@ class EventFile(Writer):
 
         self._event, self._summary = event_pb2.Event, summary_pb2
         self._string_type = types_pb2.DT_STRING
+        self._phase: Phase | None = None
         EventFile._made += 1
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self._file = AppendFile(folder / f"{name}.{os.getpid()}.{EventFile._made}.gpukit")
@@ -82,27 +87,37 @@ class EventFile(Writer):
         # Written together with the first values, since a short run waits for each write.
         self._head = _framed((version, self._layout_event()))
 
-    def write_values(self, values: Iterable[Values], /) -> None:
-        """Writes values.
+    def write_records(self, records: Iterable[Record], /) -> None:
+        """Writes what TensorBoard shows of records.
 
         Raises:
             OSError: If the disk does not accept them; the file remains readable.
         """
-        self._write(
-            self._event(
-                wall_time=wall_time,
-                step=step,
-                summary=self._summary.Summary(
-                    value=[self._value(tag, value) for tag, value in by_tag.items()]
-                ),
-            )
-            for wall_time, step, by_tag in values
-        )
+        events = [event for each in records if (event := self._event_of(each)) is not None]
+        if events:
+            self._write(events)
 
     def close(self) -> None:
         """Closes the file."""
         self._write(())
         self._file.close()
+
+    def _event_of(self, line: Record) -> Any:
+        record = line.record
+        if line.kind in ("run", "steps"):
+            self._phase = self._phase or getattr(record, "phase", None)
+        if line.kind == "steps" and record.phase != self._phase:
+            return None
+        by_tag = tags_of(line.kind, record)
+        if not by_tag:
+            return None
+        return self._event(
+            wall_time=record.time_s if line.kind == "steps" else line.time_s,
+            step=line.step or 0,
+            summary=self._summary.Summary(
+                value=[self._value(tag, value) for tag, value in by_tag.items()]
+            ),
+        )
 
     def _value(self, tag: str, value: float | str) -> Any:
         if isinstance(value, str):

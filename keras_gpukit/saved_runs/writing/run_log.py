@@ -1,27 +1,27 @@
-"""Log of a run: one background thread passes values and records to all writers."""
+"""Log of a run: one background thread passes records to all writers."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import FOLDER, RecordKind, is_first
 from keras_gpukit.records.run import RunHeader
+from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.writing.event_file import EventFile
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 from keras_gpukit.saved_runs.writing.own_name import own_name
 from keras_gpukit.saved_runs.writing.process_identity import own_identity
-from keras_gpukit.saved_runs.writing.writer import Record, Values, Writer
+from keras_gpukit.saved_runs.writing.writer import Record, Writer
 
-T = TypeVar("T")
 OpenWriter = Callable[[Path, str], Writer]
 """Function that opens a writer, given the run's folder and this process's own name in it."""
 WRITERS: tuple[OpenWriter, ...] = (
@@ -35,7 +35,7 @@ CLOSE_WITHIN_S = 10.0
 
 
 class RunLog:
-    """Writes the values and records passed to it, about once a second; never raises.
+    """Writes the records passed to it, about once a second; never raises.
 
     If a writer fails, that is logged once and the writer is closed; its files remain readable.
 
@@ -43,6 +43,10 @@ class RunLog:
         log_dir: Log directory; files are written to `<log_dir>/gpukit`.
         worker: Place of this process in its cluster; None outside one.
         writers: Functions that open the writers.
+        phase: The call: "fit", "evaluate" or "predict"; None if unknown.
+
+    Attributes:
+        header: First record of the run.
     """
 
     def __init__(
@@ -50,45 +54,35 @@ class RunLog:
         log_dir: Path,
         worker: Worker | None = None,
         writers: Sequence[OpenWriter] = WRITERS,
+        phase: Phase | None = None,
     ) -> None:
         self.folder = log_dir / FOLDER
         self.cpu_s = self.opening_cpu_s = 0.0
         """Processor time of the writer thread: in total, and to open the files."""
         self._worker = worker
         self._open_writers = writers
-        self._values: deque[Values] = deque()
         self._records: deque[Record] = deque()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-writer", daemon=True)
         now_s = time.time()
-        header = RunHeader(SCHEMA, now_s, worker, own_identity())
-        self._records.append(Record(now_s, None, "run", header))
+        self.header = RunHeader(SCHEMA, now_s, worker, own_identity(), phase)
+        self._records.append(Record(now_s, None, "run", self.header))
         self._thread.start()
 
-    def values(
-        self, step: int, values: Mapping[str, float | str | None], time_s: float | None = None
+    def record(
+        self, kind: RecordKind, record: Any, step: int | None = None, time_s: float | None = None
     ) -> None:
-        """Passes numbers or Markdown texts to the writers.
-
-        Args:
-            step: Global step.
-            values: Numbers or Markdown texts by tag; those that are None are left out.
-            time_s: Time of the reading, in seconds since the Unix epoch; None stands for now.
-        """
-        known = {tag: value for tag, value in values.items() if value is not None}
-        if known and self._thread.is_alive():
-            self._values.append(Values(time.time() if time_s is None else time_s, step, known))
-
-    def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Passes a record to the writers.
 
         Args:
             kind: Kind of the record.
             record: Dataclass of `keras_gpukit.records`, or plain data.
             step: Global step; None if the record belongs to no step.
+            time_s: When it was made, in seconds since the Unix epoch; None stands for now.
         """
         if self._thread.is_alive():
-            self._records.append(Record(time.time(), step, kind, record))
+            made_s = time.time() if time_s is None else time_s
+            self._records.append(Record(made_s, step, kind, record))
 
     def close(self) -> None:
         """Writes the rest and closes the files; waits for a slow disk, but for a limited time."""
@@ -120,15 +114,14 @@ class RunLog:
 
     def _flush(self, writers: list[Writer]) -> list[Writer]:
         """Passes on what is waiting, closes writers that fail, and returns the others."""
-        records, values = _taken(self._records), _taken(self._values)
+        waiting = self._records
+        records = [waiting.popleft() for _ in range(len(waiting))]
         able: list[Writer] = []
         for writer in writers:
             with self._guard(), ExitStack() as on_failure:
                 on_failure.callback(writer.close)
                 if records:
                     writer.write_records(records)
-                if values:
-                    writer.write_values(values)
                 on_failure.pop_all()
                 able.append(writer)
         self.cpu_s = time.thread_time()
@@ -136,7 +129,3 @@ class RunLog:
 
     def _guard(self) -> Guard:
         return Guard(f"Writing to {self.folder}", "Nothing more is written in this run.")
-
-
-def _taken(waiting: deque[T]) -> list[T]:
-    return [waiting.popleft() for _ in range(len(waiting))]

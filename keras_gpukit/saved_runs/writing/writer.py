@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from keras_gpukit.records.names import RecordKind
-
-
-class Values(NamedTuple):
-    """Numbers and Markdown texts that belong to one step.
-
-    Attributes:
-        time_s: Time of the reading, in seconds since the Unix epoch.
-        step: Global step.
-        values: Known numbers and texts, by tag.
-    """
-
-    time_s: float
-    step: int
-    values: Mapping[str, float | str]
 
 
 class Record(NamedTuple):
@@ -39,17 +25,16 @@ class Record(NamedTuple):
 
 
 class Writer:
-    """Base class of writers. Subclasses override the methods that they need.
+    """Base class of writers.
 
     `RunLog` opens, calls and closes writers on its own thread. If a writer raises an exception, it
     is logged once and the writer is closed; training and the other writers continue.
     """
 
-    def write_values(self, values: Sequence[Values], /) -> None:
-        """Writes values in the given order."""
-
     def write_records(self, records: Sequence[Record], /) -> None:
         """Writes records in the given order."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Writes the rest; called once, even after a failure."""
+        raise NotImplementedError

@@ -14,7 +14,7 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise
-from keras_gpukit.sensors.series import EpochMemoryCollector
+from keras_gpukit.saved_runs.folding.joined import EpochReadings
 
 MIB, GIB = 2**20, 2**30
 EPOCHS = 24
@@ -211,7 +211,7 @@ def test_too_few_epochs_say_nothing():
 
 
 def test_readings_are_thinned_and_the_latest_one_stays():
-    collector = EpochMemoryCollector()
+    collector = EpochReadings()
     for epoch in range(1, 1001):
         collector.add(EpochMemory(epoch, 10 * epoch))
     epochs = [each.epoch for each in collector.record()]
@@ -222,7 +222,7 @@ def test_readings_are_thinned_and_the_latest_one_stays():
 
 
 def test_of_thinned_readings_one_that_looked_at_what_is_kept_stays():
-    collector = EpochMemoryCollector()
+    collector = EpochReadings()
     looked = range(500, 1001, 100)
     for epoch in range(1, 1001):
         left_bytes = 2**30 if epoch in looked else None

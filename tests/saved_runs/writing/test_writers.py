@@ -20,12 +20,16 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from tensorboard.plugins.custom_scalar import layout_pb2
 
 from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.machine import HostSample
+from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.saved_runs.folding.tags import tags_of
 from keras_gpukit.saved_runs.writing import run_log
 from keras_gpukit.saved_runs.writing.event_file import LAYOUT, EventFile
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 from keras_gpukit.saved_runs.writing.run_log import WRITERS, RunLog
-from keras_gpukit.saved_runs.writing.writer import Writer
+from keras_gpukit.saved_runs.writing.writer import Record, Writer
 
 
 @pytest.fixture(autouse=True)
@@ -54,8 +58,10 @@ def lines(path: Path) -> list[dict]:
 
 def test_tensorboard_reads_scalars_at_their_steps_and_times(tmp_path):
     file = EventFile(tmp_path)
-    file.write_values([(10.5, 64, {"step/time_ms": 1.25, "input/wait_ms": 0.5})])
-    file.write_values([(11.5, 128, {"step/time_ms": 1.5})])
+    file.write_records([Record(12.0, 64, "steps", StepWindow("fit", 10.5, 64, 4, 0.005, 0.002))])
+    validation = Record(12.0, 9, "steps", StepWindow("evaluate", 12.0, 9, 4, 0.005))
+    window = Record(12.0, 128, "steps", StepWindow("fit", 11.5, 128, 4, 0.006))
+    file.write_records([validation, window])
     file.close()
     scalars = loaded(tmp_path)
     assert [(e.wall_time, e.step, e.value) for e in scalars.Scalars("step/time_ms")] == [
@@ -67,11 +73,12 @@ def test_tensorboard_reads_scalars_at_their_steps_and_times(tmp_path):
 
 def test_tensorboard_reads_texts(tmp_path):
     file = EventFile(tmp_path)
-    file.write_values([(1.0, 3, {"findings": "**bold** µs"})])
+    file.write_records([Record(1.0, 3, "placement", PlacementRecord(unknown_because="of µs"))])
     file.close()
     accumulated = loaded(tmp_path)
-    assert accumulated.SummaryMetadata("findings").plugin_data.plugin_name == "text"
-    assert texts(tmp_path, "findings") == ["**bold** µs"]
+    assert accumulated.SummaryMetadata("placement").plugin_data.plugin_name == "text"
+    (text,) = texts(tmp_path, "placement")
+    assert "unknown: of µs" in text
 
 
 def test_tensorboard_reads_the_layout(tmp_path):
@@ -147,16 +154,16 @@ def test_a_line_torn_by_a_crash_spoils_no_line_of_the_next_run(tmp_path):
 
 def test_what_is_unknown_is_left_out_of_tensorboard(tmp_path):
     log = RunLog(tmp_path)
-    log.values(1, {"step/time_ms": 1.0, "input/wait_ms": None}, 5.0)
-    log.values(2, {"input/wait_ms": None})
+    log.record("host", HostSample(1.0), 1)
+    log.record("host", HostSample(), 2)
     log.close()
-    assert loaded(log.folder).Tags()["scalars"] == ["step/time_ms"]
+    assert loaded(log.folder).Tags()["scalars"] == ["host/cpu_percent"]
 
 
 def test_what_is_written_can_be_read_while_the_run_goes_on(tmp_path):
     log = RunLog(tmp_path)
     written = threading.Event()
-    log.values(1, {"step/time_ms": 1.0})
+    log.record("host", HostSample(1.0), 1)
     for _ in range(500):
         if event_files(log.folder) and loaded(log.folder).Tags()["scalars"]:
             written.set()
@@ -173,7 +180,7 @@ def test_a_closed_log_stays_closed(tmp_path):
     before = (log.folder / "run.jsonl").read_bytes()
     log.close()
     log.record("host", HostSample())
-    log.values(1, {"step/time_ms": 1.0})
+    log.record("host", HostSample(1.0), 1)
     log.close()
     assert (log.folder / "run.jsonl").read_bytes() == before
     assert loaded(log.folder).Tags()["scalars"] == []
@@ -194,7 +201,7 @@ def test_writing_leaves_no_thread_and_no_open_file(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         log = RunLog(tmp_path)
-        log.values(1, {"step/time_ms": 1.0})
+        log.record("host", HostSample(1.0), 1)
         log.close()
     assert "gpukit-writer" not in {thread.name for thread in threading.enumerate()}
     assert not [path for path in open_files() if str(tmp_path) in path]
@@ -208,7 +215,7 @@ def open_files() -> list[str]:
 
 def test_writing_is_charged_to_the_cost_of_watching(tmp_path):
     log = RunLog(tmp_path)
-    log.values(1, {"setup": "x" * 100_000})
+    log.record("hang", Hang(1.0, 1, "x" * 100_000))
     log.close()
     assert log.cpu_s > 0
 
@@ -223,9 +230,9 @@ class CSVFile(Writer):
         self._file = (folder / f"{name}.csv").open("w", newline="")
         self._rows = csv.writer(self._file)
 
-    def write_values(self, values):
-        for _, step, by_tag in values:
-            self._rows.writerows((step, tag, value) for tag, value in by_tag.items())
+    def write_records(self, records):
+        for _, step, kind, record in records:
+            self._rows.writerows((step, *tag) for tag in tags_of(kind, record).items())
 
     def close(self):
         self._file.close()
@@ -245,14 +252,13 @@ class Broken(Writer):
 
 def test_a_third_writer_is_a_class_and_its_name(tmp_path):
     log = RunLog(tmp_path, writers=(*WRITERS, CSVFile))
-    log.values(1, {"step/time_ms": 1.5, "input/wait_ms": None})
-    log.record("host", HostSample(10.0))
-    log.values(2, {"step/time_ms": 2.5})
+    log.record("host", HostSample(1.5), 1)
+    log.record("host", HostSample(2.5), 2)
     log.close()
     table = (log.folder / "run.csv").read_text().split()
-    assert table == ["1,step/time_ms,1.5", "2,step/time_ms,2.5"]
-    assert [event.value for event in loaded(log.folder).Scalars("step/time_ms")] == [1.5, 2.5]
-    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
+    assert table == ["1,host/cpu_percent,1.5", "2,host/cpu_percent,2.5"]
+    assert [event.value for event in loaded(log.folder).Scalars("host/cpu_percent")] == [1.5, 2.5]
+    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host", "host"]
 
 
 def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplog):
@@ -279,8 +285,7 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     log = RunLog(tmp_path / "file" / "logs")
     for step in range(3):
-        log.values(step, {"step/time_ms": 1.0})
-        log.record("host", HostSample())
+        log.record("host", HostSample(1.0), step)
     log.close()
     (warning,) = caplog.records
     assert "Writing to" in warning.message
@@ -289,14 +294,18 @@ def test_a_folder_that_cannot_be_made_is_said_once(tmp_path, caplog):
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    "overflow", ['log.values(2, {"placement": flood})', 'log.record("placement", flood)']
+    "overflow",
+    [
+        'event_file.tags_of = lambda *_: {"a": flood}; log.record("host", HostSample(2.0), 2)',
+        'log.record("hang", flood)',
+    ],
 )
 def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
     """Files may not outgrow a limit in a process of its own; its disk, so to speak, is full."""
     code = f"""
         import resource, signal, sys, time
         from pathlib import Path
-        from keras_gpukit.saved_runs.writing import run_log
+        from keras_gpukit.saved_runs.writing import event_file, run_log
         from keras_gpukit.records.machine import HostSample
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -304,9 +313,8 @@ def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
         run_log.FLUSH_EVERY_S = 0.01
         flood = "x" * 100_000
         log = run_log.RunLog(Path(sys.argv[1]))
-        log.values(1, {{"test/value": 1.5}})
-        log.record("host", HostSample(1.0))
-        while not any(b"test/value" in p.read_bytes() for p in log.folder.glob("events*")):
+        log.record("host", HostSample(1.0), 1)
+        while not any(b"host/cpu_percent" in p.read_bytes() for p in log.folder.glob("events*")):
             time.sleep(0.01)
         {overflow}
         log.close()
@@ -319,7 +327,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
     assert done.stderr.count("Writing to") == 1
     assert "File too large" in done.stderr
     folder = tmp_path / "gpukit"
-    assert [line["kind"] for line in lines(folder / "run.jsonl")] == ["run", "host"]
+    assert [line["kind"] for line in lines(folder / "run.jsonl")][:2] == ["run", "host"]
     (path,) = event_files(folder)
     events = list(EventFileLoader(str(path)).Load())
     assert [event.step for event in events if event.summary.value] == [0, 1]
@@ -372,8 +380,9 @@ def test_a_log_nobody_closed_does_not_keep_the_process_from_ending(tmp_path):
     code = """
         import sys
         from pathlib import Path
+        from keras_gpukit.records.machine import HostSample
         from keras_gpukit.saved_runs.writing.run_log import RunLog
-        RunLog(Path(sys.argv[1])).values(1, {"step/time_ms": 1.0})
+        RunLog(Path(sys.argv[1])).record("host", HostSample(1.0), 1)
     """
     run_python(code, tmp_path)
 

@@ -1,0 +1,178 @@
+"""Downsamples any number of readings to a fixed number of points, keeping outliers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from keras_gpukit.records.codec import LARGEST
+from keras_gpukit.records.report import Band, TimeSeries
+from keras_gpukit.saved_runs.folding.joined import Joined, joined_pairs
+
+MOST_POINTS = 800
+"""Maximum number of points; about as many as a chart on a screen can show."""
+_DIGITS = 6
+_MOST_WAITING = 1024
+_Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
+
+
+class Cell(NamedTuple):
+    """One figure in one point: weight, weighted sum, lowest, highest and last value.
+
+    Without a known value, the weight is 0.
+    """
+
+    weight: float = 0.0
+    total: float = 0.0
+    low: float = LARGEST
+    high: float = -LARGEST
+    last: Any = None
+
+    def joined(self, other: Cell) -> Cell:
+        """Returns this cell with a later one."""
+        return Cell(
+            self.weight + other.weight,
+            self.total + other.total,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.last if other.last is None else other.last,
+        )
+
+    @property
+    def mean(self) -> float | None:
+        """Weighted mean; None without a known value."""
+        return self.total / self.weight if self.weight else None
+
+    @property
+    def lowest(self) -> Any:
+        """Lowest value; None without a known one."""
+        return self.low if self.weight else None
+
+    @property
+    def highest(self) -> Any:
+        """Highest value; None without a known one."""
+        return self.high if self.weight else None
+
+
+class Point(NamedTuple):
+    """Consecutive readings: time and step of the last one, and a cell for each figure."""
+
+    time_s: float
+    step: int | None
+    cells: list[Cell]
+
+    def joined(self, later: Point) -> Point:
+        """Returns this point with the next one."""
+        return Point(later.time_s, later.step, list(map(Cell.joined, self.cells, later.cells)))
+
+
+class Downsampler:
+    """Collects readings as points; neighbouring points are joined when there are too many.
+
+    A point keeps the mean, lowest and highest of its readings, so a single outlier among a million
+    readings remains visible.
+
+    Args:
+        figures: Names of the figures in a reading.
+        most_points: Maximum number of points; even.
+    """
+
+    def __init__(self, figures: Sequence[str], most_points: int = MOST_POINTS) -> None:
+        self._figures = tuple(figures)
+        self._equal_weights = (1.0,) * len(figures)
+        self._points = Joined(most_points, Point.joined)
+        self._overall: list[Cell] = [Cell()] * len(figures)
+        self._waiting: list[_Reading] = []
+
+    @property
+    def readings(self) -> int:
+        """Number of readings."""
+        return self._points.readings + len(self._waiting)
+
+    def add(
+        self,
+        time_s: float,
+        step: int | None,
+        values: Sequence[float | None],
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        """Adds a reading.
+
+        Args:
+            time_s: Time of the reading, in seconds since the Unix epoch.
+            step: Global step; None if unknown.
+            values: Value of each figure, in the order of `figures`; None if it was not read. Values
+                lie between -`LARGEST` and `LARGEST`.
+            weights: Weight of each value in the mean; all weights are equal by default.
+        """
+        self._waiting.append((time_s, step, values, weights or self._equal_weights))
+        # Summing many readings together takes a fraction of the time.
+        if self.readings % self._points.per_item == 0 or len(self._waiting) == _MOST_WAITING:
+            self._fold()
+
+    def overall(self) -> dict[str, Cell]:
+        """Returns each figure over all readings."""
+        self._fold()
+        return dict(zip(self._figures, self._overall, strict=True))
+
+    def points(self, most: int) -> list[Point]:
+        """Returns the points, joined until there are at most so many."""
+        self._fold()
+        points = self._points.items.copy()
+        while len(points) > most:
+            points = joined_pairs(points, Point.joined)
+        return points
+
+    def series(self, figures: int | None = None) -> TimeSeries | None:
+        """Returns the points of the first figures in order of time; None if there are no points."""
+        self._fold()
+        points = self._points.items
+        if not points:
+            return None
+        return TimeSeries(
+            time_s=tuple(round(point.time_s, 3) for point in points),
+            step=tuple(point.step for point in points),
+            readings=self._points.readings,
+            readings_per_point=self._points.per_item,
+            figures={
+                name: _band([point.cells[position] for point in points])
+                for position, name in enumerate(self._figures[:figures])
+            },
+        )
+
+    def _fold(self) -> None:
+        """Adds the waiting readings to the last point, or makes a new point from them."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        times_s, steps, values, weights = zip(*waiting, strict=True)
+        columns = zip(zip(*values, strict=True), zip(*weights, strict=True), strict=True)
+        cells = [_cell(*column) for column in columns]
+        self._points.add(Point(times_s[-1], steps[-1], cells), len(waiting))
+        self._overall = list(map(Cell.joined, self._overall, cells))
+
+
+def _cell(values: Sequence[float | None], weights: Sequence[float]) -> Cell:
+    if None in values:
+        known = [pair for pair in zip(values, weights, strict=True) if pair[0] is not None]
+        if not known:
+            return Cell()
+        values, weights = zip(*known, strict=True)
+    numbers = cast("Sequence[float]", values)
+    total = sum(map(operator.mul, numbers, weights))
+    return Cell(sum(weights), total, min(numbers), max(numbers), numbers[-1])
+
+
+def _band(cells: Sequence[Cell]) -> Band:
+    return Band(
+        mean=tuple(rounded(cell.mean) for cell in cells),
+        low=tuple(rounded(cell.lowest) for cell in cells),
+        high=tuple(rounded(cell.highest) for cell in cells),
+        weight=tuple(float(f"{cell.weight:.{_DIGITS}g}") for cell in cells),
+    )
+
+
+def rounded(value: float | None) -> float | None:
+    """Rounds to six digits: more precise than the measurement, and a third of the page's size."""
+    return None if value is None else float(f"{value:.{_DIGITS}g}")

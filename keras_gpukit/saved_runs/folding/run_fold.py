@@ -1,0 +1,432 @@
+"""Folds a run's records into its summary: as it runs, in progress, or read back from its file."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.event import EventKind, RunEvent
+from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.machine import (
+    SAMPLE_EVERY_S,
+    DeviceMemory,
+    GPUUtilization,
+    HostSample,
+    HostUtilization,
+    MemoryRecord,
+    UtilizationRecord,
+)
+from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.run import RunEnd, RunSummary
+from keras_gpukit.records.shift import Series
+from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord
+from keras_gpukit.rules import judge
+from keras_gpukit.rules.input.bottleneck import corrected
+from keras_gpukit.rules.whole_run.hangs import with_hangs
+from keras_gpukit.saved_runs.folding import tags
+from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
+from keras_gpukit.saved_runs.folding.joined import (
+    MOST_EVENTS,
+    EpochReadings,
+    Joined,
+    merged_events,
+)
+
+SERIES_POINTS = 128
+"""Maximum number of points in a series of a summary; even."""
+MOST_CAPTURES = 200
+MOST_HANGS = 20
+SHOWN_OF_GPU = 7
+HOST = tuple(HostSample.__dataclass_fields__)
+GPU = (
+    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
+    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
+    # `SHOWN_OF_GPU` figures have a time series; these are the others.
+    *("memory_process_bytes", "memory_others_bytes", "power_limit_watts"),
+)
+MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+host_values, gpu_values = operator.attrgetter(*HOST), operator.attrgetter(*GPU)
+memory_values = operator.attrgetter(*MEMORY)
+
+
+class RunFold:
+    """State of a run by its records, in fixed memory.
+
+    Records of a kind that says how something is so far replace the one before; readings are summed
+    up. The same records give the same summary, wherever they come from.
+
+    Args:
+        most_points: Maximum number of points per time series; even.
+
+    Attributes:
+        phase: "fit", "evaluate" or "predict"; None as long as it is unknown.
+        began_s: When the first record was made, in seconds since the Unix epoch; None without any.
+        ended_s: When the latest record was made.
+        latest: Latest record of each kind.
+        captures: Captures by name and path; once one's profile was compared, that record.
+        steps: Figures of the windows of steps.
+        validation: Figures of the windows of validations within the run.
+        host: Readings of the host.
+        gpus: Readings of GPUs, by index.
+        memory: Readings of allocators, by device.
+    """
+
+    def __init__(self, most_points: int = MOST_POINTS) -> None:
+        self._most_points = most_points
+        self.phase: Phase | None = None
+        self.began_s: float | None = None
+        self.ended_s: float | None = None
+        self.latest: dict[RecordKind, Any] = {}
+        self.captures: dict[tuple[str, str | None], CaptureRecord] = {}
+        self.steps = Downsampler(tuple(tags.STEPS), most_points)
+        self.validation = Downsampler(tuple(tags.STEPS), most_points)
+        self.host = Downsampler(HOST, most_points)
+        self.gpus: dict[str, Downsampler] = {}
+        self.memory: dict[str, Downsampler] = {}
+        self._overhead = Downsampler(tuple(tags.OVERHEAD), most_points)
+        self._throttling: dict[str, Counter[str]] = {}
+        self._allocators: dict[str, DeviceMemory] = {}
+        self._no_allocator: str | None = None
+        self._epochs = EpochReadings()
+        self._events: dict[EventKind, Joined[RunEvent]] = {}
+        self._hangs: list[Hang] = []
+        self._step = 0
+        self._part_since_s = 0.0
+        # The latest record on each phase's steps, and the number of windows before it.
+        self._told: dict[tuple[str, Phase], tuple[Any, int]] = {}
+
+    def add(self, kind: RecordKind, record: Any, time_s: float, step: int | None) -> None:
+        """Adds a record.
+
+        Args:
+            kind: Kind of the record; other kinds than those of `RecordKind` are ignored.
+            record: The record, or an object with the same attributes.
+            time_s: When it was made, in seconds since the Unix epoch.
+            step: Global step; None if the record belongs to no step.
+        """
+        if self.began_s is None:
+            self.began_s = time_s
+        self.ended_s = time_s
+        self._step = max(self._step, step or 0)
+        if kind == "steps":
+            self._add_window(record)
+        elif kind == "host":
+            self.host.add(time_s, step, host_values(record))
+        elif kind == "gpu":
+            self._add_gpu(record, time_s, step)
+        elif kind == "memory":
+            self._stream(self.memory, record.device, MEMORY).add(
+                time_s, step, memory_values(record)
+            )
+            self._allocators[record.device] = record
+        elif kind == "overhead":
+            if record.steps:
+                self._overhead.add(time_s, step, (record.step_s,), (record.steps,))
+        elif kind == "epoch":
+            self._epochs.add(record)
+        elif kind == "event":
+            empty: Joined[RunEvent] = Joined(MOST_EVENTS, merged_events)
+            self._events.setdefault(record.kind, empty).add(record)
+        elif kind == "capture":
+            key = record.run, record.path
+            if key in self.captures or len(self.captures) < MOST_CAPTURES:
+                self.captures[key] = record
+        elif kind in ("throughput", "input"):
+            windows = self._windows(record.phase).readings
+            self._told[kind, record.phase] = record, windows
+        else:
+            self._add_latest(kind, record, time_s)
+        self.latest[kind] = record
+
+    def _add_latest(self, kind: RecordKind, record: Any, time_s: float) -> None:
+        if kind in ("run", "progress"):
+            self.phase = self.phase or record.phase
+        if kind == "progress":
+            before: Progress | None = self.latest.get("progress")
+            if before is None or before.part != record.part:
+                self._part_since_s = time_s
+        elif kind == "hang" and record.lasted_s is not None and len(self._hangs) < MOST_HANGS:
+            self._hangs.append(record)
+        elif kind == "memory_by_cause":
+            self._no_allocator = record.unknown_because or self._no_allocator
+        elif kind == "summary" and record.throughput is not None:
+            self.phase = record.throughput.phase
+
+    def _windows(self, phase: Phase) -> Downsampler:
+        """Returns the figures of the run's windows, or of those of its validations."""
+        return self.steps if self.phase in (None, phase) else self.validation
+
+    def _stream(
+        self, streams: dict[str, Downsampler], device: str, figures: tuple[str, ...]
+    ) -> Downsampler:
+        if device not in streams:
+            streams[device] = Downsampler(figures, self._most_points)
+        return streams[device]
+
+    def _add_window(self, window: Any) -> None:
+        self.phase = self.phase or window.phase
+        steps, duration_s = window.steps, window.duration_s
+        self._windows(window.phase).add(
+            window.time_s,  # not the record's: windows of short epochs are written later, together
+            window.step,
+            tags.step_figures(window),
+            (steps, steps, duration_s, duration_s, 1.0, steps),
+        )
+
+    def _add_gpu(self, sample: Any, time_s: float, step: int | None) -> None:
+        index, reasons = str(sample.index), sample.throttle_reasons
+        stream = self._stream(self.gpus, index, (*GPU[:6], "throttled", *GPU[6:]))
+        values = gpu_values(sample)
+        stream.add(time_s, step, (*values[:6], tags.is_throttled(reasons), *values[6:]))
+        if reasons:
+            self._throttling.setdefault(index, Counter()).update(reasons)
+
+    def events(self) -> tuple[RunEvent, ...]:
+        """Returns the events grouped by kind, in order within each kind."""
+        return tuple(event for events in self._events.values() for event in events.items)
+
+    def progress(self) -> Progress | None:
+        """Returns the latest progress with the latest step, which other records also have."""
+        latest: Progress | None = self.latest.get("progress")
+        return latest and replace(latest, step=max(latest.step, self._step))
+
+    def host_at_end(self) -> HostSample | None:
+        """Returns the latest reading of the host."""
+        sample = self.latest.get("host")
+        return None if sample is None else HostSample(*host_values(sample))
+
+    def summary(self) -> RunSummary:
+        """Returns the summary of the run so far, without a verdict and a comparison to a profile.
+
+        `host_at_end` and `killed_in` are left to the reader of the run's file.
+        """
+        latest = self.latest.get
+        end, overhead = latest("end") or RunEnd(), latest("overhead")
+        throughput = self.throughput()
+        steps = throughput.steps if throughput else 0
+        within: Phase | None = "evaluate" if self.phase == "fit" else None
+        return RunSummary(
+            environment=latest("environment") or Environment({}),
+            throughput=throughput,
+            input=self.input(),
+            memory=self.memory_record(),
+            operations=latest("placement"),
+            utilization=self.utilization(),
+            captures=self._captures(),
+            profile=latest("profile"),
+            validation=self.throughput(within) if within else None,
+            validation_input=self.input(within) if within else None,
+            overhead_s=overhead.total_s / steps if overhead and steps else None,
+            startup_s=overhead.startup_s if overhead else None,
+            ending=end.ending,
+            ended_by=end.ended_by,
+            error_message=end.error_message,
+            error_line=end.error_line,
+            series=self._series(),
+            workers=latest("workers"),
+            out_of_memory=latest("out_of_memory"),
+            learning=latest("learning"),
+            host_buffers=latest("host_buffers"),
+            first_step_s=self._first_step_s(),
+            hangs=self._all_hangs(),
+        )
+
+    def throughput(self, phase: Phase | None = None) -> ThroughputRecord | None:
+        """Returns step times and rates of the run, or of a phase within it; None without any."""
+        phase = phase or self.phase
+        if phase is None:
+            return None
+        windows = self._windows(phase)
+        told, told_at = self._told.get(("throughput", phase), (None, 0))
+        if windows.readings == told_at:
+            return told  # type: ignore[no-any-return]
+        known = told or ThroughputRecord(phase, 0, 0, None, None)
+        figures = windows.overall()
+        measured = round(figures["step_time_s"].weight)
+        wall_s = (self.ended_s or 0.0) - (self.began_s or 0.0)
+        return replace(
+            known,
+            steps=known.steps - known.measured_steps + measured,
+            measured_steps=measured,
+            step_time_s=figures["step_time_s"].mean,
+            examples_per_s=figures["examples_per_s"].mean,
+            wall_s=wall_s if phase == self.phase else None,
+            updates=None,
+            executions=None,
+        )
+
+    def input(self, phase: Phase | None = None) -> InputRecord | None:
+        """Returns the latest record of the input, with the figures of all windows so far."""
+        phase = phase or self.phase
+        if phase is None:
+            return None
+        windows = self._windows(phase)
+        told, told_at = self._told.get(("input", phase), (None, 0))
+        if windows.readings == told_at:
+            return told  # type: ignore[no-any-return]
+        known: InputRecord | None = told
+        if known is None:
+            environment = self.latest.get("environment")
+            # With several steps per execution, the wait may include what hides behind compute.
+            hides = environment is not None and (environment.steps_per_execution or 1) > 1
+            known = InputRecord(phase, confidence="upper bound" if hides else None)
+        figures = windows.overall()
+        waits = figures["wait_s"]
+        because = known.unknown_because or "it was not measured"
+        return replace(
+            known,
+            measured_steps=round(waits.weight),
+            wait_s=waits.mean,
+            stall_fraction=figures["stall_fraction"].mean,
+            buffered_batches=figures["buffered_batches"].mean,
+            unknown_because=None if waits.weight else because,
+        )
+
+    def memory_record(self) -> MemoryRecord | None:
+        """Returns the memory of devices and of the model; None if neither was read."""
+        by_cause, epochs = self.latest.get("memory_by_cause"), self._epochs.record()
+        devices = tuple(self._allocators.values())
+        if not (by_cause or epochs or devices):
+            return None
+        return replace(
+            by_cause or MemoryRecord(),
+            devices=devices,
+            unknown_because=None if devices else self._no_allocator,
+            epochs=epochs,
+        )
+
+    def utilization(self) -> UtilizationRecord | None:
+        """Returns the utilization of GPUs and host; None if neither was read."""
+        noted: UtilizationRecord | None = self.latest.get("utilization")
+        if noted is None and not self.host.readings and not self.gpus:
+            return None
+        noted = noted or UtilizationRecord(0, SAMPLE_EVERY_S)
+        listed = {str(gpu.index): gpu for gpu in noted.gpus}
+        indices = sorted(self.gpus.keys() | listed.keys(), key=int) if self.gpus else ()
+        return replace(
+            noted,
+            samples=self.host.readings,
+            gpus=tuple(
+                self._gpu(index, listed.get(index) or GPUUtilization(int(index)))
+                for index in indices
+            ),
+            host=self._host(noted.host or HostUtilization()),
+        )
+
+    def _host(self, noted: HostUtilization) -> HostUtilization | None:
+        if not self.host.readings:
+            return None
+        figures = self.host.overall()
+        left_bytes = figures["memory_available_bytes"].lowest
+        limit_bytes = figures["memory_limit_bytes"].highest
+        used_bytes = figures["memory_limit_used_bytes"].highest
+        if None not in (left_bytes, limit_bytes, used_bytes):
+            left_bytes = min(left_bytes, max(limit_bytes - used_bytes, 0))
+        return replace(
+            noted,
+            cpu_percent=figures["cpu_percent"].mean,
+            process_cpu_percent=figures["process_cpu_percent"].mean,
+            memory_max_bytes=figures["memory_bytes"].highest,
+            memory_available_min_bytes=left_bytes,
+            memory_total_bytes=figures["memory_total_bytes"].last,
+            disk_read_bytes_per_s=figures["disk_read_bytes_per_s"].mean,
+        )
+
+    def _gpu(self, index: str, noted: GPUUtilization) -> GPUUtilization:
+        if index not in self.gpus:
+            return noted
+        figures = self.gpus[index].overall()
+        throttled = figures["throttled"]
+        reasons = sorted(self._throttling.get(index, Counter()).items())
+        return replace(
+            noted,
+            utilization_percent=figures["utilization_percent"].mean,
+            memory_used_max_bytes=figures["memory_used_bytes"].highest,
+            memory_process_max_bytes=figures["memory_process_bytes"].highest,
+            memory_others_max_bytes=figures["memory_others_bytes"].highest,
+            memory_total_bytes=figures["memory_total_bytes"].last,
+            power_watts=figures["power_watts"].mean,
+            power_limit_watts=figures["power_limit_watts"].last,
+            temperature_max_celsius=figures["temperature_celsius"].highest,
+            sm_clock_mhz=figures["sm_clock_mhz"].mean,
+            throttled_fraction=throttled.mean,
+            throttle_fractions=(
+                {reason: count / throttled.weight for reason, count in reasons}
+                if throttled.weight
+                else None
+            ),
+        )
+
+    def _captures(self) -> ProfilerRecord | None:
+        # Without the record of a run's end, of `Monitor`'s captures only the automatic ones are
+        # told from those of a `Profiler`.
+        steady = tuple(each for each in self.captures.values() if each.trigger == "steady")
+        told: ProfilerRecord | None = self.latest.get("profiler")
+        return told or (ProfilerRecord(steady) if steady else None)
+
+    def _first_step_s(self) -> float | None:
+        progress: Progress | None = self.latest.get("progress")
+        if progress is None or progress.part != "first step" or self.ended_s is None:
+            return None
+        return max(self.ended_s - self._part_since_s, 0.0)
+
+    def _all_hangs(self) -> tuple[Hang, ...] | None:
+        hang: Hang | None = self.latest.get("hang")
+        if hang is None:
+            return () if "environment" in self.latest else None  # only `Monitor` writes both
+        if hang.lasted_s is not None:
+            return tuple(self._hangs)
+        lasted_s = max((self.ended_s or 0.0) - hang.began_s, 0.0)
+        return (*self._hangs, replace(hang, lasted_s=lasted_s))
+
+    def _series(self) -> tuple[Series, ...]:
+        streams: list[tuple[Downsampler, tags.Tags]]
+        streams = [(self.steps, tags.STEPS), (self.host, tags.HOST)]
+        streams += [(points, tags.of_gpu(index)) for index, points in self.gpus.items()]
+        streams += [(points, tags.of_memory(device)) for device, points in self.memory.items()]
+        streams.append((self._overhead, tags.OVERHEAD))
+        found = [
+            series
+            for stream, figures in streams
+            for series in self._series_of(stream, figures, of_steps=stream is self.steps)
+        ]
+        return tuple(sorted(found, key=lambda series: series.tag))
+
+    def _series_of(
+        self, stream: Downsampler, figures: tags.Tags, *, of_steps: bool
+    ) -> list[Series]:
+        found = []
+        points, places = stream.points(SERIES_POINTS), list(stream.overall())
+        for name, (tag, factor) in figures.items():
+            place = places.index(name)
+            # The weight of a figure of steps is their number, also where its mean is over time.
+            known = [
+                (point, point.cells[place].mean, point.cells[0 if of_steps else place].weight)
+                for point in points
+                if point.cells[place].weight
+            ]
+            if known:
+                found.append(
+                    Series(
+                        tag,
+                        step=tuple(point.step or 0 for point, _, _ in known),
+                        elapsed_s=tuple(
+                            round(point.time_s - (self.began_s or 0.0), 3) for point, _, _ in known
+                        ),
+                        mean=tuple(rounded((mean or 0.0) * factor) or 0.0 for _, mean, _ in known),
+                        weight=tuple(rounded(weight) or 0.0 for _, _, weight in known),
+                    )
+                )
+        return found
+
+
+def concluded(summary: RunSummary) -> RunSummary:
+    """Returns a summary with its verdict, and with what hangs and profiles correct in it."""
+    if summary.hangs is not None:
+        summary = with_hangs(summary, summary.hangs)
+    summary = corrected(summary)
+    return replace(summary, verdict=judge(summary))

@@ -1,0 +1,123 @@
+"""Readings of a run summed up: GPUs, the host, and figures over time in few points."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from keras_gpukit.records.machine import (
+    GPUSample,
+    GPUUtilization,
+    HostSample,
+    HostUtilization,
+    UtilizationRecord,
+)
+from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
+
+
+def folded(kind, records) -> UtilizationRecord:
+    fold = RunFold()
+    for record in records:
+        fold.add(kind, record, 1.0, 1)
+    return fold.utilization()
+
+
+def summed_up(*samples: GPUSample):
+    (found,) = folded("gpu", samples).gpus
+    return found
+
+
+def test_a_gpu_is_summed_up_over_the_run():
+    hot, power = "hardware thermal slowdown", "software power cap"
+    summary = summed_up(
+        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, (power,)),
+        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, (hot, power)),
+        GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, ()),
+        GPUSample(1, throttle_reasons=None),
+    )
+    assert vars(summary) == {
+        "index": 1,
+        "utilization_percent": 75.0,
+        "memory_used_max_bytes": 7,
+        "memory_process_max_bytes": 4,
+        "memory_others_max_bytes": 3,
+        "memory_total_bytes": 10,
+        "power_watts": 200.0,
+        "power_limit_watts": 340.0,
+        "temperature_max_celsius": 80.0,
+        "sm_clock_mhz": 1200.0,
+        "throttled_fraction": pytest.approx(2 / 3),
+        "throttle_fractions": {hot: pytest.approx(1 / 3), power: pytest.approx(2 / 3)},
+        "lost_because": None,
+    }
+
+
+def test_throttling_nobody_could_tell_is_unknown():
+    summary = summed_up(GPUSample(0, 50.0))
+    assert (summary.throttled_fraction, summary.throttle_fractions) == (None, None)
+
+
+def test_a_gpu_that_was_lost_is_named_with_its_readings():
+    fold = RunFold()
+    lost = GPUUtilization(1, lost_because="GPU is lost"), GPUUtilization(2, lost_because="absent")
+    fold.add("utilization", UtilizationRecord(0, 1.0, lost), 1.0, 0)
+    assert fold.utilization().gpus == ()  # none was ever read, which has one reason for all
+    for index in (0, 1):
+        fold.add("gpu", GPUSample(index, 50.0), 1.0, 1)
+    found = [(each.utilization_percent, each.lost_because) for each in fold.utilization().gpus]
+    assert found == [(50.0, None), (50.0, "GPU is lost"), (None, "absent")]
+
+
+def test_the_host_is_summed_up_over_the_run():
+    samples = HostSample(10.0, 4.0, 7, 90, 100, None), HostSample(30.0, 8.0, 9, 80, 100, 50.0)
+    found = folded("host", samples)
+    assert found.samples == 2
+    assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100, 50.0)
+
+
+def test_a_container_s_limit_leaves_less_than_the_machine():
+    reading = HostSample(memory_available_bytes=80, memory_limit_bytes=10)
+    found = folded("host", [replace(reading, memory_limit_used_bytes=used) for used in (7, 9, 8)])
+    assert found.host.memory_available_min_bytes == 1
+    assert found.host.cpu_percent is None
+
+
+def test_nothing_read_has_no_summary():
+    assert folded("host", ()) is None
+
+
+def window(step, duration_s=0.1, **others):
+    return StepWindow("fit", 100.0 + step / 10, step, 3, duration_s, **others)
+
+
+def series_of(windows):
+    fold = RunFold(SERIES_POINTS)
+    fold.add("run", window(0), 100.0, None)
+    for each in windows:
+        fold.add("steps", each, each.time_s, each.step)
+    return {series.tag: series for series in fold.summary().series}
+
+
+def test_a_long_series_stays_small_and_loses_nothing():
+    found = series_of(window(step, 0.75 if step > 5000 else 0.12) for step in range(1, 10_001))
+    series = found["step/time_ms"]
+    assert SERIES_POINTS / 2 <= len(series.mean) <= SERIES_POINTS
+    assert (series.step[-1], series.elapsed_s[-1]) == (10_000, 1000.0)
+    assert sum(series.weight) == 30_000
+    assert (series.mean[0], series.mean[-1]) == (40.0, 250.0)
+
+
+def test_points_have_the_weighted_mean_and_gaps_have_none():
+    known = [window(step, 0.1 if step % 2 else 0.4, input_wait_s=0.05) for step in range(1, 301)]
+    found = series_of([*(replace(each, input_wait_s=None) for each in known[:30]), *known[30:]])
+    assert set(found["input/stall_percent"].mean) == {20.0}
+    assert set(found["step/time_ms"].mean) == {83.3333}
+    assert found["step/time_ms"].step[:2] == (4, 8)
+    assert found["input/wait_ms"].step[0] == 32
+
+
+def test_several_points_of_one_step_are_all_kept():
+    found = series_of([window(1), window(1), window(2)])
+    assert found["step/time_ms"].weight == (3.0, 3.0, 3.0)
