@@ -39,7 +39,8 @@ class WordCounts(keras.utils.PyDataset):
 
 
 COUNTED = np.array([counts(text) for text in TEXTS], "float32") if FIXED else None
-layers = [keras.layers.Dense(128, "relu"), keras.layers.Dense(2, "softmax")]
+layers = [keras.layers.Dense(512, "relu"), keras.layers.Dense(256, "relu")]
+layers.append(keras.layers.Dense(2, "softmax"))
 model = keras.Sequential([keras.Input((VOCABULARY,)), *layers])
 model.compile("adam", "sparse_categorical_crossentropy")
 began = time.perf_counter()

@@ -35,9 +35,7 @@ def print_search(search: BatchSizeSearch, console: Console | None = None) -> Non
 def render(search: BatchSizeSearch, *, bars: bool = True) -> RenderableType:
     """Returns the largest and the fastest batch size, then a table with a row for each size.
 
-    Args:
-        search: Result of the search.
-        bars: Whether the table shows rates as text bars too; a notebook has the chart instead.
+    Bars show the rates as text; a notebook has the chart instead.
     """
     table = terminal_table(_table(search.by_size, bars), ("batch size", "peak memory"))
     lines = [_largest(search), _fastest(search), *_notes(search)]

@@ -63,14 +63,7 @@ def worker_lines(
     causes: tuple[Cause, ...],
     warnings: tuple[str, ...],
 ) -> RenderableType:
-    """Returns lines for a worker other than the chief: its GPUs and its own warnings.
-
-    Args:
-        name: Name of the worker, such as "worker 1".
-        devices: GPUs that the worker uses.
-        causes: Reasons why it uses no GPU.
-        warnings: Settings that differ from the request.
-    """
+    """Returns lines for a worker other than the chief: its GPUs and its own warnings."""
     if devices:
         models = Counter(gpu.name or "unknown" for gpu in devices)
         count = "1 GPU" if len(devices) == 1 else f"{len(devices)} GPUs"

@@ -53,6 +53,9 @@ Outcome = Finding | NotApplicable | None
 class Rule(ABC):
     """One question that is asked of every run.
 
+    The section of `docs/reference/rules.md` with its code has its thresholds, where they come from,
+    and what its saving is made of.
+
     Attributes:
         code: Stable identifier, also the heading of the rule's section in the documentation.
         subject: Part of the run that the rule looks at, in a few words; rules may share it.

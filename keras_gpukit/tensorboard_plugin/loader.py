@@ -11,11 +11,7 @@ class GPUKitLoader(base_plugin.TBLoader):
     """Creates the plugin; it imports nothing heavy, because TensorBoard waits for it."""
 
     def load(self, context: base_plugin.TBContext) -> Any:
-        """Returns the plugin.
-
-        Args:
-            context: TensorBoard's context; its flags contain the log directories.
-        """
+        """Returns the plugin."""
         from keras_gpukit.tensorboard_plugin.plugin import GPUKitPlugin
 
         return GPUKitPlugin(context)

@@ -72,11 +72,7 @@ class Found:
 
 
 def find_run_folders(roots: Mapping[str, Path]) -> Found:
-    """Searches for folders with runs, those near the top first.
-
-    Args:
-        roots: Log directories by name; the name may be "" if there is only one.
-    """
+    """Searches for folders with runs, those near the top first."""
     folders: list[RunFolder] = []
     complete = True
     for name, root in roots.items():
@@ -87,11 +83,7 @@ def find_run_folders(roots: Mapping[str, Path]) -> Found:
 
 
 class RunFolders:
-    """Keeps a list of the folders with runs up to date; reading the list takes almost no time.
-
-    Args:
-        roots: Log directories by name.
-    """
+    """Keeps a list of the folders with runs up to date; reading the list takes almost no time."""
 
     def __init__(self, roots: Mapping[str, Path]) -> None:
         self.roots = roots
@@ -101,11 +93,7 @@ class RunFolders:
         self._looking = threading.Lock()
 
     def known(self, wait_s: float = 0.0) -> Found:
-        """Returns the result of the last search, and starts the next search if it is due.
-
-        Args:
-            wait_s: Maximum time to wait for the very first search, in seconds.
-        """
+        """Returns the result of the last search, and starts the next search if it is due."""
         if self._is_time() and self._looking.acquire(blocking=False):
             if self._is_time():  # check again: a search may have ended before the lock was acquired
                 threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()

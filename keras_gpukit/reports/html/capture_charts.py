@@ -54,10 +54,7 @@ def captures_chart(
 ) -> Chart | Unknown:
     """Returns a chart of each capture's mean step time, split into its parts.
 
-    Args:
-        captures: Captures, the oldest first.
-        missed: Captures that were requested but not started.
-        stage_names: Names of the stages in the page, by their names in the profiles.
+    `stage_names` are the stages' names in the page, by their names in the profiles.
     """
     if not captures and missed:
         return Unknown(_CAPTURES, f"no capture was started: {missed[0].because}")

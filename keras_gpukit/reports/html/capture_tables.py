@@ -35,12 +35,7 @@ def missed_table(missed: Sequence[MissedCapture]) -> Table:
 def detail_tables(
     profile: ProfileRecord, stage_names: Mapping[str, str]
 ) -> Iterator[tuple[str, Table]]:
-    """Yields the known tables of where a capture's time went, each with its heading.
-
-    Args:
-        profile: Profile of the capture.
-        stage_names: Names of the stages in the page, by their names in the profile.
-    """
+    """Yields the known tables of where a capture's time went, each with its heading."""
     steps = max(profile.steps, 1)
     if profile.kinds_s:
         yield "Newest capture: computation by kind", _kinds(profile)

@@ -53,12 +53,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A chart that cannot be drawn.
-
-    Attributes:
-        title: Heading of the chart.
-        because: Why the chart is missing.
-    """
+    """A chart that cannot be drawn."""
 
     title: str
     because: str
@@ -186,14 +181,7 @@ def names_axis(names: Sequence[str]) -> dict[str, Any]:
 
 
 def bar(name: str, place: int, color: str | None = None, **data: Any) -> Any:
-    """Returns a bar trace that differs from its neighbours by colour and by pattern.
-
-    Args:
-        name: Name in the legend.
-        place: Index of the trace in the chart, from 0.
-        color: Colour of the bars; by default the palette's colour for `place`.
-        **data: Further arguments of Plotly's `Bar`.
-    """
+    """Returns a bar trace that differs from its neighbours by colour and by pattern."""
     from plotly import graph_objects as go
 
     pattern = {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2}
@@ -209,15 +197,7 @@ def row_bars(
     hover: str,
     color: str | None = None,
 ) -> Any:
-    """Returns a trace of horizontal bars in rows at 0, 1, 2 and so on.
-
-    Args:
-        name: Name in the legend.
-        place: Index of the trace in the chart, from 0.
-        values: Length of the bar in each row, the first row first; None for no bar.
-        hover: Hover text of a bar, as a Plotly template.
-        color: Colour of the bars; by default the palette's colour for `place`.
-    """
+    """Returns a trace of horizontal bars in rows at 0, 1, 2 and so on."""
     rows = list(range(len(values)))
     return bar(name, place, color, x=values, y=rows, orientation="h", hovertemplate=hover)
 

@@ -47,12 +47,7 @@ _ANOMALIES: tuple[Trigger, ...] = ("stall", "step time")
 
 @dataclass(frozen=True)
 class Link:
-    """A link within the page.
-
-    Attributes:
-        href: Target of the link, such as "#run-1-timeline-title".
-        text: Text of the link: the chart's title.
-    """
+    """A link within the page."""
 
     href: str
     text: str

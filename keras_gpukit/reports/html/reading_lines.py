@@ -91,14 +91,7 @@ def lines_chart(
 ) -> Chart:
     """Returns a chart of lines over time, with their tables.
 
-    Args:
-        title: Heading of the chart.
-        caption: Description of the result in words.
-        lines: Lines to draw; at least one.
-        time: The time axis.
-        yaxis: Layout of Plotly's y-axis.
-        size: Size of the shown unit in the figures' unit, such as 2**20 to show bytes in MiB.
-        unit: Name of the shown unit.
+    The shown `unit` is `size` times the figures' own, such as 2**20 to show bytes in MiB.
     """
     series = lines[0].series
     level = (lines[0].band.overall or 0.0) / size

@@ -42,15 +42,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: one run.
-
-    Attributes:
-        id: Id of the run.
-        href: URL where the run is shown.
-        name: Name of the run without the prefix that all names share.
-        full_name: Name of the run with the prefix.
-        cells: Cells in the order of the columns.
-    """
+    """A row of the table: one run; `name` is without the prefix that all names share."""
 
     id: str
     href: str
@@ -80,11 +72,9 @@ class RunsTable:
 def runs_table(
     runs: Sequence[RunReport], href: Callable[[RunReport], str | None] = lambda run: None
 ) -> RunsTable:
-    """Returns a table of runs, with the data to compare them.
+    """Returns a table of runs, newest first, with the data to compare them.
 
-    Args:
-        runs: Runs to list, the newest first.
-        href: Returns the URL of the page that shows a run; None if it is shown in this page.
+    `href` returns the URL of the page that shows a run; None if it is shown in this page.
     """
     names = [run.name for run in runs]
     prefix = common_prefix(names)

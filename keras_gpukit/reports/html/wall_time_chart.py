@@ -57,12 +57,7 @@ def wall_time_chart(run: RunReport) -> Chart | Unknown:
 
 
 def whole_bar(parts: Sequence[tuple[str, float, str]], wall_s: float) -> str:
-    """Returns the figure of one bar that is split into parts.
-
-    Args:
-        parts: Name, seconds and colour of each part.
-        wall_s: Seconds of the whole bar.
-    """
+    """Returns the figure of one bar that is split into parts."""
     size_s, unit = time_unit(wall_s)
     return draw(
         [

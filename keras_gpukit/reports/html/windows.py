@@ -76,13 +76,7 @@ def _longest_jitter_s(series: TimeSeries, point: int) -> float:
 
 
 class WindowAreas:
-    """Draws figures of one series of step windows.
-
-    Args:
-        series: The series of step windows.
-        time: The time axis.
-        yaxis: Plotly's name of the y-axis: "y" or "y2".
-    """
+    """Draws figures of one series of step windows."""
 
     def __init__(self, series: TimeSeries, time: TimeAxis, yaxis: str = "y") -> None:
         self._points = time.places(series)

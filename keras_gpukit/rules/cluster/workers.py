@@ -56,14 +56,7 @@ _ADVICE = {
 
 
 class Straggler(Rule):
-    """One worker, or replica, that arrives last at the collectives, and what makes it late.
-
-    Its median delay behind the last of the others is at least 10 % of the step time, it arrives
-    last in two thirds of the compared steps, and the run would save at least 10 % of its time. On a
-    busy machine, some worker is always the last. If no worker is late, the links of one may be
-    slow: their round trips take three times as long as other links', and cost at least 5 % of a
-    step.
-    """
+    """One worker, or replica, that arrives last at the collectives, and what makes it late."""
 
     code = "straggler"
     subject = "workers"
@@ -141,13 +134,7 @@ def _advice(cause: str | None, name: str, comparison: WorkerComparison) -> tuple
 
 
 class CommunicationBound(Rule):
-    """Collectives that take at least a tenth of the steps' time after every worker has arrived.
-
-    The time of the worker that arrives last counts, since it waits for none of the others: the
-    shortest time of all in each compared step. The threshold is 10 %, as for every part of the run
-    that deserves a warning. The saving is an upper bound: some exchange remains as long as there
-    are several workers.
-    """
+    """Collectives that take at least a tenth of the steps' time after every worker has arrived."""
 
     code = "communication-bound"
     subject = "workers"
@@ -190,14 +177,7 @@ SMALLEST_LOSS = 0.05
 
 
 class UnevenShards(Rule):
-    """Workers that train on different numbers of examples, so that some idle while others train.
-
-    A synchronous run takes as many steps as the worker with the most data; workers that run out of
-    data take part with empty batches. With even shards, every worker would have the mean number of
-    examples. So the lost share is 1 - mean / largest number. It counts from 5 % of the steps on
-    (our choice) and from a difference of two batches on, since the rest of the data is always
-    uneven.
-    """
+    """Workers that train on different numbers of examples, so that some idle while others train."""
 
     code = "uneven-shards"
     subject = "workers"
@@ -240,11 +220,7 @@ class UnevenShards(Rule):
 
 
 class WorkersTrainAlone(Rule):
-    """A process that is a worker of a cluster but has no strategy that connects the workers.
-
-    TensorFlow reads `TF_CONFIG` only for such a strategy. Without one, each process trains the
-    whole model on all of the data, and no message says so.
-    """
+    """A process that is a worker of a cluster but has no strategy that connects the workers."""
 
     code = "workers-train-alone"
     subject = "workers"
@@ -272,13 +248,7 @@ class WorkersTrainAlone(Rule):
 
 
 class BatchNotScaled(Rule):
-    """Replicas that share a batch so small that their GPUs are mostly idle and half empty.
-
-    A dataset's batch is the global one: each of two replicas gets half of it. If it keeps the size
-    that suited one GPU, each GPU has less to do, and the exchange of gradients comes on top. The
-    size alone proves nothing. So the GPUs must also be under 50 % busy, as for `low-utilization`,
-    not wait for input, and use at most half of their memory (our choice).
-    """
+    """Replicas that share a batch so small that their GPUs are mostly idle and half empty."""
 
     code = "batch-not-scaled"
     subject = "batch per replica"

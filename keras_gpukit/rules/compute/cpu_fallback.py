@@ -15,14 +15,7 @@ NAMED = 3
 
 
 class CPUFallback(Rule):
-    """Operations of the training step that TensorFlow placed on the CPU although there is a GPU.
-
-    There is no threshold: one such operation makes the GPU wait in each step for a copy to the CPU
-    and a copy back. Operations that only touch shapes run on the CPU by design and do not count.
-    Functions in Python (`tf.py_function`, `tf.numpy_function`) count on any device, since they run
-    on the host even if TensorFlow places them on a GPU. Without a GPU the finding is a prediction,
-    and then only a remark.
-    """
+    """Operations of the training step that TensorFlow placed on the CPU although there is a GPU."""
 
     code = "cpu-fallback"
     subject = "placement"

@@ -22,14 +22,7 @@ LESS_WORK = (
 
 
 class HostCPUSaturated(Rule):
-    """Host cores that are mostly busy with this run, its job or other processes.
-
-    The threshold is 70 % on average over all cores: if making batches and training share the cores,
-    neither uses all of them all the time. A run that trains on the CPU keeps the cores busy when
-    all is well. Its own use therefore counts only together with a wait for input, or with a GPU
-    that depends on the host. Other processes count from a quarter of the cores on, and so do other
-    processes of the job; our choice.
-    """
+    """Host cores that are mostly busy with this run, its job or other processes."""
 
     code = "host-cpu-saturated"
     subject = "host cores"

@@ -33,21 +33,7 @@ STEPS_A_START = 16
 
 
 class TinySteps(Rule):
-    """Steps under 2 ms, each started from Python.
-
-    With Keras 3.15 and TensorFlow 2.21 on two idle cores, a model that computes next to nothing was
-    measured to take 0.94 ms per step, and 0.17 ms with 32 steps per execution. Starting a step
-    therefore costs most of a millisecond, a large part of 2 ms. With sixteen steps per execution, a
-    run saves at least most of the time that Keras' own loop takes between steps, and at most the
-    same share of all time between steps and of the steps' own time. Time in which callbacks were
-    seen is not spent on starting steps. The minimum of a hundred steps is our choice: with fewer,
-    there is little to save.
-
-    An execution of sixteen steps takes longer to trace, which reduces the lower end of the saving.
-    On the same host, the first step of a small model took 0.28 to 0.29 s, and 0.34 to 0.36 s with
-    sixteen steps per execution. With seven layers it took 0.71 to 0.81 s, and 0.84 to 0.88 s. We
-    assume that it takes up to twice as long.
-    """
+    """Steps under 2 ms, each started from Python."""
 
     code = "tiny-steps"
     subject = "tiny steps"
@@ -117,22 +103,7 @@ PYTHON = "the step calls Python functions, which may take the time"
 
 
 class LaunchBound(Rule):
-    """GPUs that wait until the host has launched the next kernel, as with many small operations.
-
-    A profile shows it: TensorFlow runs the step's function, no kernel or copy runs, and no batch is
-    fetched. The threshold is 10 % of the steps' time, as for other waits. The saving is from half
-    of that wait, which is what a batch twice as large saves if its kernels take twice as long, to
-    all of it. The severity follows from the share of the whole run that went to the wait.
-
-    Without a profile the finding only says that it may be so. The GPUs must then be under 50 % busy
-    in the steps' own time, steps must not wait for input, and this process must keep about one core
-    busy (0.5 to 1.5, without the threads that make batches), since one thread launches a GPU's
-    kernels. These are our choices. Steps under 2 ms are left to `tiny-steps`.
-
-    On an H100 both named a model of 500 tiny operations, whose GPU idled 93 % of the time: with a
-    profile in `benchmarks/results/gpu`, without one in a run outside of it. Whether the saving
-    holds was not measured there.
-    """
+    """GPUs that wait until the host has launched the next kernel, as with many small operations."""
 
     code = "launch-bound"
     subject = "kernel launches"
@@ -223,13 +194,7 @@ def _advice(summary: RunSummary) -> tuple[str, ...]:
 
 
 class LowUtilization(Rule):
-    """GPUs that ran no kernel for more than half of the time, although input was available.
-
-    The threshold of 50 % is our choice. NVML counts the time in which at least one kernel ran,
-    however small. Even a poorly used GPU therefore reads high, and one that reads under half
-    certainly idles. If the GPUs wait for input, or may do so, this rule gives no answer:
-    `input-bound` reports the wait. Nor does it if `launch-bound` names the cause.
-    """
+    """GPUs that ran no kernel for more than half of the time, although input was available."""
 
     code = "low-utilization"
     subject = "GPU use"

@@ -30,20 +30,7 @@ MIXED = "`configure_gpus(mixed_precision='auto')` first: it takes {policy}"
 
 
 class Float32OnTensorCores(Rule):
-    """A float32 model on GPUs with tensor cores.
-
-    Tensor cores multiply float16 from compute capability 7.0 and bfloat16 from 8.0 (NVIDIA's CUDA
-    documentation); every GPU of the run must have them. They speed up matrix products and
-    convolutions, so a profile must show that these take at least 10 % of the steps' own time, as
-    for other parts. Without a profile the step must have some, the GPUs must not be known to be
-    under 50 % busy, and the finding only says "may".
-
-    The saving is an upper bound: it assumes products that are faster by the ratio of the chips'
-    peak rates, and other kernels that are twice as fast, since they read and write half the bytes.
-    Without a profile it assumes only products. From 8.0 on, TensorFlow computes float32 products on
-    the tensor cores as TensorFloat-32 unless that is disabled. The remaining gain is then smaller,
-    and the finding is a remark.
-    """
+    """A float32 model on GPUs with tensor cores."""
 
     code = "float32-on-tensor-cores"
     subject = "precision"

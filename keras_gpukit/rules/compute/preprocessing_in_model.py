@@ -29,18 +29,7 @@ FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
 
 
 class PreprocessingInModel(TimeRule):
-    """Keras' preprocessing layers, such as `RandomRotation`, as layers of the trained model.
-
-    There they are part of each step. In the input pipeline they run while the step computes. A
-    profile shows the time of their operations, which have the layer in their name; of a run on a
-    CPU, `Monitor` takes one if the model has such layers. They must take a tenth of the run, our
-    choice. The lower end of the saving takes off what operations ran in parallel; the upper one
-    adds the operations that the profile does not list, and half as much of the first step, which
-    traces the layers. Both leave a tenth, our choice: ten steps differ from all of them.
-
-    On a CPU whose cores are busy, moving the layers saves little, and in a run that waits for its
-    input it saves nothing. There the advice begins with fewer or cheaper layers, or is no other.
-    """
+    """Keras' preprocessing layers, such as `RandomRotation`, as layers of the trained model."""
 
     code = "preprocessing-in-model"
     subject = "preprocessing layers"

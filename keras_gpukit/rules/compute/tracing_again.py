@@ -48,16 +48,7 @@ RETRACED: dict[RetraceCause | None, tuple[str, str]] = {
 
 
 class TracingAgain(TimeRule):
-    """The share of the time that goes to tracing or compiling steps again during a run.
-
-    TensorFlow traces a step function that is made again; this is checked at the start of epochs. It
-    also traces functions that eager steps or callbacks call with new Python values or shapes. XLA
-    compiles the step for each new shape of a batch, without tracing it again. TensorFlow counts and
-    times both. The threshold of a tenth of the time is our choice, as for other waits.
-
-    If batches are padded, their steps take longer. The saving assumes that they take at most twice
-    as long as the steps do now, which is our choice.
-    """
+    """The share of the time that goes to tracing or compiling steps again during a run."""
 
     code = "tracing-again"
     subject = "tracing"

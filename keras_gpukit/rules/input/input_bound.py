@@ -38,27 +38,7 @@ FILLS_CACHE = (
 
 
 class InputBound(Rule):
-    """The share of the steps' time that goes to waiting for data.
-
-    The threshold is 10 % of the steps' time, where the rules of xprof (TensorFlow's profiler) begin
-    to suggest something. Its "moderately input-bound", from 5 %, is too close to what a healthy run
-    shows. The severity follows from the share of the whole run that steps waited. If only a range
-    is known, its lower end counts.
-
-    If the wait is only an upper bound, part of it may hide behind the device's work. It then counts
-    only if the pipeline's buffer was empty as well: buffers of stalled pipelines were measured to
-    be empty, and others to hold 0.86 batches or more (`benchmarks/rule_thresholds.py`); the line
-    between is our choice. The minimum number of steps is our choice too: with fewer, the first
-    batch, which always takes longer, would decide. A sampled stall must exceed the thresholds by
-    five percentage points, since it may be off by that much.
-
-    In the same benchmark, fetching a batch that is ready took at most 0.06 ms; it takes longer on
-    busy machines. Waits under 0.25 ms per step therefore do not count, however large a share of a
-    tiny step they are.
-
-    If only the first epoch stalls, as when a cache is filled, the title says so and the finding
-    stays a warning: the stall is a smaller share of a longer run.
-    """
+    """The share of the steps' time that goes to waiting for data."""
 
     code = "input-bound"
     subject = "input wait"

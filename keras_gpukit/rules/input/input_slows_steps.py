@@ -22,18 +22,7 @@ MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are wi
 
 
 class InputHoldsGIL(Rule):
-    """Batches that are ready in time, made by Python code that slows the steps down.
-
-    Starting a step also runs Python code, and only one thread at a time can do so. So a step takes
-    longer without waiting much for its batch. Two figures together show this. A thread that wants
-    the GIL (global interpreter lock) waits for it as long as was measured where a producer held it.
-    And the pipeline's own Python code runs for at least a fifth of each step. Code that only waits
-    for a disk or a network releases the GIL, and threads that wait for it inside the code use no
-    processor time: the code holds the GIL for at most the processor time of the input's threads.
-
-    How much of the steps' time this costs is not measured. It is at least their wait for batches,
-    and at most the time in which that code holds the GIL in addition.
-    """
+    """Batches that are ready in time, made by Python code that slows the steps down."""
 
     code = "input-holds-gil"
     subject = "the GIL"
@@ -112,17 +101,7 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
 
 
 class InputTakesCores(Rule):
-    """Batches that are ready in time, but are made on the cores that compute the steps.
-
-    Such steps take longer without ever waiting. Two figures together show this. This process keeps
-    at least 70 % of its cores busy, as measured where pipelines that compute slowed training down.
-    And the threads that make batches take at least a fifth of all cores, our choice. A stage that
-    waits for a disk or a network uses no processor time and does not count. The threads' share
-    is at most the time of all stages of the pipeline, if that is known.
-
-    How much of the steps' time this costs is not measured. It is at most the time for which those
-    threads computed.
-    """
+    """Batches that are ready in time, but are made on the cores that compute the steps."""
 
     code = "input-takes-cores"
     subject = "cores for input"

@@ -14,11 +14,7 @@ ROOM_FRACTION = 0.5
 
 
 class MemoryNearlyFull(Rule):
-    """A GPU whose peak reached 90 % of the memory that TensorFlow may take on it.
-
-    The margin is our choice. A batch size that passed several trial steps was seen to run out of
-    memory later, since fragmentation, a longer batch or validation add to the peak.
-    """
+    """A GPU whose peak reached 90 % of the memory that TensorFlow may take on it."""
 
     code = "memory-nearly-full"
     subject = "GPU memory"
@@ -43,13 +39,7 @@ class MemoryNearlyFull(Rule):
 
 
 class MemoryMostlyUnused(Rule):
-    """GPUs whose peak stayed at or under 30 % of the memory that TensorFlow may take.
-
-    The threshold is our choice: under a third, a batch twice as large still leaves room. The
-    fullest GPU decides, since a batch must fit on each. The finding is a remark: a larger batch
-    keeps the GPU busier but may need another learning rate, and a small model is not a fault. It is
-    left out if another rule finds more than a remark: then something else limits the run.
-    """
+    """GPUs whose peak stayed at or under 30 % of the memory that TensorFlow may take."""
 
     code = "memory-mostly-unused"
     subject = "GPU memory"
@@ -100,11 +90,7 @@ any case. Our choice."""
 
 
 class FirstStepMemory(Rule):
-    """A GPU whose peak was reached in the first step, and never approached later.
-
-    In the first step, cuDNN and XLA try several algorithms for a convolution, each with its own
-    workspace.
-    """
+    """A GPU whose peak was reached in the first step, and never approached later."""
 
     code = "first-step-memory"
     subject = "GPU memory"

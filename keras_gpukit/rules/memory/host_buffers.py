@@ -13,12 +13,7 @@ other processes need some of it. Our choice."""
 
 
 class InputFillsMemory(Rule):
-    """Caches and shuffle buffers that will take nearly all of the host's free memory, or more.
-
-    The finding is critical if they will need more than all of it, and a warning from 90 % on. A
-    full buffer takes its number of elements times the size of one. That size follows from the
-    element's shape or is measured by tf.data.
-    """
+    """Caches and shuffle buffers that will take nearly all of the host's free memory, or more."""
 
     code = "host-memory-runs-out"
     subject = "host memory"

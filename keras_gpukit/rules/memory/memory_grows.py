@@ -157,15 +157,7 @@ _CACHE = "`ds.cache()` without a file grows in the first epoch, until it holds a
 
 
 class MemoryGrows(Rule):
-    """Memory of the process or of a GPU's allocator that rises steadily until the run's end.
-
-    The rule judges the memory in use between epochs, or between fits of the same callback, if there
-    are enough of them. Without enough epochs it also uses one reading per second, which must grow
-    by at least a quarter and 256 MiB (our choice). The finding is a remark as long as more memory
-    is left than another run of the same length would add, since a cache that fills also grows.
-    Otherwise it is a warning; so it is if models that the script keeps made memory grow by a
-    quarter (our choice).
-    """
+    """Memory of the process or of a GPU's allocator that rises steadily until the run's end."""
 
     code = "memory-grows"
     subject = "memory growth"

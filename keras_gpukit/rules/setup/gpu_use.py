@@ -25,14 +25,7 @@ LIMITS = frozenset(
 
 
 class Throttled(Rule):
-    """GPUs whose clocks were limited by heat or power in at least a tenth of the readings.
-
-    NVML says that its hardware slowdown may also show for a moment when clocks change, so single
-    readings prove nothing. The threshold of a tenth is our choice and applies to each reason
-    separately. Clocks that a user set, or that follow another GPU, are not a fault and do not
-    count. A software power cap alone is a remark, since many data-centre GPUs run at theirs during
-    their busiest hours.
-    """
+    """GPUs whose clocks were limited by heat or power in at least a tenth of the readings."""
 
     code = "throttled"
     subject = "GPU clocks"
@@ -77,12 +70,7 @@ SIZEABLE_FRACTION = 0.10
 
 
 class OtherProcessesOnGPU(Rule):
-    """Other processes that hold a tenth or more of a GPU's memory.
-
-    The threshold is our choice: a desktop or an idle notebook takes less on most cards, another
-    training run more. A process that holds memory probably computes too, and then shares the GPU's
-    time.
-    """
+    """Other processes that hold a tenth or more of a GPU's memory."""
 
     code = "other-processes-on-gpu"
     subject = "other processes on the GPU"

@@ -146,16 +146,7 @@ _NAMES: dict[Slows, str] = {
 
 
 class SlowSettings(TimeRule):
-    """Settings in effect that slow a part of the run which takes at least a tenth of its time.
-
-    The tenth is our choice. `rules/setup/settings.py` lists the settings, and what each slows. The
-    title names the first one in that list; the advice is on all of them. `InputBound` names
-    those that slow the input, unless the wait for input is unknown, as in tf.data's debug mode.
-
-    What it costs to start operations from Python is measured if there is a profile of the steps;
-    see `eager_s`. What slows the first step costs at most its time, and computing on one core at
-    most what all cores would save. For other settings a run shows no figure, so there is no saving.
-    """
+    """Settings in effect that slow a part of the run which takes at least a tenth of its time."""
 
     code = "slow-settings"
     subject = "settings"

@@ -52,15 +52,7 @@ class Slowdown:
 
 
 class SlowerOverTime(Rule):
-    """Steps that take 1.25 times as long from some step on, or gradually come to do so.
-
-    Optimal partitioning separates changes of level from noise, see `levels`. The ratio is
-    our choice, and so is the least share of the steps' time, 5 %, that must have been lost.
-
-    Changes in the first ten seconds, or in the first fifth of a run under 50 s, are warm-up: steps
-    are fast while they use up what buffers held when training began. Ten seconds are our choice.
-    Steps that become faster, as when a cache is filled, are not a fault.
-    """
+    """Steps that take 1.25 times as long from some step on, or gradually come to do so."""
 
     code = "slower-over-time"
     subject = "step time over time"

@@ -21,10 +21,7 @@ SIGNAL = "SIGTERM"
 
 
 class DeviceOutOfMemory(Rule):
-    """A run that ended with TensorFlow's `ResourceExhaustedError`.
-
-    There is no threshold: the exception is the evidence.
-    """
+    """A run that ended with TensorFlow's `ResourceExhaustedError`."""
 
     code = "out-of-memory"
     subject = "errors"
@@ -57,12 +54,7 @@ class DeviceOutOfMemory(Rule):
 
 
 class HostOutOfMemory(Rule):
-    """A run that stopped without recording why, while the host's memory was at least 90 % full.
-
-    Linux ends a process that takes too much memory with SIGKILL, which the process cannot catch or
-    report. The finding therefore says "likely". The threshold is our choice: readings come once a
-    second, and memory may rise by gigabytes between two of them.
-    """
+    """A run that stopped without recording why, while the host's memory was at least 90 % full."""
 
     code = "host-out-of-memory"
     subject = "errors"
@@ -123,11 +115,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
 
 
 class EndedByError(Rule):
-    """A run that ended with an exception raised in a step or a callback, or by SIGTERM.
-
-    There is no threshold: the exception was seen. Out-of-memory errors have a rule of their own,
-    `DeviceOutOfMemory`. Interrupts by the user are not faults and do not count.
-    """
+    """A run that ended with an exception raised in a step or a callback, or by SIGTERM."""
 
     code = "ended-by-error"
     subject = "errors"
@@ -156,10 +144,7 @@ class EndedByError(Rule):
 
 
 class Killed(Rule):
-    """A run whose record stops without an end.
-
-    There is no threshold. A process that ends by itself, even by an exception, records the end.
-    """
+    """A run whose record stops without an end."""
 
     code = "killed"
     subject = "errors"

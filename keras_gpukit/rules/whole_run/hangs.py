@@ -35,13 +35,7 @@ INPUT = (
 
 
 class FirstStepNotOver(Rule):
-    """A run whose first step has not ended after 10 s, or had not when the run ended.
-
-    In the first step, Keras fetches a batch, TensorFlow traces the model, and XLA compiles it if
-    `jit_compile` is on: Keras' default on one GPU. Python cannot see which of these is under way.
-    The finding infers it from what is read once a second: a process that keeps a core busy while
-    GPUs are idle traces or compiles; a process that uses hardly any processor time waits.
-    """
+    """A run whose first step has not ended after 10 s, or had not when the run ended."""
 
     code = "first-step-not-over"
     subject = "first step"
@@ -101,11 +95,7 @@ _OF_INPUT = "waiting for input, "
 
 
 class Hung(Rule):
-    """A run in which no step ended for a minute, or for 20 usual steps if that is longer.
-
-    Only times in which the process waited count. A long callback, tracing and compilation have
-    rules of their own. The stacks of the threads show what the process waited for.
-    """
+    """A run in which no step ended for a minute, or for 20 usual steps if that is longer."""
 
     code = "hang"
     subject = "hangs"

@@ -61,13 +61,7 @@ MORE_BATCHES = {
 
 
 class ManyShortCalls(Rule):
-    """A script whose calls of `fit`, `evaluate` or `predict` take long to start.
-
-    Each call makes an iterator and callbacks. A call that meets a new model, or one that was
-    compiled again, also traces the step function, and XLA compiles it if it is on. Of these two
-    causes the finding names the one with the larger saving, and the calls that have most of it. The
-    shares are those of the script's time without imports, which come once.
-    """
+    """A script whose calls of `fit`, `evaluate` or `predict` take long to start."""
 
     code = "many-short-calls"
     subject = "the script's calls"

@@ -50,14 +50,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
 
 
 class MostlyNotCompute(TimeRule):
-    """Compute took less than half of the run, and no other rule explains the largest other part.
-
-    Half is our choice. The finding names the largest other part, even if it is time that belongs
-    to no known part. If it is unknown how long steps computed, only a known part of more than half
-    is named. The first step happens only once. If it is the largest part, the finding is a
-    remark in a run of less than a minute (our choice), and is left out if another rule finds a
-    lasting cause.
-    """
+    """Compute took less than half of the run, and no other rule explains the largest other part."""
 
     code = "mostly-not-compute"
     subject = "share of compute"

@@ -47,11 +47,7 @@ CHECKS = (
 
 
 class LossNotFinite(Rule):
-    """A loss that is NaN or infinite, and has not recovered.
-
-    There is no threshold. Within an epoch Keras' loss is the mean over its steps, so one bad step
-    is enough for the epoch; a loss that is finite at the end of a later epoch is not reported.
-    """
+    """A loss that is NaN or infinite, and has not recovered."""
 
     code = "loss-not-finite"
     subject = "loss"
@@ -81,11 +77,7 @@ class LossNotFinite(Rule):
 
 
 class NotLearning(Rule):
-    """Weights that do not change, a constant loss, or loss scaling that skips updates.
-
-    Unchanged weights are reported if the learning rate, the number of updates, the loss, or the
-    fact that all weights were read confirms them: only a few weights are read.
-    """
+    """Weights that do not change, a constant loss, or loss scaling that skips updates."""
 
     code = "not-learning"
     subject = "weights"

@@ -118,20 +118,7 @@ class TimeRule(Rule):
 
 
 class SlowEpochStart(TimeRule):
-    """The share of the time that goes to starting epochs, until their first batches arrive.
-
-    Keras creates a new iterator for each epoch. The pipeline then restarts and fills its buffers
-    again, and steps wait meanwhile. The threshold of a tenth is our choice, as for other waits. The
-    first epoch cannot be separated from tracing, so at least one more must have been seen.
-
-    If at most a quarter of the epochs account for four fifths of the waits, the finding names those
-    few. Both shares are our choice.
-
-    Where the first batches come soon, Keras and TensorFlow themselves take the time: to make an
-    iterator and to free the last one. Freeing it stalls now and then, with and without this
-    package, which differs between runs of the same script. So that is a remark, unless it takes
-    half of the time (our choice), as with thousands of epochs of a few steps.
-    """
+    """The share of the time that goes to starting epochs, until their first batches arrive."""
 
     code = "slow-epoch-start"
     subject = "epoch starts"
@@ -196,13 +183,7 @@ def _slow_ones(start: PipelineStartRecord) -> int:
 
 
 class SlowCallbacks(TimeRule):
-    """The share of the time that goes to callbacks, including checkpoints.
-
-    The time between steps includes Keras' own loop. So 0.25 ms per execution is left out, more than
-    the loop was measured to take. The threshold of a tenth is our choice. A callback is named if it
-    took half of the time in callbacks, also our choice. The lower end of the saving is then its
-    own time. If half of that time traces functions again, `TracingAgain` says so instead.
-    """
+    """The share of the time that goes to callbacks, including checkpoints."""
 
     code = "slow-callbacks"
     subject = "callbacks"
@@ -253,12 +234,7 @@ def _executions(summary: RunSummary) -> float | None:
 
 
 class LongValidation(TimeRule):
-    """The share of the time that goes to validation within `fit`.
-
-    The threshold of three tenths is our choice. The finding is a remark if compute takes at least
-    half of the time, since how often to validate is the user's decision. What validation waits for
-    data can be saved without validating less: that has the thresholds of the wait in training.
-    """
+    """The share of the time that goes to validation within `fit`."""
 
     code = "long-validation"
     subject = "validation"
