@@ -140,7 +140,12 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
     if not isinstance(log_dir, (str, os.PathLike)) or isinstance(os.fspath(log_dir), bytes):
         refuse("log_dir", accepted, log_dir, TypeError)
     text = os.fspath(log_dir)
-    if not text or "\0" in text or "://" in text:
+    if "://" in text:
+        where = "on a file system, since run.jsonl is locked and appended to; mount the bucket"
+        refuse(
+            "log_dir", f"{accepted}, {where}, or copy the folder there later", log_dir, ValueError
+        )
+    if not text or "\0" in text:
         refuse("log_dir", f"{accepted}, on a file system", log_dir, ValueError)
     try:
         path = Path(text).expanduser()

@@ -241,3 +241,13 @@ def test_a_path_object_and_home_are_taken(tmp_path, monkeypatch):
     monitor = gpukit.Monitor(pathlib.Path("~/logs"))
     small_model().fit(fast_dataset(3), callbacks=[monitor], verbose=0)
     assert (tmp_path / "logs" / "gpukit" / "run.jsonl").exists()
+
+
+@pytest.mark.parametrize("remote", ["gs://bucket/logs", "memory://logs"])
+def test_a_remote_log_dir_is_refused_with_the_reason_and_makes_no_folder(
+    remote, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"on a file system, since .* mount the bucket"):
+        gpukit.Throughput(remote)
+    assert list(tmp_path.iterdir()) == []
