@@ -32,6 +32,7 @@ from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.run_output import RunOutput
 from keras_gpukit.watching.step_count import steps_so_far
 
+PROGRESS = "what the run is doing"
 WRAPPERS_S = 4e-6
 """Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
 at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
@@ -92,8 +93,7 @@ class Session:
         self.every_second("whether the process was suspended", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
         params = getattr(callback_list(phase), "params", None)
-        self._progress = ProgressNotes(self, params)
-        self.every_second("what the run is doing", self._progress.note)
+        self.every_second(PROGRESS, ProgressNotes(self, params).note)
 
     def start(self) -> None:
         """Starts watching and the threads. The session can already be closed before this."""
@@ -233,7 +233,7 @@ class Session:
         """Notes that a callback leaves at the end of a phase."""
         if phase == self.phase:
             self._sampler.stop()  # a reading must not follow the summary
-            self._progress.note()
+            self.read_now(PROGRESS)
             self.wall.end()
             self.events.epoch_ends(self.epoch)  # in case the epoch was interrupted
         else:
