@@ -32,9 +32,12 @@ class Watched(gpukit.InputStall):
         super().__init__(log_dir)
         self.ended_a_window = False
 
-    def tags(self, window):
+    def _begin(self, session, phase):
+        super()._begin(session, phase)
+        session.on_window(phase, self._note)
+
+    def _note(self, window):
         self.ended_a_window = True
-        return super().tags(window)
 
 
 class Turns(keras.callbacks.Callback):
