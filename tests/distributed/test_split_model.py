@@ -165,7 +165,7 @@ def test_a_model_with_a_constructor_of_its_own_is_refused(two_devices):
         (None, {"layers": {"b": "/GPU:0"}}, ValueError, "leaves '/GPU:1' without"),
         (None, {"layers": ["b"]}, TypeError, "dict of layer names"),
         (None, {"layers": {}, "boundaries": ["b"]}, ValueError, "not both"),
-        (None, {"verbose": "no"}, TypeError, "True or False"),
+        (None, {"verbose": "no"}, ValueError, "0, 1 or 2"),
     ],
 )
 def test_wrong_arguments_are_named(two_devices, devices, options, error, words):
