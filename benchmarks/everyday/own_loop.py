@@ -17,25 +17,28 @@ labels = random.integers(0, 10, 512)
 
 
 def slow_augment(image, label):
-    if "--fix" in sys.argv:
-        total = tf.reduce_sum(tf.cast(image[::2, ::2], tf.float32)) * 1e-6
-        return tf.cast(image, tf.float32) / 255.0 + total, label
     return tf.numpy_function(jitter, [image], tf.float32), label
 
 
 def jitter(image):
     total = 0.0
-    for value in image[::2, ::2].reshape(-1).tolist():  # pixel by pixel
+    for value in image.reshape(-1).tolist():  # pixel by pixel
         total += value * 1e-6
     return (image / 255.0 + total).astype("float32")
 
 
-data = tf.data.Dataset.from_tensor_slices((images, labels)).map(slow_augment)
-data = data.batch(32).prefetch(2)
+def augment(batch, labels):
+    batch = tf.cast(batch, tf.float32)
+    return batch / 255.0 + tf.reduce_sum(batch, (1, 2, 3), keepdims=True) * 1e-6, labels
+
+
+data = tf.data.Dataset.from_tensor_slices((images, labels))
+data = data.batch(32).map(augment) if "--fix" in sys.argv else data.map(slow_augment).batch(32)
+data = data.prefetch(2)
 model = keras.Sequential(
     [
         keras.Input((32, 32, 3)),
-        keras.layers.Conv2D(64, 3, activation="relu"),
+        keras.layers.Conv2D(16, 3, activation="relu"),
         keras.layers.GlobalAveragePooling2D(),
         keras.layers.Dense(10),
     ]

@@ -70,7 +70,7 @@ def render(
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     more = (
         phrases.compared(summary),
-        phrases.captured(summary),
+        phrases.captured(summary, reasons=details),
         report if log_dir is not None else None,
     )
     lines += [plain(each, style="dim") for each in more if each]

@@ -97,15 +97,16 @@ def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
     return f"{units.duration(parts.wall_s)} in total: {', '.join(told)}" if told else None
 
 
-def captured(summary: RunSummary) -> str | None:
-    """Lists the captures, each with its first step and reason; None without captures."""
+def captured(summary: RunSummary, *, reasons: bool = True) -> str | None:
+    """Lists the captures, each with its first step, and its reason if wanted; None without any."""
     captures = summary.captures.captures if summary.captures else ()
     written = [capture for capture in captures if capture.path is not None]
     told = []
     if written:
         profiles = "1 profile" if len(written) == 1 else f"{len(written)} profiles"
         places = [
-            f"step {each.first_step:,} ({each.reason})" for each in written[:_CAPTURES_LISTED]
+            f"step {each.first_step:,}" + (f" ({each.reason})" if reasons else "")
+            for each in written[:_CAPTURES_LISTED]
         ]
         if len(written) > _CAPTURES_LISTED:
             places.append(f"{len(written) - _CAPTURES_LISTED} more")

@@ -19,10 +19,14 @@ from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 MOST_NAMED = 3
 MARGIN = 0.1
 BUSY_PERCENT = 100 * CORES_BUSY_FRACTION
-FROM_ARRAYS = "`ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`, then "
 TO_INPUT = (
-    "`ds = ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)"
-    ".prefetch(tf.data.AUTOTUNE)`, with these layers in `augment = keras.Sequential([...])` alone"
+    "run these layers in the input: "
+    "`ds.map(lambda x, y: (augment(x, training=True), y), num_parallel_calls=tf.data.AUTOTUNE)`"
+)
+ALONE = "in that, `augment = keras.Sequential([...])` has these layers and no others"
+FROM_ARRAYS = (
+    "make a dataset of arrays: "
+    "`ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`"
 )
 ON_BUSY_CORES = "; it saves only as much as cores are idle"
 FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
@@ -92,10 +96,10 @@ def _advice(summary: RunSummary, fewer: str) -> tuple[str, ...]:
     if is_input_bound(summary):
         return (fewer,)
     stages = summary.pipeline.stages if summary.pipeline else ()
-    moved = TO_INPUT
+    how = [ALONE]
     if any(each.name.startswith(ARRAYS) for each in stages):
-        moved = FROM_ARRAYS + moved
+        how.append(FROM_ARRAYS)
     host = host_readings(summary)
     if summary.environment.gpus or host is None or (host.cpu_percent or 0.0) < BUSY_PERCENT:
-        return moved, fewer
-    return fewer, moved + ON_BUSY_CORES
+        return TO_INPUT, *how, fewer
+    return fewer, TO_INPUT + ON_BUSY_CORES, *how

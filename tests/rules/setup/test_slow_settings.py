@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, GPUInfo
 from keras_gpukit.records.machine import HostUtilization, UtilizationRecord
@@ -12,6 +13,7 @@ from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, Stag
 from keras_gpukit.records.profile import DeviceProfile, OperationProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.reports.console import print_summary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.setup import settings
 from keras_gpukit.rules.setup.settings import NOT_MEASURED
@@ -241,10 +243,14 @@ def test_layers_go_into_the_input_only_where_that_helps():
 
     assert "ds.map" in first(50.0)[0]
     assert "ds.map" in first(gpus=GPUS)[0]
-    few, moved = first()
+    few, moved, _ = first()
     assert few.startswith("fewer or cheaper layers")
     assert "only as much as cores are idle" in moved
     assert not any("ds.map" in line for line in first(input_s=30.0))
+    with (console := Console(width=80)).capture() as shown:
+        summary = run(preprocessing=LAYERS, profile=AUGMENTS)
+        print_summary(replace(summary, verdict=judge(summary)), console)
+    assert shown.get().count("\n") <= 14
 
 
 def test_cheap_layers_and_models_without_any_are_no_finding():
