@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_gpukit.errors import Guard, logger
+from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.device_buffers import buffering_devices, with_timed_feed
 from keras_gpukit.input.pipelines.measurable import with_model, with_timed_fetches
-from keras_gpukit.input.wait.stages.grain_times import time_grain
 from keras_gpukit.input.wait.tf_private import is_autotuned, shows_models
 from keras_gpukit.sensors.tf_private import is_deterministic
 
@@ -48,8 +47,6 @@ def make_measurable(
     """
     if hasattr(epoch_iterator, _MARK):
         return  # the same validation data are used in each epoch
-    with Guard("Timing the stages of a Grain dataset", "They count as one stage."):
-        time_grain(getattr(epoch_iterator, "_distributed_dataset", None))
     try:
         batches = epoch_iterator.num_batches or 0  # None, if unknown or endless, counts as 0
         # If the first step is the only one, its wait is unknown, since it also traces.
