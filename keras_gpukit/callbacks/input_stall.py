@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import replace
 
-from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.input.pipelines.structure import open_shapes

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from keras_gpukit.errors import Guard, one_line
-from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.

@@ -62,8 +62,8 @@ class HostBufferWatch:
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
-            told = (found.title, evidence(found), found.advice[0])
-            logger.warning("keras_gpukit: %s (%s). %s.", *told)
+            warned = (found.title, evidence(found), found.advice[0])
+            logger.warning("keras_gpukit: %s (%s). %s.", *warned)
 
     def record(self) -> HostBuffers:
         """Returns the current contents of the caches and shuffle buffers."""

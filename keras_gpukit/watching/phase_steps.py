@@ -8,16 +8,15 @@ from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
-from keras_gpukit.input.wait.calls import Calls, StepFunction
+from keras_gpukit.input.wait.calls import CallTimes, StepFunction
 from keras_gpukit.input.wait.clock import OwnCost, StepClock
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.examples import ExampleCounter
-from keras_gpukit.input.wait.measurable_input import make_measurable
-from keras_gpukit.input.wait.meter_choice import MeterChoice
+from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
+from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.tf_private import host_iterator
-from keras_gpukit.input.wait.timed_fetches import RequestMeter
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wait_reader import DeviceWork, WaitReader, runs_behind
 from keras_gpukit.input.wait.wall_time import WallTime
@@ -92,7 +91,7 @@ class PhaseSteps:
         self._device = DeviceWork() if runs_behind(model) else None
         # If several callbacks report the ends of steps, only this one counts.
         self._reporter: object = None
-        self._calls = Calls(model.steps_per_execution, first_step)
+        self._calls = CallTimes(model.steps_per_execution, first_step)
         self._totals = StepTotals(phase, model.steps_per_execution)
         self._waits = WaitReader(self._choice(), self._device, stood_still_since)
         counts = not self._requests

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.steps import Part
 from keras_gpukit.watching.script_globals import is_of_the_script
 

@@ -133,14 +133,14 @@ print(json.dumps({"same": results[0] == results[1], "steps": summary.steps,
 
 
 def test_two_replicas_are_bit_identical_and_measured(run_script):
-    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
-    assert told["same"]
-    assert told["replicas"] == 2
-    assert told["steps"] == 24
-    assert told["captures"] > 0
-    assert 0 <= told["stall"] <= 1
-    assert told["rate"] == pytest.approx(BATCH / told["step_time_s"], rel=0.01)
-    assert set(told["placement"]) == {"CPU:0", "CPU:1"}
+    seen = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert seen["same"]
+    assert seen["replicas"] == 2
+    assert seen["steps"] == 24
+    assert seen["captures"] > 0
+    assert 0 <= seen["stall"] <= 1
+    assert seen["rate"] == pytest.approx(BATCH / seen["step_time_s"], rel=0.01)
+    assert set(seen["placement"]) == {"CPU:0", "CPU:1"}
 
 
 def warnings_of(caplog):

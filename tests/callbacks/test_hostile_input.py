@@ -86,7 +86,7 @@ HOSTILE = {
     "empty": (lambda: batches().take(0), {}),
     "raises at 50": (raises_at_50, {}),
     "generator raises": (generator_raises, {}),
-    "shorter than said": (batches, {"epochs": 2, "steps_per_epoch": 60}),
+    "shorter than announced": (batches, {"epochs": 2, "steps_per_epoch": 60}),
     "one batch": (lambda: batches().take(1), {"epochs": 4}),
     "changing sizes": (unbalanced, {}),
 }
@@ -204,8 +204,8 @@ def test_a_process_that_was_stopped_has_not_waited_for_input(tmp_path):
     with output.open("wb") as written:
         process = Prepared(script, env=environment(), stdout=written.fileno(), stderr=2)
     try:
-        told = psutil.Process(process.pid)
-        wait_for(lambda: told.status() == psutil.STATUS_STOPPED)
+        stopped = psutil.Process(process.pid)
+        wait_for(lambda: stopped.status() == psutil.STATUS_STOPPED)
         time.sleep(STOPPED_S)
         process.send_signal(signal.SIGCONT)
         assert process.wait(120) == 0

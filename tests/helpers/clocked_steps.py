@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.step_windows import StepWindows
@@ -14,7 +14,7 @@ from keras_gpukit.input.wait.wait_reader import WaitReader
 
 
 class ClockedSteps(NamedTuple):
-    calls: Calls
+    calls: CallTimes
     totals: StepTotals
     waits: WaitReader
     clock: StepClock
@@ -32,7 +32,7 @@ def clocked_steps(
     now=time.perf_counter,
     **options,
 ):
-    calls, totals = Calls(1, first_step), StepTotals("fit")
+    calls, totals = CallTimes(1, first_step), StepTotals("fit")
     waits = WaitReader(choose, device, stood_still_since)
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
     ended = EndedWindows(totals, waits, on_window=on_window, examples=examples, **starts)

@@ -231,17 +231,17 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "named"),
     [
         ("validation", "SIGTERM in a validation"),
         ("first step", "SIGTERM in the first step"),
         ("steps", "SIGTERM after step 1,250"),
     ],
 )
-def test_a_signal_is_named_with_what_it_interrupted(part, said):
+def test_a_signal_is_named_with_what_it_interrupted(part, named):
     errors = CallErrors(lambda: 1250)
     errors.ended_by("SIGTERM", part)
-    assert errors.last == said
+    assert errors.last == named
 
 
 class RaisesIn(keras.callbacks.Callback):

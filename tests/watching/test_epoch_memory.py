@@ -10,7 +10,7 @@ import numpy as np
 from keras_gpukit import GPUMemory
 from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.watching import epoch_memory, fit_memory
-from keras_gpukit.watching.fit_memory import FitMemory
+from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.kept_tensors import KeptTensors
 
 EPOCHS = epoch_memory.ALWAYS_READ + 12

@@ -11,7 +11,7 @@ NOTHING = object()
 StepFunction = Callable[[Any], Any]
 
 
-class Calls:
+class CallTimes:
     """Calls of a step function, in one object that every call reads: a single cache line.
 
     Attributes:

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import failure, give_up
-from keras_gpukit.input.wait.calls import NOTHING, Calls, StepFunction, is_end_of_data
+from keras_gpukit.input.wait.calls import NOTHING, CallTimes, StepFunction, is_end_of_data
+from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.step_windows import StepWindows
-from keras_gpukit.input.wait.timed_fetches import RequestMeter
 from keras_gpukit.input.wait.wall_time import WallTime
 
 PROMPT_S = 1e-4
@@ -57,7 +57,7 @@ class StepClock:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: CallTimes,
         windows: StepWindows,
         *,
         wall: WallTime | None = None,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.ended_windows import Ended, EndedWindows, FirstCall, Start
 from keras_gpukit.input.wait.examples import Counts
 from keras_gpukit.input.wait.wait_reader import WaitReader
@@ -37,7 +37,7 @@ class StepWindows:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: CallTimes,
         waits: WaitReader,
         ended: EndedWindows,
         now: Callable[[], float] = time.perf_counter,

@@ -61,7 +61,7 @@ class _Starts(NamedTuple):
         return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=self.longest_s)
 
 
-class _Sums(NamedTuple):
+class _WindowSums(NamedTuple):
     """Sums over windows, in one value that an interrupt or another thread never finds half set.
 
     Attributes:
@@ -87,10 +87,10 @@ class _Sums(NamedTuple):
     readings: int = 0
     buffered: float = 0.0
 
-    def plus(self, window: StepWindow, *, is_later: bool) -> _Sums:
+    def plus(self, window: StepWindow, *, is_later: bool) -> _WindowSums:
         """Adds a window, of the first epoch or of a later one."""
         steps, duration_s, wait_s = window.steps, window.duration_s, window.input_wait_s
-        more = _Sums(
+        more = _WindowSums(
             steps=steps,
             duration_s=duration_s,
             examples=window.examples or 0,
@@ -105,7 +105,7 @@ class _Sums(NamedTuple):
             readings=int(window.buffered_batches is not None),
             buffered=window.buffered_batches or 0.0,
         )
-        return _Sums(*map(operator.add, self, more))
+        return _WindowSums(*map(operator.add, self, more))
 
 
 class StepTotals:
@@ -118,7 +118,7 @@ class StepTotals:
         self._step_times = StepTimeHistogram(steps_per_execution)
         self._starts = _Starts()
         self._epochs = 0
-        self._sums = _Sums()
+        self._sums = _WindowSums()
 
     def begin_epoch(self) -> None:
         """Notes that the steps of another epoch start."""

@@ -24,14 +24,14 @@ SHORT = 100
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("monitored")
     done = prepared.run(CASES / "device_buffers.py", folder, timeout=300)
     return json.loads(done.stdout.splitlines()[-1]), done.stdout
 
 
-def test_prefetch_to_device(told):
-    ready, half, starved = (told[0][name] for name in ("ready", "half", "starved"))
+def test_prefetch_to_device(records):
+    ready, half, starved = (records[0][name] for name in ("ready", "half", "starved"))
     assert ready["stall"] < 0.2 < half["stall"] < starved["stall"]
     assert {each["mechanism"] for each in (ready, half, starved)} == {"batch arrival"}
     assert starved["confidence"] == "sampled"
@@ -39,32 +39,32 @@ def test_prefetch_to_device(told):
     assert starved["start_s"] >= 0.3
 
 
-def test_several_epochs_over_one_iterator(told):
-    assert told[0]["endless"]["stall"] >= 0.6
+def test_several_epochs_over_one_iterator(records):
+    assert records[0]["endless"]["stall"] >= 0.6
     # Left out are the first step of the run, and the first and last of each epoch.
-    assert told[0]["endless"]["steps"] >= 3 * 4
+    assert records[0]["endless"]["steps"] >= 3 * 4
 
 
-def test_two_replicas(told):
-    ready, starved = told[0]["mirrored ready"], told[0]["mirrored starved"]
+def test_two_replicas(records):
+    ready, starved = records[0]["mirrored ready"], records[0]["mirrored starved"]
     assert ready["confidence"] == starved["confidence"] == "sampled"
     assert ready["stall"] < 0.2
     assert 0.6 < starved["stall"] <= 1
 
 
-def test_the_panel_shows_the_stall_of_two_replicas(told):
-    assert "of the time is spent waiting for data" in told[1]
-    assert "stall unknown" not in told[1]
+def test_the_panel_shows_the_stall_of_two_replicas(records):
+    assert "of the time is spent waiting for data" in records[1]
+    assert "stall unknown" not in records[1]
 
 
-def test_several_steps_per_execution_are_unknown_for_a_reason(told):
-    record = told[0]["several"]
+def test_several_steps_per_execution_are_unknown_for_a_reason(records):
+    record = records[0]["several"]
     assert record["stall"] is None
     assert len(record["because"]) <= SHORT
 
 
-def test_weights_are_bit_identical(told):
-    assert told[0]["bit identical"]
+def test_weights_are_bit_identical(records):
+    assert records[0]["bit identical"]
 
 
 def test_elements_and_batches_ahead_stay_the_same():

@@ -339,20 +339,20 @@ import keras_gpukit as gpukit
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-told = {}
+records = {}
 for name, data in (("slow", slow_dataset(12, 0.25)), ("fast", fast_dataset(40))):
     with strategy.scope():
         model = sleeping_model(0.02)
     callback = gpukit.InputStall(None)
     model.fit(data, epochs=2, verbose=0, callbacks=[callback])
-    told[name] = callback.summary.stall_fraction
-print(json.dumps(told))
+    records[name] = callback.summary.stall_fraction
+print(json.dumps(records))
 """
 
 
 def test_two_replicas(run_script):
-    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
-    assert told["slow"] > told["fast"] + 0.25
+    records = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert records["slow"] > records["fast"] + 0.25
 
 
 class FakeMeter:

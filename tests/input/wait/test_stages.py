@@ -16,8 +16,7 @@ from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
 from keras_gpukit.input.wait.stages import bottleneck
-from keras_gpukit.input.wait.stages.bottleneck import cut, slowest, within_pool
-from keras_gpukit.input.wait.stages.completing import complete
+from keras_gpukit.input.wait.stages.bottleneck import complete, cut, slowest, within_pool
 from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
 from keras_gpukit.input.wait.stages.watch import PipelineWatch

@@ -14,12 +14,12 @@ from keras_gpukit.input.wait.stages.aligning import Names, align
 from keras_gpukit.input.wait.stages.bottleneck import (
     Member,
     Segment,
+    complete,
     in_order,
     pool_threads,
     slowest,
     within_pool,
 )
-from keras_gpukit.input.wait.stages.completing import complete
 from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
 from keras_gpukit.input.wait.tf_private import parse_model
