@@ -186,7 +186,7 @@ class Session:
         self._sampler.add(name, action)
 
     def read_now(self, name: str) -> None:
-        """CallTimes the action registered with `every_second` under a name, on this thread."""
+        """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)
 
     @property
