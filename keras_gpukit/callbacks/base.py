@@ -74,13 +74,13 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available."""
-        if self._lifecycle.follows_device:
-            self._note_finished("fit")
+        if (note := self._lifecycle.note_finished) is not None:
+            note("fit")
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available."""
-        if self._lifecycle.follows_device:
-            self._note_finished("evaluate")
+        if (note := self._lifecycle.note_finished) is not None:
+            note("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session of the call, or notes a validation inside it."""
@@ -113,11 +113,6 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def _enter(self, phase: Phase) -> None:
         self._lifecycle.enter(self._begin, self._end, self.model, phase)
-
-    def _note_finished(self, phase: Phase) -> None:
-        session = self._lifecycle.session
-        if session is not None:
-            session.note_finished(phase, self._lifecycle)
 
 
 class StepWatchingCallback(WatchingCallback[R]):

@@ -10,6 +10,7 @@ from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.calls import CallTimes, StepFunction
 from keras_gpukit.input.wait.clock import OwnCost, StepClock
+from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
@@ -18,7 +19,6 @@ from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.tf_private import host_iterator
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.input.wait.wait_reader import DeviceWork, WaitReader, runs_behind
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
@@ -89,20 +89,18 @@ class PhaseSteps:
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
         self._device = DeviceWork() if runs_behind(model) else None
-        # If several callbacks report the ends of steps, only this one counts.
-        self._reporter: object = None
         self._calls = CallTimes(model.steps_per_execution, first_step)
         self._totals = StepTotals(phase, model.steps_per_execution)
-        self._waits = WaitReader(self._choice(), self._device, stood_still_since)
         counts = not self._requests
         ended = EndedWindows(
             self._totals,
-            self._waits,
             on_window=self._take,
             on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
             examples=ExampleCounter(model, phase, batch_of(phase)[1]) if counts else None,
+            device=self._device,
+            stood_still_since=stood_still_since,
         )
-        self._windows = StepWindows(self._calls, self._waits, ended)
+        self._windows = StepWindows(self._calls, self._choice(), ended)
         self._clock = StepClock(
             self._calls,
             self._windows,
@@ -186,14 +184,9 @@ class PhaseSteps:
         if self._requests is not None:
             self._requests.requested()
 
-    def note_finished(self, by: object) -> None:
-        """Notes that the results of the next step are available.
-
-        Args:
-            by: Callback that reports it. If several callbacks do, only the first one counts.
-        """
-        self._reporter = self._reporter or by
-        if self._device is not None and self._reporter is by:
+    def note_finished(self) -> None:
+        """Notes that the results of the next step are available."""
+        if self._device is not None:
             self._device.note_finished()
 
     def pause(self, batch_ended_s: float = 0.0) -> None:
@@ -247,7 +240,7 @@ class PhaseSteps:
         self._clock.release()
         for actions in (self._on_window, self._watchers, self._on_pause, self._around):
             actions.clear()
-        self.pipeline = self._reporter = None
+        self.pipeline = None
 
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
@@ -258,13 +251,13 @@ class PhaseSteps:
 
     def input(self) -> InputRecord:
         """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""
-        record = self._input()
+        record = self._windows.input()
         breakdown = self._breakdown(record.wait_s, self.steps)
         return replace(record, breakdown=breakdown, pipeline=self._stages(record))
 
     def input_so_far(self) -> InputRecord:
         """Returns `input` as of a window that has just ended, without stages."""
-        record, calls = self._input(), self._calls
+        record, calls = self._windows.input(), self._calls
         steps = calls.before * calls.steps_per_execution
         breakdown = self._breakdown(record.wait_s, steps, self._windows.began_s)
         return replace(record, breakdown=breakdown)
@@ -272,10 +265,6 @@ class PhaseSteps:
     def with_stages(self, record: InputRecord) -> InputRecord:
         """Adds the costs of the pipeline's stages so far; may be called on any thread."""
         return replace(record, pipeline=self._stages(record, so_far=True))
-
-    def _input(self) -> InputRecord:
-        waits = self._waits
-        return self._totals.input(waits.mechanism, waits.confidence, waits.unknown_because)
 
     def _breakdown(
         self, wait_s: float | None, steps: int, until_s: float | None = None

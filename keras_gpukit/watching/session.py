@@ -194,15 +194,10 @@ class Session:
         """Whether ends of steps must be reported: the device finishes them asynchronously."""
         return self.own_steps.follows_device
 
-    def note_finished(self, phase: Phase, by: object) -> None:
-        """Notes that the results of a phase's next step are available; callable on any thread.
-
-        Args:
-            phase: Phase that the step belongs to.
-            by: Callback that reports it.
-        """
+    def note_finished(self, phase: Phase) -> None:
+        """Notes that the results of a phase's next step are available; callable on any thread."""
         if phase in self._phases:
-            self._phases[phase].note_finished(by)
+            self._phases[phase].note_finished()
 
     def epoch_begins(self, epoch: int) -> None:
         """Notes that a callback is called at the start of an epoch; others may follow.

@@ -10,13 +10,12 @@ from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.input.wait.wait_reader import WaitReader
 
 
 class ClockedSteps(NamedTuple):
     calls: CallTimes
     totals: StepTotals
-    waits: WaitReader
+    windows: StepWindows
     clock: StepClock
 
 
@@ -33,10 +32,16 @@ def clocked_steps(
     **options,
 ):
     calls, totals = CallTimes(1, first_step), StepTotals("fit")
-    waits = WaitReader(choose, device, stood_still_since)
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
-    ended = EndedWindows(totals, waits, on_window=on_window, examples=examples, **starts)
-    windows = StepWindows(calls, waits, ended, now)
+    ended = EndedWindows(
+        totals,
+        on_window=on_window,
+        examples=examples,
+        device=device,
+        stood_still_since=stood_still_since,
+        **starts,
+    )
+    windows = StepWindows(calls, choose, ended, now)
     return ClockedSteps(
-        calls, totals, waits, StepClock(calls, windows, wall=wall, now=now, **options)
+        calls, totals, windows, StepClock(calls, windows, wall=wall, now=now, **options)
     )

@@ -27,8 +27,8 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait.clock import OwnCost
+from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
-from keras_gpukit.input.wait.wait_reader import DeviceWork
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -483,7 +483,7 @@ def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
     step, epochs = steps.clock.wrap(lambda source: 1), [Pipeline() for _ in range(3)]
     assert [step(pipeline) for pipeline in epochs for _ in range(200)] == [1] * 600
     assert len(caplog.records) == 1
-    assert "no model any more" in steps.waits.unknown_because
+    assert "no model any more" in steps.windows.input().unknown_because
 
 
 def test_errors_are_reported_after_timing_was_given_up():
@@ -607,7 +607,7 @@ def behind(period_s, wait_s, compute_s, *, report=True):
     clock.pause()
     clock.work_out()
     waited_s = sum(window.input_wait_s for window in windows)
-    return waited_s / sum(window.duration_s for window in windows), steps.waits.confidence
+    return waited_s / sum(window.duration_s for window in windows), steps.windows.input().confidence
 
 
 def test_a_device_that_runs_behind_hides_a_wait():
