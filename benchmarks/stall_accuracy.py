@@ -73,13 +73,13 @@ def bars(rows: list[dict]) -> list[tuple[str, bool, str]]:
     """What must hold, whether it does, and figures; nothing of what was not measured."""
     limits: list[tuple] = []
     for truth, known in TRUTHS.items():
-        known = [row for row in rows if off(row, truth) is not None]
-        points = [abs(off(row, truth)) for row in known]
+        compared = [row for row in rows if off(row, truth) is not None]
+        points = [abs(off(row, truth)) for row in compared]
         one, more = (
-            [abs(off(row, truth)) for row in known if f"/{execution}/" in row["name"]]
+            [abs(off(row, truth)) for row in compared if f"/{execution}/" in row["name"]]
             for execution in ("spe1", "spe8")
         )
-        free = [100 * row["reported"] for row in known if row[truth] <= 0.01]
+        free = [100 * row["reported"] for row in compared if row[truth] <= 0.01]
         limits += [
             (f"{known}, 1 step an execution: off by at most 2 pp, 40 times", one, 2, 40),
             (f"{known}, 8 steps an execution: off by at most 5 pp", more, 5),

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from interrupts import InterruptAt
 
-from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import StepTotals
@@ -165,7 +165,7 @@ def test_the_use_by_children_is_unknown_until_the_second_look(monkeypatch):
 @pytest.mark.parametrize("but", [0, 1])
 def test_no_step_is_counted_twice(but):
     def three_calls():
-        calls = Calls()
+        calls = CallTimes()
         calls.times_s, calls.before = [0.0, 1.0, 2.0, 3.0], 1
         return calls
 
