@@ -142,7 +142,7 @@ class StepWatchingCallback(WatchingCallback[R]):
         session.on_window(phase, lambda window: None)
 
     def _end(self, session: Session, phase: Phase) -> None:
-        session.end_phase(phase)
+        session.steps_of(phase).restore()
         record = self._record(session, phase)
         if phase == session.phase:
             self._summary = record

@@ -109,7 +109,7 @@ class Monitor(WatchingCallback[RunSummary]):
             self._summary = None
             self._learning = LearningWatch(session) if phase == "fit" else None
             self._comparing = worker_watch.watch_what_trains_in_step(session)
-            session.write_environment()
+            session.output.record("environment", session.environment, session.step)
             in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)
             hangs = HangWatch(session, in_cluster=in_cluster)
             session.every_second("whether steps go on", hangs.look)

@@ -169,7 +169,7 @@ class CaptureWatch:
             recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
 
         session.on_window("fit", on_window)
-        session.around_steps(recorder.wrap, on_pause)
+        session.own_steps.surround(recorder.wrap, on_pause)
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:

@@ -88,7 +88,7 @@ class EpochMemoryWatch:
         with self._guard:
             self._latest = reading = self._read()
             self._session.output.record("epoch", reading, reading.step)
-        self._session.add_cost(time.perf_counter() - began_s, once=False)
+        self._session.cost.add(time.perf_counter() - began_s, once=False)
 
     def _read(self) -> EpochMemory:
         began_s = time.perf_counter()

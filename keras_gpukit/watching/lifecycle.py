@@ -64,7 +64,7 @@ class Lifecycle:
             action(*args)
         session = session or self.session
         if session is not None and once is not None:
-            session.add_cost(perf_counter() - began, once=once)
+            session.cost.add(perf_counter() - began, once=once)
 
     def end_if_over(self) -> None:
         """Leaves the session of a call that an exception has ended, which Keras does not report."""
@@ -137,7 +137,7 @@ class Lifecycle:
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)
         session = self._open.session
-        if session.follows_device and session.output.claim("ends of steps"):
+        if session.own_steps.follows_device and session.output.claim("ends of steps"):
             self.note_finished = session.note_finished
 
     def _leave(self) -> None:
@@ -151,7 +151,7 @@ class Lifecycle:
         self._begun = False
         session = opened.session
         session.leaves(self._outer)
-        self.guard(session.end_phase, self._outer)
+        self.guard(session.steps_of(self._outer).restore)
         self.guard(end, session, self._outer)
         self._open = self._end = self.note_finished = None
         opened.leave(self._leave)

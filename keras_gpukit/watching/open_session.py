@@ -108,7 +108,7 @@ def open_session(model: Any, log_dir: Path | None, phase: Phase) -> OpenSession:
         # Registered before it starts anything: if an interrupt comes, the next call ends it.
         _open[key] = OpenSession(Session(model, log_dir, phase))
         _open[key].session.start()
-        _open[key].session.add_cost(time.perf_counter() - began, once=True)
+        _open[key].session.cost.add(time.perf_counter() - began, once=True)
     return _open[key]
 
 

@@ -29,7 +29,7 @@ class OutOfMemoryWatch:
         self.other_bytes = {
             each.device: max(each.current_bytes - own_bytes, 0) for each in sensor.read()
         }
-        session.on_error(self._look)
+        session.errors.add(self._look)
 
     def _look(self, error: BaseException) -> None:
         if not is_out_of_memory(error):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
-from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
@@ -50,7 +49,9 @@ class Session:
         frame: Stack frame of the call.
         stood_still_since: Returns whether the process was suspended since a moment on the clock.
         ending: How the call ended: "completed" or "interrupted".
-        errors: Reports the exceptions of steps and callbacks.
+        errors: Reports the exceptions of steps and callbacks. Those raised elsewhere, such as when
+            Keras makes an iterator of the data, are unknown.
+        cost: Seconds of our own work on the training thread.
         first_step: Global step before the call.
         output: Writes figures and records.
         epoch: Number of the current epoch, from 1; None before the first epoch and outside `fit`.
@@ -62,7 +63,7 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
-        self._cost = OwnCost()
+        self.cost = OwnCost()
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         self.frame = CallFrame(phase)
@@ -86,7 +87,7 @@ class Session:
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
         self.stood_still_since = self._heartbeat.stopped_since
-        self._first_step_hooks = FirstStepHooks(self._cost)
+        self._first_step_hooks = FirstStepHooks(self.cost)
         self._on_epoch_ended: list[Callable[[], None]] = []
         # The steps of the call itself are needed now: the sampling thread reads the global step.
         self._phases = {phase: self._make_steps(phase)}
@@ -127,50 +128,22 @@ class Session:
     def overhead_s(self) -> float:
         """Recurring overhead so far: processor time, and time at the ends of validations."""
         wrappers_s = WRAPPERS_S * self.executions
-        return self._cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
+        return self.cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
 
     @property
     def startup_s(self) -> float:
         """One-time overhead, measured like `overhead_s`."""
-        return self._cost.once_s + self.output.opening_s
-
-    def add_cost(self, spent_s: float, *, once: bool) -> None:
-        """Adds time that was spent on the training thread.
-
-        Args:
-            spent_s: Time in seconds.
-            once: Whether the overhead occurs once per call, rather than repeatedly.
-        """
-        self._cost.add(spent_s, once=once)
-
-    def write_environment(self) -> None:
-        """Writes the run's versions, devices and settings."""
-        self.output.record("environment", self.environment, self.step)
+        return self.cost.once_s + self.output.opening_s
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Times a phase's steps, and calls an action with each finished window of steps."""
         self.steps_of(phase).watch(action)
-
-    def around_steps(
-        self,
-        around: Callable[[StepFunction], StepFunction],
-        on_pause: Callable[[], None],
-    ) -> None:
-        """Wraps each step of the call in another function; see `PhaseSteps.surround`."""
-        self.own_steps.surround(around, on_pause)
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls actions right before and after the call's first step, even if the step raises."""
         self._first_step_hooks.before.append(before)
         self._first_step_hooks.after.append(after)
         self.on_window(self.phase, lambda window: None)
-
-    def on_error(self, action: Callable[[BaseException], None]) -> None:
-        """Calls an action with the exception by which a step or a callback ends the call.
-
-        Exceptions raised elsewhere, such as when Keras makes an iterator of the data, are unknown.
-        """
-        self.errors.add(action)
 
     def on_epoch_ended(self, action: Callable[[], None]) -> None:
         """Calls an action after each epoch's last callback has returned; it must not raise."""
@@ -188,11 +161,6 @@ class Session:
     def read_now(self, name: str) -> None:
         """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)
-
-    @property
-    def follows_device(self) -> bool:
-        """Whether ends of steps must be reported: the device finishes them asynchronously."""
-        return self.own_steps.follows_device
 
     def note_finished(self, phase: Phase) -> None:
         """Notes that the results of a phase's next step are available; callable on any thread."""
@@ -233,10 +201,6 @@ class Session:
             self.events.epoch_ends(self.epoch)  # in case the epoch was interrupted
         else:
             self.wall.turn("callbacks")
-
-    def end_phase(self, phase: Phase) -> None:
-        """Ends a phase: ends its last window of steps, and restores its step function."""
-        self.steps_of(phase).restore()
 
     @property
     def own_steps(self) -> PhaseSteps:
@@ -284,7 +248,7 @@ class Session:
             frame=self.frame,
             wall=self.wall if own else None,
             first_call=self._first_step_hooks if own else None,
-            cost=self._cost,
+            cost=self.cost,
         )
 
     def _epoch_began(self) -> None:

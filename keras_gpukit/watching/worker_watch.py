@@ -135,7 +135,7 @@ class WorkerWatch:
             first_step=session.first_step,
             steps_per_execution=session.model.steps_per_execution,
         )
-        session.around_steps(shares.wrap, shares.pause)
+        session.own_steps.surround(shares.wrap, shares.pause)
         clock.install()
         self._clock = clock
 

@@ -205,7 +205,7 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     class Listens(gpukit.Throughput):
         def _begin(self, session, phase):
             super()._begin(session, phase)
-            session.on_error(errors.append)
+            session.errors.add(errors.append)
 
     def generate():
         for batch in range(6):
@@ -265,7 +265,7 @@ def test_an_error_of_another_callback_reaches_those_that_listen(tmp_path, hook, 
         def _begin(self, session, phase):
             super()._begin(session, phase)
             if phase == session.phase:
-                session.on_error(errors.append)
+                session.errors.add(errors.append)
 
     error = RuntimeError("theirs")
     callbacks = [Listens(tmp_path)]
