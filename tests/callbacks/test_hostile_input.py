@@ -241,26 +241,6 @@ def test_a_heart_that_waits_for_pythons_lock_has_not_stopped():
     assert not heartbeat.stopped_since(0.0)
 
 
-LONG_STEPS = """
-import json
-from helpers.training import sleeping_model, slow_dataset
-import keras_gpukit as gpukit
-# A step sleeps twice.
-callback = gpukit.InputStall(None)
-sleeping_model(5.2).fit(slow_dataset(5, 1.0), verbose=0, callbacks=[callback])
-record = callback.summary
-print(json.dumps([record.stall_fraction, record.unknown_because, record.distribution]))
-"""
-
-
-@pytest.mark.long
-def test_steps_of_ten_seconds_are_unknown_not_wrong(run_script):
-    stall, because, distribution = json.loads(run_script(LONG_STEPS).stdout.splitlines()[-1])
-    assert stall is None
-    assert distribution is None
-    assert "10 s or more" in because
-
-
 @pytest.mark.parametrize(("step_s", "batch_s"), [(0.15, 0.02), (0.005, 0.4)])
 def test_only_a_gap_that_tf_data_drops_leaves_the_wait_unknown(monkeypatch, step_s, batch_s):
     def without_long_gaps(reading):
