@@ -51,7 +51,6 @@ records = {
     name: record_of(sleeping_model(STEP_S), data.apply(to_device), epochs=2)
     for name, data in (
         ("ready", fast_dataset(40)),
-        ("half", slow_dataset(20, 3 * STEP_S)),
         ("starved", slow_dataset(10, 0.3)),
     )
 }
