@@ -87,10 +87,10 @@ class Session:
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
         self.stood_still_since = self._heartbeat.stopped_since
-        self._first_step_hooks = FirstStepHooks(self.cost)
+        self.first_step_hooks = FirstStepHooks(self.cost)
         self._on_epoch_ended: list[Callable[[], None]] = []
         # The steps of the call itself are needed now: the sampling thread reads the global step.
-        self._phases = {phase: self._make_steps(phase)}
+        self._phases = {phase: PhaseSteps(self, phase)}
         self.every_second("whether the process was suspended", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
         params = getattr(callback_list(phase), "params", None)
@@ -141,8 +141,8 @@ class Session:
 
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls actions right before and after the call's first step, even if the step raises."""
-        self._first_step_hooks.before.append(before)
-        self._first_step_hooks.after.append(after)
+        self.first_step_hooks.before.append(before)
+        self.first_step_hooks.after.append(after)
         self.on_window(self.phase, lambda window: None)
 
     def on_epoch_ended(self, action: Callable[[], None]) -> None:
@@ -210,7 +210,7 @@ class Session:
     def steps_of(self, phase: Phase) -> PhaseSteps:
         """Returns the steps of a phase: the call itself, or a validation inside `fit`."""
         if phase not in self._phases:
-            self._phases[phase] = self._make_steps(phase)
+            self._phases[phase] = PhaseSteps(self, phase)
         return self._phases[phase]
 
     @property
@@ -225,7 +225,7 @@ class Session:
         self._callback_list.close()
         self.events.close()
         self._retraced.close()
-        self._first_step_hooks.close()
+        self.first_step_hooks.close()
         self._sampler.stop()
         self.output.close()
         self.frame.forget()
@@ -235,21 +235,6 @@ class Session:
         self._sampler.release()
         self.errors.clear()
         self._on_epoch_ended.clear()
-
-    def _make_steps(self, phase: Phase) -> PhaseSteps:
-        own = phase == self.phase
-        return PhaseSteps(
-            self.model,
-            phase,
-            self.first_step,
-            on_window=lambda window: self.output.record("steps", window, window.step),
-            on_error=self.errors.of_step if own else self.errors.of_validation,
-            stood_still_since=self.stood_still_since,
-            frame=self.frame,
-            wall=self.wall if own else None,
-            first_call=self._first_step_hooks if own else None,
-            cost=self.cost,
-        )
 
     def _epoch_began(self) -> None:
         self.own_steps.begin_epoch()

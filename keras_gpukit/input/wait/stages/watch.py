@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
 from keras_gpukit.input.pipelines.structure import dataset_of, is_fed_by_another
@@ -64,6 +64,7 @@ class PipelineWatch:
         self._written: Stage | None = None
         self._pool: int | None = None
         self._is_out_of_sight = False
+        self._naming = Guard("Naming the stages of the pipeline", "Their kinds are shown instead.")
 
     @property
     def is_due(self) -> bool:
@@ -160,19 +161,14 @@ class PipelineWatch:
         dataset, self._dataset = self._dataset, None
         if dataset is None:
             return
-        try:
+        with self._naming:
             self._is_out_of_sight = is_fed_by_another(dataset)
             self._written, self._pool = read_stages(dataset), pool_threads(dataset)
-        except Exception as error:
-            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
 
     def _names(self, output: MeasuredNode) -> Names:
-        try:
+        with self._naming:
             return align(self._written, output) if self._written is not None else {}
-        except Exception as error:
-            self._written = None
-            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
-            return {}
+        return {}
 
 
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
