@@ -61,33 +61,27 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _begin(self, session: Session, phase: Phase) -> None:
         super()._begin(session, phase)
-        if phase == session.phase:
-            self._contention = ContentionSensor()
-            session.every_second("threads that wait", self._contention.read)
-            self._begin_threads(session)
-            self._begin_python(session, phase)
-            spec, _ = batch_of("fit")
-            self._open_shapes = None if spec is None else open_shapes(spec)
-            self._begin_buffers(session)
-            if session.output.log_dir is not None:
-                so_far = InputSoFar(session, lambda record: self._completed(session, record))
-                session.on_window(phase, so_far.on_window)
-                session.every_second("the input so far", so_far.write)
-
-    def _begin_threads(self, session: Session) -> None:
-        self._new_threads = None
+        if phase != session.phase:
+            return
+        self.host_buffers = self._buffers = self._new_threads = None
+        self._contention = ContentionSensor()
+        session.every_second("threads that wait", self._contention.read)
         if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
             with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
                 self._new_threads = sensor = NewThreadsSensor()
                 session.every_second(
                     "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
                 )
-
-    def _begin_buffers(self, session: Session) -> None:
-        self.host_buffers = self._buffers = None
-        if session.phase == "fit":
+        self._begin_python(session, phase)
+        spec, _ = batch_of("fit")
+        self._open_shapes = None if spec is None else open_shapes(spec)
+        if phase == "fit":
             with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
                 self._buffers = HostBufferWatch(session)
+        if session.output.log_dir is not None:
+            so_far = InputSoFar(session, lambda record: self._completed(session, record))
+            session.on_window(phase, so_far.on_window)
+            session.every_second("the input so far", so_far.write)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
         self._python = None
@@ -95,16 +89,15 @@ class InputStall(StepWatchingCallback[InputRecord]):
             return
         sensor = PythonTimeSensor(source.codes) if source.codes else None
         self._python = source, sensor
-        if sensor is None:
-            return
 
         def look() -> None:
             for _ in range(_LOOKS):
-                if session.in_steps:
+                if sensor is not None and session.in_steps:
                     sensor.read()
                 time.sleep(_BETWEEN_LOOKS_S)
 
-        session.every_second("the code that makes batches", look)
+        if sensor is not None:
+            session.every_second("the code that makes batches", look)
 
     def _record(self, session: Session, phase: Phase) -> InputRecord:
         record = session.steps_of(phase).input()

@@ -22,18 +22,13 @@ from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.
 _HOOKS = (
-    "on_epoch_begin",
-    "on_epoch_end",
-    "on_train_batch_begin",
-    "on_train_batch_end",
-    "on_train_end",
-    "on_test_begin",
-    "on_test_batch_begin",
-    "on_test_batch_end",
-    "on_test_end",
-    "on_predict_batch_begin",
-    "on_predict_batch_end",
-    "on_predict_end",
+    *("on_epoch_begin", "on_epoch_end", "on_train_end"),
+    *("on_test_begin", "on_test_end", "on_predict_end"),
+    *(
+        f"on_{each}_batch_{end}"
+        for each in ("train", "test", "predict")
+        for end in ("begin", "end")
+    ),
 )
 Hook = Callable[..., None]
 
@@ -77,11 +72,8 @@ class CallbackListWatch:
         self._on_epoch_ends = on_epoch_ends
         self._on_epoch_ended = on_epoch_ended
         self.times = CallbackTimes(callback_list, threading.get_ident())
-        self._hooks = (
-            {name: ReplacedAttribute(callback_list, name) for name in _HOOKS}
-            if self.sees_epochs
-            else {}
-        )
+        names = _HOOKS if self.sees_epochs else ()
+        self._hooks = {name: ReplacedAttribute(callback_list, name) for name in names}
 
     def start(self) -> None:
         """Replaces the hooks."""

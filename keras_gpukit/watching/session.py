@@ -7,11 +7,13 @@ monitors one call of `fit`, `evaluate` or `predict`.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
+from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
@@ -23,7 +25,6 @@ from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
-from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
 from keras_gpukit.watching.retraced_functions import RetracedFunctions
@@ -35,6 +36,42 @@ PROGRESS = "what the run is doing"
 WRAPPERS_S = 4e-6
 """Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
 at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
+
+
+class FirstStepHooks:
+    """Context manager around the first step of a call. Actions that fail are logged and skipped.
+
+    Attributes:
+        before: Actions called before the step.
+        after: Actions called after the step, also if it raised.
+    """
+
+    def __init__(self, cost: OwnCost) -> None:
+        self._cost = cost
+        self._entered = False
+        self.before: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        self._entered = True
+        self._call(self.before)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._entered:
+            self._call(self.after)
+            self._entered = False
+
+    def close(self) -> None:
+        """Exits a first step that was interrupted, and forgets all actions."""
+        self.__exit__()
+        self.before, self.after = [], []
+
+    def _call(self, actions: list[Callable[[], None]]) -> None:
+        began_s = time.perf_counter()
+        for action in actions:
+            with Guard("Monitoring the first step", "What it would have measured is unknown."):
+                action()
+        self._cost.add(time.perf_counter() - began_s, once=True)
 
 
 class Session:
