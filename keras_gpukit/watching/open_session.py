@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,11 +103,9 @@ def open_session(model: Any, log_dir: Path | None, phase: Phase) -> OpenSession:
             opened.end_if_over()
     key = id(model), log_dir
     if key not in _open:
-        began = time.perf_counter()
         # Registered before it starts anything: if an interrupt comes, the next call ends it.
         _open[key] = OpenSession(Session(model, log_dir, phase))
         _open[key].session.start()
-        _open[key].session.cost.add(time.perf_counter() - began, once=True)
     return _open[key]
 
 
