@@ -10,6 +10,7 @@ from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 
 class ClockedSteps(NamedTuple):
@@ -31,11 +32,17 @@ def clocked_steps(
     now=time.perf_counter,
     **options,
 ):
-    calls, totals = CallTimes(1, first_step), StepTotals("fit")
+    calls, fold = CallTimes(1, first_step), RunFold()
+    totals = StepTotals("fit", 1, fold.measured)
+
+    def add(window):
+        fold.add("steps", window, window.time_s, window.step)
+        on_window(window)
+
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
     ended = EndedWindows(
         totals,
-        on_window=on_window,
+        on_window=add,
         examples=examples,
         device=device,
         stood_still_since=stood_still_since,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment
@@ -36,6 +36,7 @@ from keras_gpukit.saved_runs.folding.joined import (
     merged_events,
 )
 
+R = TypeVar("R", ThroughputRecord, InputRecord)
 SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""
 MOST_CAPTURES = 200
@@ -245,15 +246,11 @@ class RunFold:
         if windows.readings == told_at:
             return told  # type: ignore[no-any-return]
         known = told or ThroughputRecord(phase, 0, 0, None, None)
-        figures = windows.overall()
-        measured = round(figures["step_time_s"].weight)
+        record = self.measured(known)
         wall_s = (self.ended_s or 0.0) - (self.began_s or 0.0)
         return replace(
-            known,
-            steps=known.steps - known.measured_steps + measured,
-            measured_steps=measured,
-            step_time_s=figures["step_time_s"].mean,
-            examples_per_s=figures["examples_per_s"].mean,
+            record,
+            steps=known.steps - known.measured_steps + record.measured_steps,
             wall_s=wall_s if phase == self.phase else None,
             updates=None,
             executions=None,
@@ -274,16 +271,28 @@ class RunFold:
             # With several steps per execution, the wait may include what hides behind compute.
             hides = environment is not None and (environment.steps_per_execution or 1) > 1
             known = InputRecord(phase, confidence="upper bound" if hides else None)
-        figures = windows.overall()
-        waits = figures["wait_s"]
         because = known.unknown_because or "it was not measured"
+        return self.measured(replace(known, unknown_because=because))
+
+    def measured(self, record: R) -> R:
+        """Adds the means over all windows of a phase so far to a record on its steps or input."""
+        figures = self._windows(record.phase).overall()
+        if isinstance(record, ThroughputRecord):
+            steps = figures["step_time_s"]
+            return replace(
+                record,
+                measured_steps=round(steps.weight),
+                step_time_s=steps.mean,
+                examples_per_s=figures["examples_per_s"].mean,
+            )
+        waits = figures["wait_s"]
         return replace(
-            known,
+            record,
             measured_steps=round(waits.weight),
             wait_s=waits.mean,
             stall_fraction=figures["stall_fraction"].mean,
-            buffered_batches=figures["buffered_batches"].mean,
-            unknown_because=None if waits.weight else because,
+            buffered_batches=figures["buffered_batches"].mean if waits.weight else None,
+            unknown_because=None if waits.weight else record.unknown_because,
         )
 
     def memory_record(self) -> MemoryRecord | None:

@@ -368,7 +368,7 @@ def test_bursts_at_random_have_no_period_and_no_step_has_no_distribution():
 
 
 def test_the_longest_waits_for_first_batches_are_kept():
-    totals = StepTotals("fit")
+    totals = StepTotals("fit", 1, lambda record: record)
     for wait_s in (0.1, 3.0, 0.2, 0.1, 0.4, 0.3, 0.1):
         totals.add_start(PipelineStart(wait_s, shuffle_fraction=None))
     record = totals.input(None, None, None).pipeline_start
