@@ -14,10 +14,12 @@ import threading
 import time
 from collections import Counter, UserList, defaultdict
 from collections.abc import Callable, Iterator
+from itertools import islice
 from types import CodeType
 from typing import Any
 
 from keras_gpukit.sensors.python_time import DEEPEST
+from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.
@@ -182,16 +184,11 @@ class CallbackTimes:
 
     def look(self) -> None:
         """Samples which callback is running between steps; called from another thread."""
-        frame = sys._current_frames().get(self._thread)
         self._looks += 1
-        for _ in range(DEEPEST):
-            if frame is None:
-                return
-            name = self._names.get(frame.f_code)
-            if name is not None:
-                self._seen[name] += 1
-                return
-            frame = frame.f_back
+        stack = frames(sys._current_frames().get(self._thread))
+        found = (self._names.get(frame.f_code) for frame in islice(stack, DEEPEST))
+        if (name := next(filter(None, found), None)) is not None:
+            self._seen[name] += 1
 
     def by_class(self, wall_s: float, between_steps_s: float) -> dict[str, float]:
         """Returns the seconds that each class took, longest first.
