@@ -139,9 +139,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self, pipeline: PipelineRecord | None, python: PythonSourceRecord | None
     ) -> PipelineRecord | None:
         """Names the stage that fetches from a library by the code found to be slowest."""
-        if pipeline is None or python is None or python.library == "Keras" or not self._python:
+        current = self._python
+        if pipeline is None or python is None or current is None or python.library == "Keras":
             return pipeline
-        source, time_in_it = self._python
+        source, time_in_it = current
         slowest = source.part(time_in_it.slowest() if time_in_it else None)
         if slowest is None and python.library != "torch" and not python.in_processes:
             return pipeline  # Grain's own code may be what takes the time
