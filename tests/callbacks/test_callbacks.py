@@ -34,7 +34,10 @@ RECORDS = {
     gpukit.Throughput: ThroughputRecord,
     gpukit.Monitor: RunSummary,
 }
-EVERY = pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+
+
+def one_of_each(folder=None):
+    return [kind(folder and folder / kind.__name__) for kind in RECORDS]
 
 
 def records_in(log_dir):
@@ -42,39 +45,38 @@ def records_in(log_dir):
     return [json.loads(line) for line in lines]
 
 
-@EVERY
-def test_each_has_a_record_after_fit_evaluate_and_predict(kind, tmp_path):
-    model, callback = small_model(), kind(tmp_path)
-    assert callback.summary is None
+def test_each_has_a_record_after_fit_evaluate_and_predict(tmp_path):
+    model, callbacks = small_model(), one_of_each(tmp_path)
+    assert all(callback.summary is None for callback in callbacks)
     data = fast_dataset(5)
     for run in (model.fit, model.evaluate, model.predict, model.fit):
-        run(data, callbacks=[callback], verbose=0)
-        assert isinstance(callback.summary, RECORDS[kind])
-        record = to_dict(callback.summary)
-        assert to_dict(from_dict(record, RECORDS[kind])) == record
+        run(data, callbacks=callbacks, verbose=0)
+        for callback, kind in zip(callbacks, RECORDS.values(), strict=True):
+            assert isinstance(callback.summary, kind)
+            record = to_dict(callback.summary)
+            assert to_dict(from_dict(record, kind)) == record
 
 
-@EVERY
-def test_each_has_a_record_at_once_after_a_fit_that_failed(kind):
+def test_each_has_a_record_at_once_after_a_fit_that_failed():
     def fail(batch, logs):
         if batch == 3:
             raise RuntimeError("theirs")
 
-    callback = kind(None)
+    callbacks = one_of_each()
     theirs = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
     with pytest.raises(RuntimeError, match="theirs"):
-        small_model().fit(fast_dataset(5), callbacks=[callback, theirs], verbose=0)
-    assert isinstance(callback.summary, RECORDS[kind])
+        small_model().fit(fast_dataset(5), callbacks=[*callbacks, theirs], verbose=0)
+    for callback, kind in zip(callbacks, RECORDS.values(), strict=True):
+        assert isinstance(callback.summary, kind)
 
 
-@EVERY
-def test_each_writes_nothing_where_no_log_directory_is_given(kind, tmp_path, monkeypatch):
+def test_none_writes_anything_where_no_log_directory_is_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small_model().fit(fast_dataset(3), callbacks=[kind(None)], verbose=0)
+    small_model().fit(fast_dataset(3), callbacks=one_of_each(), verbose=0)
     assert list(tmp_path.iterdir()) == []
 
 
-@EVERY
+@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 def test_each_refuses_wrong_arguments(kind, tmp_path):
     with pytest.raises(TypeError, match="positional"):
         kind(None, 1)
