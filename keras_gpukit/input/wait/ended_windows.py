@@ -17,7 +17,7 @@ from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.examples import Counts, ExampleCounter
 from keras_gpukit.input.wait.meters import Meter, PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.records.steps import InputRecord, StepWindow
+from keras_gpukit.records.steps import Confidence, InputRecord, StepWindow
 
 _STOOD_STILL = WaitReading(None, unknown_because="the process was suspended")
 _HIDDEN = "when the GPU finished its steps is unknown, and so is the part of the wait that it hid"
@@ -123,7 +123,7 @@ class EndedWindows:
         """
         if meter is None:
             return self._totals.input(None, None, self.unknown_because)
-        confidence = "upper bound" if self._bound is meter else meter.confidence
+        confidence: Confidence = "upper bound" if self._bound is meter else meter.confidence
         return self._totals.input(meter.mechanism, confidence, self.unknown_because)
 
     def count_examples(self) -> Counts:
