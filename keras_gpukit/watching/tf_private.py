@@ -38,6 +38,10 @@ class _Passing:
 
 
 class _Manager(_Passing):
+    def __init__(self, wrapped: Any, note: Callable[..., None]) -> None:
+        super().__init__(wrapped, note)
+        self.called_without_tracing = wrapped.called_without_tracing  # at every step: no look-up
+
     def called_with_tracing(self, key: Any, python_function: Any, omit_warning: bool) -> None:
         self.__wrapped__.called_with_tracing(key, python_function, omit_warning)
         self._note(key, python_function, sys._getframe(1).f_locals.get("self"))
