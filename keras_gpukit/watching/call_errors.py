@@ -54,12 +54,7 @@ class CallErrors:
         self._tell(error, f"a callback, after step {self._step():,}")
 
     def ended_by(self, what: str, part: str) -> None:
-        """Notes that something other than an exception ends the call, such as a signal.
-
-        Args:
-            what: Name of the signal.
-            part: Activity of the call, as in `Progress`.
-        """
+        """Notes that something other than an exception ends the call, such as a signal."""
         places = {"first step": "in the first step", "validation": "in a validation"}
         self.last = f"{what} {places.get(part, f'after step {self._step():,}')}"
 

@@ -39,14 +39,7 @@ def frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class CallFrame:
-    """Stack frame of the innermost running call of a function on this thread.
-
-    Args:
-        function: Name of the function, such as "fit".
-
-    Attributes:
-        thread: Identifier of the thread that runs the call.
-    """
+    """Stack frame of the innermost running call of a function on this thread."""
 
     def __init__(self, function: str) -> None:
         # None if a loop in user code drives the callbacks: its end cannot be seen.

@@ -51,7 +51,6 @@ class CallbackListWatch:
 
     Attributes:
         sees_epochs: Whether the starts and ends of epochs are visible.
-        times: Time that each callback takes.
         epoch_ended_s: When the callbacks of the latest epoch's end started, in seconds of
             `time.perf_counter`; None before the first epoch has ended.
         batch_ended_s: When the last callback returned from the latest batch hook, in seconds of
@@ -150,10 +149,6 @@ class _TimedList(UserList[Any]):
 
 class CallbackTimes:
     """Adds up the time of each class of callbacks.
-
-    Args:
-        callback_list: The `keras.callbacks.CallbackList` of the call; None if unknown.
-        thread: Identifier of the training thread.
 
     Attributes:
         at_epochs_s: Seconds of each class at the start and the end of epochs.

@@ -31,11 +31,7 @@ from keras_gpukit.watching.call_frame import callbacks_of_fit
 
 
 def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
-    """Reads the environment of this process, without that of a model.
-
-    Args:
-        versions: Versions of other packages, by name.
-    """
+    """Reads the environment of this process, without that of a model."""
     import tensorflow as tf
 
     return Environment(
@@ -52,11 +48,7 @@ def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> E
 
 
 def read_environment(model: Any) -> Environment:
-    """Reads the environment in which a model runs.
-
-    Args:
-        model: The model that is run.
-    """
+    """Reads the environment in which a model runs."""
     import keras
     import tensorflow as tf
 

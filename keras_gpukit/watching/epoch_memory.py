@@ -125,11 +125,7 @@ _models: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary(
 
 
 class FitMemory:
-    """Memory in use after each fit that one callback monitors; contains only plain data.
-
-    Attributes:
-        kept: Measures which collections of tensors grow, over all fits.
-    """
+    """Memory in use after each fit that one callback monitors; contains only plain data."""
 
     def __init__(self) -> None:
         self.kept = KeptTensors()
@@ -139,11 +135,7 @@ class FitMemory:
         self._tracings = 0
 
     def begin(self, step_function: Any) -> None:
-        """Notes that a fit begins. After the first fit, a new step function is traced again.
-
-        Args:
-            step_function: Step function that the fit calls, which is traced at its first call.
-        """
+        """Notes that a fit begins. After the first fit, a new step function is traced again."""
         if self._fits and step_function not in _seen:
             self._tracings += 1
         _seen.add(step_function)

@@ -28,10 +28,6 @@ class HangWatch:
 
     Parts that are long by nature, such as a validation, are reported by their name too, but not
     again until they take twice as long as before.
-
-    Args:
-        in_cluster: Whether the steps need other processes.
-        process_s: Processor time of this process, in seconds.
     """
 
     def __init__(

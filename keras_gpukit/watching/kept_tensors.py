@@ -35,9 +35,6 @@ class KeptTensors:
         """Returns the collections that grew most since they were first seen, then the largest.
 
         At most five are returned, each with at least 1 MiB in one location.
-
-        Args:
-            owners: Callbacks and the model, whose attributes are looked at.
         """
         grown, seen = [], set()
         of_owners = (

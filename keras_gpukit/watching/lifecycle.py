@@ -21,7 +21,6 @@ class Lifecycle:
     A failure of the callback is logged once, and the callback is disabled for the rest of the call.
 
     Args:
-        name: Name of the callback, for the warning.
         log_dir: Log directory of the call; None if nothing is written.
 
     Attributes:
@@ -136,7 +135,7 @@ class Lifecycle:
             )
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)
-        session = self._open.session
+        session, self.note_finished = self._open.session, None
         if session.own_steps.follows_device and session.output.claim("ends of steps"):
             self.note_finished = session.note_finished
 

@@ -13,11 +13,7 @@ from keras_gpukit.watching.session import Session
 
 
 class OpenSession:
-    """A session and the callbacks that share it. It is closed when the last callback leaves.
-
-    Args:
-        session: The session.
-    """
+    """A session and the callbacks that share it. It is closed when the last callback leaves."""
 
     def __init__(self, session: Session) -> None:
         self.session = session

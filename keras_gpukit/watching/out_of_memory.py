@@ -16,7 +16,6 @@ class OutOfMemoryWatch:
     """Explains the exception that ends a call, if it is an out-of-memory error.
 
     Attributes:
-        found: Why memory ran out; None if it has not.
         other_bytes: Bytes in use when the call began in addition to models and optimizers, per
             device.
     """

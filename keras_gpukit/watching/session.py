@@ -39,12 +39,7 @@ at every step would take longer than that. `benchmarks/watching_cost.py` measure
 
 
 class FirstStepHooks:
-    """Context manager around the first step of a call. Actions that fail are logged and skipped.
-
-    Attributes:
-        before: Actions called before the step.
-        after: Actions called after the step, also if it raised.
-    """
+    """Context manager around the first step of a call. Actions that fail are logged and skipped."""
 
     def __init__(self, cost: OwnCost) -> None:
         self._cost = cost
@@ -81,16 +76,11 @@ class Session:
         log_dir: Log directory of the run; None if nothing is written.
 
     Attributes:
-        wall: Accounts for the call's wall time.
-        events: Records the call's events.
-        frame: Stack frame of the call.
         stood_still_since: Returns whether the process was suspended since a moment on the clock.
         ending: How the call ended: "completed" or "interrupted".
         errors: Reports the exceptions of steps and callbacks. Those raised elsewhere, such as when
             Keras makes an iterator of the data, are unknown.
         cost: Seconds of our own work on the training thread.
-        first_step: Global step before the call.
-        output: Writes figures and records.
         epoch: Number of the current epoch, from 1; None before the first epoch and outside `fit`.
     """
 

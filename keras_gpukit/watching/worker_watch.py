@@ -83,12 +83,7 @@ def with_comparison(
 
 
 class WorkerWatch:
-    """Measures the figures of a worker, and on the chief compares them with all other workers.
-
-    Args:
-        session: Session of a `fit` whose model several workers train.
-        worker: The worker of this process.
-    """
+    """Measures the figures of a worker, and on the chief compares them with all other workers."""
 
     def __init__(self, session: Session, worker: Worker) -> None:
         self._index, self._count = worker.index or 0, worker.count or 1
@@ -216,7 +211,6 @@ class StepShares:
 
     Args:
         in_collectives_s: Returns the seconds spent in collectives so far.
-        steps_per_execution: Number of steps per call of the step function.
     """
 
     def __init__(

@@ -35,11 +35,7 @@ _MARK = "_gpukit_feed"
 
 
 class BatchTimes:
-    """Times of the latest batches that the newest iterator over a pipeline took from it.
-
-    Args:
-        kept: Number of batches whose times are kept.
-    """
+    """Times of the latest batches that the newest iterator over a pipeline took from it."""
 
     def __init__(self, kept: int) -> None:
         import tensorflow as tf

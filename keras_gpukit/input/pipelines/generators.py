@@ -36,11 +36,7 @@ class UserCode(NamedTuple):
     """A function of the user.
 
     Attributes:
-        name: Name of the function, such as "Photographs.__getitem__".
-        location: "file.py:12" of the function; None if unknown.
-        code: Code object of the function; None if unknown.
         kind: Kind of its transformation in a Grain dataset, such as "MapDataset.map"; else None.
-        threads: Number of threads that run it.
     """
 
     name: str | None
@@ -56,9 +52,7 @@ class PythonSource:
 
     Attributes:
         parts: Functions that make them. A function may call later ones.
-        workers: Number of threads or processes that run it.
         in_processes: Whether it runs in other processes, where it cannot be sampled.
-        library: Library whose dataset or loader runs it.
         restarts_workers: Whether its processes start again at each epoch.
     """
 
@@ -98,11 +92,7 @@ class PythonSource:
 
 
 def python_source(epoch_iterator: Any) -> PythonSource | None:
-    """Returns the Python code that makes the batches of a call; None if no such code is found.
-
-    Args:
-        epoch_iterator: Keras' `EpochIterator` of the call; None if unknown.
-    """
+    """Returns the Python code that makes the batches of a call; None if no such code is found."""
     adapter = getattr(epoch_iterator, "data_adapter", None)
     dataset = getattr(adapter, "py_dataset", None)
     if dataset is not None:

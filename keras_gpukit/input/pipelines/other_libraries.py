@@ -33,7 +33,6 @@ class Transformation(NamedTuple):
     Attributes:
         kind: Name of its method in user code: "MapDataset.map", "IterDataset.batch" and the like.
         function: Function in user code that it calls; None if it calls none.
-        threads: Number of threads that run it.
     """
 
     kind: str

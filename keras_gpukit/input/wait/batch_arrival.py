@@ -37,7 +37,6 @@ class BatchArrivalMeter:
 
     Args:
         feed: Times of the batches of the iterator, before the first fetch.
-        calls: Returns the number of calls of the run so far.
     """
 
     mechanism = "batch arrival"

@@ -21,12 +21,7 @@ _usual_s = sys.getswitchinterval()
 
 
 class OwnCost:
-    """Seconds of our own work on the training thread.
-
-    Attributes:
-        once_s: Seconds of what occurs once per run.
-        recurring_s: Seconds of what occurs again and again.
-    """
+    """Seconds of our own work on the training thread."""
 
     def __init__(self) -> None:
         self.once_s = self.recurring_s = 0.0
@@ -47,11 +42,8 @@ class StepClock:
     the meter knows the wait of each call, only the first call over a new pipeline is excluded.
 
     Args:
-        calls: The buffer.
-        windows: Makes windows of the buffer when one is due.
         wall: Accounts for the wall time of the whole run; None for a validation inside `fit`.
         on_error: Called with each exception of a step, except for the end of the data.
-        around_first_call: Context manager around the first call.
         accepts: Returns whether steps from a source are timed; other steps are only passed on.
     """
 
@@ -144,11 +136,7 @@ class StepClock:
         return timed_batches
 
     def stop(self, because: str) -> None:
-        """Stops timing; later calls are only passed on and counted.
-
-        Args:
-            because: Reason why the wait is unknown from now on.
-        """
+        """Stops timing; later calls are only passed on and counted."""
         self._given_up = True
         self._calls.source = NOTHING
         self._windows.stop(because)

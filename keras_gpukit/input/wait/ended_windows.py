@@ -40,11 +40,9 @@ class Ended(NamedTuple):
         times_s: Entry and exit times, alternating, of its calls and of the call after them.
         raised: Whether one more call raised before the last reading; see `Stretch`.
         meter: Meter of its pipeline; None if no meter fits.
-        readings: Readings of the meter, in order.
         calls_before: Number of calls of the run before it.
         stood_still: Whether the process was suspended within it.
         counts: Counts of examples at its start and at its end.
-        step: Global step at its end.
         time_s: Time of its end, in seconds since the Unix epoch.
     """
 
@@ -81,8 +79,6 @@ class EndedWindows:
     """Keeps what has ended in order, until `work_out` evaluates it.
 
     Args:
-        totals: Adds up the windows.
-        on_window: Called with each window.
         on_start: Called with the wait for an epoch's first batch and its beginning on the clock.
         examples: Counts examples; None if they are not counted.
         device: Subtracts the part of the wait that the device hides; None if the device finishes
@@ -116,11 +112,7 @@ class EndedWindows:
         self._later: deque[Start | Ended | None] = deque()
 
     def input(self, meter: Meter | None) -> InputRecord:
-        """Returns the input wait of the windows so far.
-
-        Args:
-            meter: Meter of the current pipeline; None if no meter fits.
-        """
+        """Returns the input wait of the windows so far."""
         if meter is None:
             return self._totals.input(None, None, self.unknown_because)
         confidence: Confidence = "upper bound" if self._bound is meter else meter.confidence

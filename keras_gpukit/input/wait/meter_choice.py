@@ -46,8 +46,6 @@ class MeterChoice:
     """Chooses the best meter for each iterator of a run.
 
     Args:
-        step_function: Step function that the iterators are passed to.
-        calls: Returns the number of calls of the step function so far.
         overlaps: Whether a call of several steps fetches while it computes. Eager calls do not.
 
     Attributes:

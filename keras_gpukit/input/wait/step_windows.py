@@ -30,7 +30,6 @@ class StepWindows:
     Args:
         calls: Calls of the step function; their due times are set here.
         choose: Returns a meter for an iterator before its first fetch, or why no meter fits.
-        ended: Takes the windows that have ended.
 
     Attributes:
         had_short_epoch: Whether the data of an epoch ended after one or two calls whose waits are

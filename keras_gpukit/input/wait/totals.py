@@ -151,12 +151,7 @@ class StepTotals:
         return sums.duration_s / sums.steps if sums.steps else None
 
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
-        """Returns step times and rates.
-
-        Args:
-            steps: Number of steps that ran, measured or not.
-            wall_s: Wall time of the whole phase, in seconds; None if unknown.
-        """
+        """Returns step times and rates."""
         record: ThroughputRecord = self._measured(
             ThroughputRecord(
                 self.phase, steps, 0, None, None, wall_s, step_times=self._step_times.record()

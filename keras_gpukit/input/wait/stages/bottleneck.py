@@ -32,12 +32,7 @@ _SILENT = {"Root"}
 
 @dataclass(frozen=True)
 class Member:
-    """A stage as a part of its segment.
-
-    Attributes:
-        stage: Measured stage.
-        threads: Number of threads that share the stage's work.
-    """
+    """A stage as a part of its segment."""
 
     stage: MeasuredNode
     threads: float
@@ -58,7 +53,6 @@ class Segment:
             fills no buffer.
         buffered_before: Mean number of elements in the buffer that the segment takes from; None if
             it takes from no buffer.
-        members: Stages of the segment, the one nearest to training first.
     """
 
     threads: float
@@ -73,11 +67,7 @@ class Segment:
 
 
 def cut(output: MeasuredNode) -> list[Segment]:
-    """Cuts a pipeline into its segments.
-
-    Args:
-        output: Stage that training fetches from.
-    """
+    """Cuts a pipeline into its segments."""
     segments = [Segment(1.0, None)]
     _cut(output, segments[0], 1.0, segments)
     return [segment for segment in segments if segment.members]
@@ -89,11 +79,7 @@ def slowest(segments: list[Segment]) -> Segment:
 
 
 def in_order(output: MeasuredNode) -> Iterator[tuple[Segment, Member]]:
-    """Yields all stages that do work, with their segments, from training back to the sources.
-
-    Args:
-        output: Stage that training fetches from.
-    """
+    """Yields all stages that do work, with their segments, from training back to the sources."""
     segments = cut(output)
     found = {id(member.stage): (each, member) for each in segments for member in each.members}
     ahead = [output]

@@ -73,11 +73,7 @@ class PipelineWatch:
         return len(passes) < FEWEST_PASSES or self._elapsed_s() - self._pass_began_s >= PASS_EVERY_S
 
     def follow(self, iterator: Any) -> None:
-        """Starts a pass: the next readings are of this iterator, over the same pipeline as before.
-
-        Args:
-            iterator: New `tf.data.Iterator` of the pipeline.
-        """
+        """Starts a pass: the next readings are of this iterator over the same pipeline."""
         if len(self._passes) == MOST_PASSES:
             del self._passes[1:-1:2]  # the first one and the two latest stay
         self._passes.append([])
@@ -88,11 +84,7 @@ class PipelineWatch:
             self._dataset = dataset_of(iterator)
 
     def read(self, model: Any) -> None:
-        """Adds a reading of the current iterator.
-
-        Args:
-            model: Reading, as `tf_private.read_model` returns it.
-        """
+        """Adds a reading of the current iterator."""
         readings = self._passes[-1]
         reading = self._elapsed_s(), model
         if self._until_next and len(readings) > 1:
