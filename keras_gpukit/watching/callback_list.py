@@ -33,6 +33,7 @@ _HOOKS = (
     ),
 )
 Hook = Callable[..., None]
+_BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
 def _nothing(*args: Any) -> None:
@@ -124,9 +125,6 @@ class CallbackListWatch:
         if name == "on_epoch_end":
             return epoch_ends
         return at_batch if "_batch_" in name else call
-
-
-_BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
 class _TimedList(UserList[Any]):

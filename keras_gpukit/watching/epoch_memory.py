@@ -27,6 +27,13 @@ judge growth."""
 PAUSE_TO_COST = 1000
 """After the first epochs, the pause between readings is at least this many times the duration of a
 reading, so some short epochs are skipped. The same holds for looking for growing collections."""
+MOST_READINGS = 32
+"""Maximum number of fits whose readings are kept; must be even. It is small because each fit also
+writes the readings of the previous fits."""
+# Not kept in `FitMemory`, which can be copied: the step functions, and the models that still exist
+# with the bytes of their variables, None if not known yet.
+_seen: weakref.WeakSet[Any] = weakref.WeakSet()
+_models: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
 
 
 class Pace:
@@ -113,15 +120,6 @@ class EpochMemoryWatch:
             kept=kept,
             tracings=self._session.wall.tracings,
         )
-
-
-MOST_READINGS = 32
-"""Maximum number of fits whose readings are kept; must be even. It is small because each fit also
-writes the readings of the previous fits."""
-# Not kept in `FitMemory`, which can be copied: the step functions, and the models that still exist
-# with the bytes of their variables, None if not known yet.
-_seen: weakref.WeakSet[Any] = weakref.WeakSet()
-_models: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary()
 
 
 class FitMemory:

@@ -41,6 +41,12 @@ ON_GPUS = (
     "on GPUs it takes a profile of the same steps on all workers: Profiler(dir, at_steps=(100,))"
 )
 NOT_SEEN = "no collective was seen: the training step was traced before this run, or has none"
+MOST_STEPS = 256
+"""Maximum number of kept steps. When it is reached, every other step is dropped, so the kept steps
+cover the whole run evenly."""
+FIRST_STEPS = 3
+"""Number of calls of the step function at the start of a run that are left out. They trace the
+step, fill buffers and warm up."""
 
 
 def watch_what_trains_in_step(session: Session) -> Comparing | None:
@@ -194,14 +200,6 @@ def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]
         with suppress(GPUKitError):  # the profile is damaged, which the report says
             steps += compared_steps(read_profile(log_dir / path))
     return tuple(steps)
-
-
-MOST_STEPS = 256
-"""Maximum number of kept steps. When it is reached, every other step is dropped, so the kept steps
-cover the whole run evenly."""
-FIRST_STEPS = 3
-"""Number of calls of the step function at the start of a run that are left out. They trace the
-step, fill buffers and warm up."""
 
 
 class StepShares:

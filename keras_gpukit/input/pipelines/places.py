@@ -52,6 +52,11 @@ HELPERS = {
     "timeseries_dataset_utils.py": "timeseries_dataset_from_array",
     "make_csv_dataset_v2": "make_csv_dataset",
 }
+# "In[3]", as IPython calls a cell in its tracebacks.
+_IN_CELL = re.compile(r"In\s*\[(\d+)\]")
+# The files of cells: /tmp/ipykernel_123/456.py in Jupyter, <ipython-input-3-abc> in terminals and
+# older Colab.
+_CELL_FILES = re.compile(r"ipykernel_\d+|ipython-input-(?P<number>\d+)-[0-9a-f]+")
 
 
 def name_and_location(function: Any) -> tuple[str | None, str | None]:
@@ -179,13 +184,6 @@ def _calls_in(source: str) -> Iterator[tuple[ast.Call, ast.expr]]:
             passed = [*node.args[:1], *(each.value for each in node.keywords if each.arg)]
             if node.func.attr in _METHODS and passed:
                 yield node, passed[0]
-
-
-# "In[3]", as IPython calls a cell in its tracebacks.
-_IN_CELL = re.compile(r"In\s*\[(\d+)\]")
-# The files of cells: /tmp/ipykernel_123/456.py in Jupyter, <ipython-input-3-abc> in terminals and
-# older Colab.
-_CELL_FILES = re.compile(r"ipykernel_\d+|ipython-input-(?P<number>\d+)-[0-9a-f]+")
 
 
 def place(filename: str, line: int) -> str:

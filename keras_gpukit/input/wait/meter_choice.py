@@ -40,6 +40,9 @@ from keras_gpukit.sensors.tf_private import is_deterministic
 
 ON_DEVICE = "batches are buffered on a GPU, and this pipeline cannot be rebuilt to time them"
 NOT_READ = "tf.data's model of the pipeline could not be read"
+_MARK = "_gpukit_measurable"
+# In an epoch of at most so many calls of the step function, each fetch must be timed.
+MOST_CALLS_OF_SHORT_EPOCH = 2
 
 
 class MeterChoice:
@@ -111,13 +114,6 @@ class MeterChoice:
         if watches_stages:
             self.pipeline.follow(host_iterator(iterator))
         return meter
-
-
-_MARK = "_gpukit_measurable"
-
-
-# In an epoch of at most so many calls of the step function, each fetch must be timed.
-MOST_CALLS_OF_SHORT_EPOCH = 2
 
 
 def make_measurable(

@@ -28,6 +28,11 @@ from keras_gpukit.sensors.interpreter import usable_cores
 POOLED = {"ParallelMap", "MapAndBatch", "ParallelFilter", "ParallelBatch"}
 # Stages that tf.data adds on top of a pipeline and that do no work.
 _SILENT = {"Root"}
+# Stages that call a function for each input element or, without an input, for each output element.
+CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}
+# Maximum overhead of a call, in addition to its operations. On a busy machine with two cores, it is
+# 20 to 50 µs (benchmarks/stage_naming.py, "tiny functions").
+LONGEST_CALL_S = 100e-6
 
 
 @dataclass(frozen=True)
@@ -150,13 +155,6 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
         _cut(each, source, copies, segments)
     for each in stage.nested:
         _cut(each, nested, max(copies, each.copies), segments)
-
-
-# Stages that call a function for each input element or, without an input, for each output element.
-CALLING = {"Map", "ParallelMap", "MapAndBatch", "Filter", "ParallelFilter", "Scan", "Generator"}
-# Maximum overhead of a call, in addition to its operations. On a busy machine with two cores, it is
-# 20 to 50 µs (benchmarks/stage_naming.py, "tiny functions").
-LONGEST_CALL_S = 100e-6
 
 
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
