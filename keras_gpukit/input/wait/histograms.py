@@ -44,8 +44,8 @@ class WaitHistogram:
         self._counts = np.zeros(_BINS, np.int64)
         self._worst_s = 0.0
         self._stalled = 0
-        # A burst is one stalled call, or several in a row. The last one began with this call of all,
-        # if it and all later ones follow directly.
+        # A burst is one stalled call, or several in a row. `_began` is the number of the call that
+        # began the last one; None before the first one and after a gap.
         self._bursts = self._calls = 0
         self._in_burst = False
         self._began: int | None = None
