@@ -22,7 +22,7 @@ from keras_gpukit.rules.setup import settings
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 Change = tuple[RetraceCause, str | None]
-"""What differs between two tracings of a function: the cause, and the name of its argument."""
+"""Difference between two tracings of a function: the cause, and the name of its argument."""
 _LITERAL = "Literal"  # TensorFlow's type of a Python value
 
 

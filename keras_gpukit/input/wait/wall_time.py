@@ -201,8 +201,11 @@ class WallTime:
         """Counts what XLA compiled since the last time, if steps ran meanwhile."""
         before, now = self._compiled_before, self._compiled()
         if self.part in _WITH_STEPS and before is not None and now is not None:
-            sums = zip(self._compiled_in.get(self.part, _NOTHING), now, before, strict=True)
-            self._compiled_in[self.part] = Compilations(*(a + b - c for a, b, c in sums))
+            so_far = self._compiled_in.get(self.part, _NOTHING)
+            self._compiled_in[self.part] = Compilations(
+                so_far.programs + now.programs - before.programs,
+                so_far.spent_s + now.spent_s - before.spent_s,
+            )
         self._compiled_before = now
 
     def _compiled_again(self) -> tuple[Compilations | None, Compilations]:

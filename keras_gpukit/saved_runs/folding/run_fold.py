@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment
@@ -36,7 +36,6 @@ from keras_gpukit.saved_runs.folding.joined import (
     merged_events,
 )
 
-R = TypeVar("R", ThroughputRecord, InputRecord)
 SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""
 MOST_CAPTURES = 200
@@ -246,7 +245,7 @@ class RunFold:
         if windows.readings == told_at:
             return told  # type: ignore[no-any-return]
         known = told or ThroughputRecord(phase, 0, 0, None, None)
-        record = self.measured(known)
+        record: ThroughputRecord = self.measured(known)
         wall_s = (self.ended_s or 0.0) - (self.began_s or 0.0)
         return replace(
             record,
@@ -272,9 +271,10 @@ class RunFold:
             hides = environment is not None and (environment.steps_per_execution or 1) > 1
             known = InputRecord(phase, confidence="upper bound" if hides else None)
         because = known.unknown_because or "it was not measured"
-        return self.measured(replace(known, unknown_because=because))
+        record: InputRecord = self.measured(replace(known, unknown_because=because))
+        return record
 
-    def measured(self, record: R) -> R:
+    def measured(self, record: Any) -> Any:
         """Adds the means over all windows of a phase so far to a record on its steps or input."""
         figures = self._windows(record.phase).overall()
         if isinstance(record, ThroughputRecord):
