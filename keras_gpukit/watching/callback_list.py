@@ -18,7 +18,7 @@ from itertools import islice
 from types import CodeType
 from typing import Any
 
-from keras_gpukit.sensors.python_time import DEEPEST
+from keras_gpukit.sensors.interpreter import DEEPEST
 from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
