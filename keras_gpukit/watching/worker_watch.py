@@ -11,7 +11,6 @@ from pathlib import Path
 from keras_gpukit.distributed.worker_times import (
     CollectiveClock,
     RoundTrips,
-    ask_peer,
     collective_clock,
     tasks_of,
 )
@@ -136,15 +135,15 @@ class WorkerWatch:
             first_step=session.first_step,
             steps_per_execution=session.model.steps_per_execution,
         )
-        session.around_steps(shares.wrap, shares.pause)
         clock.install()
         self._clock = clock
+        session.around_steps(shares.wrap, shares.pause)
 
     def _watch_round_trips(self, session: Session) -> None:
         tasks = tasks_of(session.model)
         if len(tasks) != self._count:
             return
-        self._round_trips = trips = RoundTrips(self._index, tasks, ask_peer)
+        self._round_trips = trips = RoundTrips(self._index, tasks)
 
         def look() -> None:
             if session.in_steps:

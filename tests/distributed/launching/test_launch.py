@@ -202,14 +202,14 @@ def test_all_are_started_again_up_to_so_many_times(tmp_path):
     result = Launch(tmp_path, source, "--workers=2", "--restarts=2", "--log-dir=logs").run()
     assert result.returncode == 0, result.stderr
     assert [(tmp_path / f"started-{i}").read_text() for i in (0, 1)] == ["xxx", "xxx"]
-    told = [line for line in result.stderr.splitlines() if line.startswith("keras-gpukit")]
-    assert told[:-1] == [
+    messages = [line for line in result.stderr.splitlines() if line.startswith("keras-gpukit")]
+    assert messages[:-1] == [
         "keras-gpukit launch: worker 1 ended with exit code 1.",
         "keras-gpukit launch: All are started again; restarts left after this one: 1.",
         "keras-gpukit launch: worker 1 ended with exit code 1.",
         "keras-gpukit launch: All are started again; restarts left after this one: 0.",
     ]
-    assert "so nothing connects them" in told[-1]
+    assert "so nothing connects them" in messages[-1]
     log = (tmp_path / "logs" / "worker-1.log").read_text()
     assert log.count("--- ") == 3
     assert log.count("Traceback") == 2
