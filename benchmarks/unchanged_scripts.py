@@ -27,10 +27,12 @@ RUN = (sys.executable, "-m", "keras_gpukit", "run")
 DURATIONS = re.compile(rb"\d+(?:\.\d+)?(?:us|ms|s|min|h)\b(?:/(?:step|epoch))?")
 
 
-def run(command: tuple[str, ...], script: Path, folder: Path) -> dict[str, Any]:
+def run(
+    command: tuple[str, ...], script: Path, folder: Path, arguments: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Runs a script in a folder; returns its exit code, standard output and standard error."""
     done = subprocess.run(
-        [*command, str(script)],
+        [*command, str(script), *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
