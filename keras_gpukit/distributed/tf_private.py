@@ -50,5 +50,5 @@ def ask_peer(task: str, timeout_s: float) -> None:
 
 
 def end_of(result: Any) -> Any:
-    """Returns the `threading.Event` of the end of a scheduled step; None if there is none."""
+    """Returns the `threading.Event` of the end of a scheduled step; None if it has no event."""
     return getattr(result, "_status_available_event", None)

@@ -77,15 +77,15 @@ class Attempt:
                 for plan in self.plans:
                     self._start(plan)
                 alone_s = time.monotonic() + self.arrival_s
-                is_over = False
+                is_over = is_reported = False
                 while not is_over:
                     self._turn()
                     is_over = self._is_over()
                     is_fine = not self.failures and self.ended_by is None
-                    if time.monotonic() >= alone_s or (is_over and is_fine):
-                        alone_s = float("inf")
-                        if self._arrivals.nobody_came:
-                            self.output.say(ALONE)
+                    is_due = time.monotonic() >= alone_s or (is_over and is_fine)
+                    if is_due and self._arrivals.nobody_came and not is_reported:
+                        is_reported = True
+                        self.output.say(ALONE)
             finally:
                 self._end_all()
         if self.ended_by is signal.SIGINT and not any(self._codes):
