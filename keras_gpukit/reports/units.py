@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TypeVar
 
 from keras_gpukit.records.finding import Figure
@@ -62,6 +63,18 @@ def span(low: str, high: str) -> str:
 def known(value: T | None, text: Callable[[T], str], otherwise: str = "unknown") -> str:
     """Formats a value with `text`; returns `otherwise` if the value is None."""
     return otherwise if value is None else text(value)
+
+
+def if_known(value: T | None, text: Callable[[T], str]) -> str | None:
+    """Formats a value with `text`; returns None if the value is None."""
+    return None if value is None else text(value)
+
+
+def moment(time_s: float | None) -> str:
+    """Formats a time, in seconds since the Unix epoch, in the local time zone."""
+    if time_s is None:
+        return "unknown"
+    return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def measured(figure: Figure) -> str:

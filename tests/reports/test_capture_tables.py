@@ -10,7 +10,7 @@ from keras_gpukit.records.profile import (
     StepProfile,
 )
 from keras_gpukit.records.report import CaptureReport
-from keras_gpukit.reports.html.capture_charts import captures_chart, each_step_chart
+from keras_gpukit.reports.html.captures import captures_chart, each_step_chart
 
 STEPS = 8
 PROFILE = ProfileRecord(

@@ -16,7 +16,7 @@ from keras_gpukit.records.memory import (
 )
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.evidence import evidence_sentences
-from keras_gpukit.reports.html.chart import Unknown
+from keras_gpukit.reports.html.chart import Omitted
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
@@ -91,7 +91,7 @@ def test_without_a_prediction_it_says_why():
     chart = told(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
     assert chart.shown.note == "Not predicted: it was not asked for."
     assert chart.caption == "GPU:0 held at most 9 GiB."
-    assert isinstance(told(None), Unknown)
+    assert isinstance(told(None), Omitted)
 
 
 def test_the_summary_and_the_page_begin_with_both_figures():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,8 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports.html import render
-from keras_gpukit.reports.html.run_names import common_prefix, run_id, run_ids
-from keras_gpukit.reports.html.runs_table import runs_table, settings
+from keras_gpukit.reports.html.run_comparison import common_prefix
+from keras_gpukit.reports.html.runs_table import run_id, run_ids, runs_table, settings
 
 
 def run(name: str, *, began_s: float = BEGAN_S, summary=SUMMARY, **environment) -> RunReport:
@@ -91,7 +90,7 @@ def test_two_runs_can_be_compared_by_batch_pipeline_and_setup():
     cache = StageRecord("cache", "cache", "caching")
     pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), cache, READ))
     other = replace(SUMMARY, throughput=throughput, input=replace(SUMMARY.input, pipeline=pipeline))
-    data = json.loads(runs_table([run("a"), run("b", summary=other)]).data)
+    data = runs_table([run("a"), run("b", summary=other)]).data
     a, b = data["runs"].values()
     differ = {name for name, value in a["settings"].items() if value != b["settings"][name]}
     assert differ == {"examples per step"}

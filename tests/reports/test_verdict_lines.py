@@ -11,8 +11,8 @@ from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
-from keras_gpukit.reports.html.verdict_lines import verdict_line
 from keras_gpukit.reports.phrases import NOTHING_FOUND
+from keras_gpukit.reports.run_words import verdict_line
 
 WORST = (
     "critical: 38 % of the time is spent waiting for data: the bottleneck is decode (train.py:12)"
