@@ -79,7 +79,7 @@ def _show(paths: list[str], labels: list[int], log_dir: Path) -> None:
     import keras_gpukit as gpukit
     from keras_gpukit.cli.demo_pipelines import as_advised, as_written
     from keras_gpukit.cli.demo_report import comparison
-    from keras_gpukit.reports.console import print_anywhere
+    from keras_gpukit.reports.terminal import print_anywhere
 
     console = Console(highlight=False)
     setup = gpukit.configure_gpus()

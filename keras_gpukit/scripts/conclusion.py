@@ -222,7 +222,7 @@ class Conclusion:
         self._print(f"keras-gpukit {self._command}: {message}")
 
     def _print(self, line: str) -> None:
-        from keras_gpukit.reports.printable import printable
+        from keras_gpukit.reports.units import printable
 
         print(printable(line), file=self._error_output)
 
