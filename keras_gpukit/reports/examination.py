@@ -50,8 +50,8 @@ def render(
         else plain(f"Problem: {problem}", style="yellow")
         for problem in problems
     ]
-    said = [plain(f"Warning: {each}", style="yellow") for each in warnings if uses_gpu]
-    return Group(facts, "", *setup, *found, *said)
+    notes = [plain(f"Warning: {each}", style="yellow") for each in warnings if uses_gpu]
+    return Group(facts, "", *setup, *found, *notes)
 
 
 def _checks(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Check]:

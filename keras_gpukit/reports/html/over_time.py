@@ -85,7 +85,7 @@ class TimeAxis:
             (self.place(at_s), step, self.epoch(at_s)) for at_s, step in points if step is not None
         ]
         has_epochs = any(epoch != "?" for _, _, epoch in known)
-        said = ", epoch %{customdata[1]}" if has_epochs else ""
+        and_epoch = ", epoch %{customdata[1]}" if has_epochs else ""
         return {
             "type": "scatter",
             "x": [place for place, _, _ in known],
@@ -94,7 +94,7 @@ class TimeAxis:
             "mode": "markers",
             "marker": {"color": "rgba(0,0,0,0)"},
             "showlegend": False,
-            "hovertemplate": f"step %{{customdata[0]:,}}{said}<extra></extra>",
+            "hovertemplate": f"step %{{customdata[0]:,}}{and_epoch}<extra></extra>",
         }
 
     def layout(self) -> dict[str, Any]:

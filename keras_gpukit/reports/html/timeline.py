@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.event import EventKind, RunEvent
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import STEP_TIME
@@ -175,16 +176,12 @@ def _lanes(run: RunReport) -> Iterator[Lane]:
     for kind, (name, color) in _KINDS.items():
         marks = tuple(_mark(each) for each in run.events if each.kind == kind)
         yield Lane(name, color, marks, _OTHER_EPOCH if kind == "epoch" else None)
-    captures = [each.capture for each in run.captures if each.capture]
-    said = [f"capture at step {each.first_step:,}: {each.reason}" for each in captures]
-    yield Lane(
-        "captures",
-        COLORS["input"],
-        tuple(
-            Mark(each.time_s, each.duration_s, says, each.first_step)
-            for each, says in zip(captures, said, strict=True)
-        ),
+    captures = tuple(
+        Mark(each.time_s, each.duration_s, _capture(each), each.first_step)
+        for each in (report.capture for report in run.captures)
+        if each
     )
+    yield Lane("captures", COLORS["input"], captures)
     for index, series in run.gpus.items():
         yield Lane(f"GPU {index} throttled", _THROTTLED, tuple(_throttled(series)))
     began_s = run.began_s or 0.0
@@ -198,6 +195,10 @@ def _lanes(run: RunReport) -> Iterator[Lane]:
         for shift in shifts_of(run.summary)
     )
     yield Lane("changes", _CHANGES, tuple(changes))
+
+
+def _capture(capture: CaptureRecord) -> str:
+    return f"capture at step {capture.first_step:,}: {capture.reason}"
 
 
 def _mark(event: RunEvent) -> Mark:
