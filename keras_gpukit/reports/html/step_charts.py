@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from keras_gpukit.records.report import Band, RunReport
 from keras_gpukit.records.step_times import BIN_GROWTH, StepTimes
@@ -24,7 +25,6 @@ from keras_gpukit.reports.tables import Table
 
 _MOST_BARS = 60
 _MOST_TICKS = 8
-_WIDE = 4  # longest by shortest step time
 # In percent: a stall below this would only be a line on the axis.
 _LEAST_STALL = 0.5
 
@@ -73,7 +73,7 @@ def distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
         [trace],
         hovermode="x",
         height=260,
-        xaxis=axis(f"step time, {unit}", type="log", tickmode="array", tickvals=_ticks(edges)),
+        xaxis=axis(f"step time, {unit}", type="log", **_ticks(edges[0], edges[-1])),
         yaxis=axis("share of the steps, %", rangemode="tozero", nticks=5),
         shapes=shapes,
     )
@@ -104,22 +104,17 @@ def _bars(record: StepTimes) -> list[tuple[float, float, int]]:
     ]
 
 
-def _ticks(edges: list[float]) -> list[float]:
-    """Returns round numbers within the chart as ticks: at even distances unless it is wide."""
-    lowest, highest = edges[0], edges[-1]
-    if highest < _WIDE * lowest:
-        size = 10.0 ** math.floor(math.log10(highest - lowest))
-        sizes = [size * factor for factor in (0.2, 0.5, 1, 2)]
-        apart = next(each for each in sizes if (highest - lowest) / each <= _MOST_TICKS)
-        numbers = range(math.ceil(lowest / apart), math.floor(highest / apart) + 1)
-        return [float(f"{apart * number:.6g}") for number in numbers]
+def _ticks(lowest: float, highest: float) -> dict[str, Any]:
+    """Returns an axis' ticks: across decades at round numbers, which Plotly would write small."""
+    if highest < 10 * lowest:
+        return {"nticks": _MOST_TICKS}
     decades = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    for mantissas in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+    for mantissas in ((1, 2, 5), (1, 3), (1,)):
         every = [mantissa * 10.0**decade for decade in decades for mantissa in mantissas]
         within = [float(f"{tick:.3g}") for tick in every if lowest <= tick <= highest]
         if len(within) <= _MOST_TICKS:
             break
-    return within
+    return {"tickmode": "array", "tickvals": within}
 
 
 def _slowest(record: StepTimes, time: TimeAxis) -> Table:
