@@ -254,21 +254,11 @@ def test_markdown_tells_everything():
     assert "- `low-utilization`: the wait for input explains it" in text
 
 
-def test_placement_markdown_tells_devices_and_reasons():
-    text = placement_markdown(PLACEMENT)
-    assert "190 on GPU:0, 2 on CPU:0" in text
-    assert "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |" in text
-    assert "| MatMul | 190 |" in text
-
-
-def test_placement_markdown_says_why_it_knows_nothing():
-    assert "unknown: no graph." in placement_markdown(PlacementRecord(unknown_because="no graph"))
-
-
 ASTRAY = PlacedOperations(
     "AsString", "log", "CPU:0", 2, "GPU:0", False, "no kernel", "TensorFlow has none."
 )
 FUSED = PlacedOperations("MatMul", "dense", "GPU:0", 190, compiled=True)
+UNEXPECTED = PlacedOperations("Sum", None, "CPU:0", 1, expected=False)
 COPIES = DeviceCopies(
     "CPU:0",
     "GPU:0",
@@ -279,51 +269,63 @@ COPIES = DeviceCopies(
     host_only=1,
     largest=(CopiedTensor("log/Cast", "log", "float32", (64, 12288), 3 << 20),),
 )
+UNSIZED = replace(COPIES, size_bytes=None, in_loops=0, host_only=0, largest=())
+PARTS = (CompiledPart("StatefulPartitionedCall", "GPU:0", 190),) * 5
+MANY_ROWS = tuple(PlacedOperations("Sum", f"layer_{index}", "GPU:0", 2) for index in range(50))
+MANY_TYPES = {f"Op{count}": count for count in range(1, 33)}
 
 
-def test_placement_markdown_has_a_row_for_each_layer_with_both_devices():
-    rows = (ASTRAY, FUSED, PlacedOperations("Sum", None, "CPU:0", 1, expected=False))
-    text = placement_markdown(replace(PLACEMENT, rows=rows, copies=(COPIES,)))
-    assert "| AsString | log | 2 | GPU:0 | CPU:0 | TensorFlow has none. |" in text
-    assert "| MatMul | dense | 190 |  | GPU:0, XLA |  |" in text
-    assert "| Sum |  | 1 |  | CPU:0 | unknown |" in text
-    assert "no device of their own" not in text
-
-
-def test_placement_markdown_sums_what_is_copied():
-    text = placement_markdown(replace(PLACEMENT, copies=(COPIES,)))
-    told = "3 MiB, and 1 of unknown size; 2 in loops, counted once; 1 stay in host memory"
-    largest = "log/Cast float32[64, 12288]: 3 MiB"
-    assert f"| CPU:0 | GPU:0 | 5 | {told} | {largest} |" in text
-    unknown = replace(COPIES, size_bytes=None, in_loops=0, host_only=0, largest=())
-    text = placement_markdown(replace(PLACEMENT, copies=(unknown,)))
-    assert "| CPU:0 | GPU:0 | 5 | unknown |  |" in text
-
-
-def test_placement_markdown_says_what_a_device_means_under_xla():
-    part = CompiledPart("StatefulPartitionedCall", "GPU:0", 190)
-    record = replace(PLACEMENT, rows=(FUSED,), compiled_parts=(part,) * 5)
-    text = placement_markdown(replace(record, not_compilable=("AsString",)))
-    assert "XLA compiles 190 operations into one part on GPU:0;" in text
-    assert "and 2 smaller parts" in text
-    assert "no device of their own" in text
-    assert "before compilation" in text
-    assert "XLA has no kernel for these, which stay outside: AsString." in text
-
-
-def test_placement_markdown_counts_the_rows_that_it_leaves_out():
-    rows = tuple(PlacedOperations("Sum", f"layer_{index}", "GPU:0", 2) for index in range(50))
-    text = placement_markdown(replace(PLACEMENT, rows=rows, rows_left_out=7, operations_left_out=9))
-    assert "layer_39" in text
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (
+            PLACEMENT,
+            (
+                "190 on GPU:0, 2 on CPU:0",
+                "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |",
+                "| MatMul | 190 |",
+            ),
+        ),
+        (PlacementRecord(unknown_because="no graph"), ("unknown: no graph.",)),
+        (
+            replace(PLACEMENT, rows=(ASTRAY, FUSED, UNEXPECTED)),
+            (
+                "| AsString | log | 2 | GPU:0 | CPU:0 | TensorFlow has none. |",
+                "| MatMul | dense | 190 |  | GPU:0, XLA |  |",
+                "| Sum |  | 1 |  | CPU:0 | unknown |",
+            ),
+        ),
+        (
+            replace(PLACEMENT, copies=(COPIES,)),
+            (
+                "| CPU:0 | GPU:0 | 5 | 3 MiB, and 1 of unknown size; 2 in loops, counted once; "
+                "1 stay in host memory | log/Cast float32[64, 12288]: 3 MiB |",
+            ),
+        ),
+        (replace(PLACEMENT, copies=(UNSIZED,)), ("| CPU:0 | GPU:0 | 5 | unknown |  |",)),
+        (
+            replace(PLACEMENT, rows=(FUSED,), compiled_parts=PARTS, not_compilable=("AsString",)),
+            (
+                "XLA compiles 190 operations into one part on GPU:0;",
+                "and 2 smaller parts",
+                "no device of their own",
+                "before compilation",
+                "XLA has no kernel for these, which stay outside: AsString.",
+            ),
+        ),
+        (
+            replace(PLACEMENT, rows=MANY_ROWS, rows_left_out=7, operations_left_out=9),
+            ("layer_39", "And 29 operations in 17 more rows."),
+        ),
+        (PlacementRecord({"CPU:0": MANY_TYPES}), ("| Op32 | 32 |", "And 2 rarer types.")),
+    ],
+)
+def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record, words):
+    text = placement_markdown(record)
+    for each in words:
+        assert each in text
+    assert ("no device of their own" in text) == bool(record.compiled_parts)
     assert "layer_40" not in text
-    assert "And 29 operations in 17 more rows." in text
-
-
-def test_placement_markdown_shows_only_the_commonest():
-    operations = {f"Op{count}": count for count in range(1, 33)}
-    text = placement_markdown(PlacementRecord({"CPU:0": operations}))
-    assert "| Op32 | 32 |" in text
-    assert "And 2 rarer types." in text
 
 
 @pytest.mark.parametrize(
