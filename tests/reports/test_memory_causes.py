@@ -36,12 +36,12 @@ MEMORY = MemoryRecord(
 )
 
 
-def told(memory):
+def result(memory):
     return memory_causes(RunReport("run", "completed", summary=replace(SUMMARY, memory=memory)))
 
 
 def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
-    chart = told(MEMORY)
+    chart = result(MEMORY)
     rows = {row[0]: row[1:] for row in chart.shown.rows}
     assert rows["weights"] == ("1 GiB", "1 GiB")
     assert rows["optimizer slots"] == ("2 GiB", "2 GiB")
@@ -58,14 +58,14 @@ def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
 def test_what_only_the_first_step_took_is_not_held_against_the_prediction():
     gpu = replace(DEVICE, peak_bytes=20 * GIB, first_step_peak_bytes=20 * GIB)
     memory = replace(MEMORY, devices=(replace(gpu, later_peak_bytes=9 * GIB),))
-    chart = told(memory)
+    chart = result(memory)
     assert {row[0]: row[2] for row in chart.shown.rows}["all"] == "9 GiB"
     assert chart.caption.endswith("held at most 9 GiB, 6 % more; the first step took 20 GiB.")
     assert ("GPU:0 peak memory", "9 GiB") in key_figures(replace(SUMMARY, memory=memory))
 
 
 def test_steps_compiled_by_xla_are_predicted_as_an_upper_bound():
-    chart = told(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
+    chart = result(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
     assert {row[0]: row[1] for row in chart.shown.rows}["all"] == "at most 10 GiB"
     assert chart.shown.note.startswith("An upper bound: XLA fuses")
     assert "were predicted to need at most 10 GiB" in chart.caption
@@ -82,16 +82,16 @@ def test_a_run_that_ran_out_of_memory_is_not_held_against_the_prediction():
 def test_the_state_of_the_allocator_is_told_in_sentences():
     state = AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB)
     judged = judge(replace(SUMMARY, out_of_memory=OutOfMemory("GPU:0", state=state)))
-    told = " ".join(evidence_sentences(judged.findings[0]))
-    assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in told
-    assert "use takes" not in told
+    result = " ".join(evidence_sentences(judged.findings[0]))
+    assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in result
+    assert "use takes" not in result
 
 
 def test_without_a_prediction_it_says_why():
-    chart = told(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
+    chart = result(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
     assert chart.shown.note == "Not predicted: it was not asked for."
     assert chart.caption == "GPU:0 held at most 9 GiB."
-    assert isinstance(told(None), Omitted)
+    assert isinstance(result(None), Omitted)
 
 
 def test_the_summary_and_the_page_begin_with_both_figures():

@@ -24,19 +24,19 @@ def lines(*options: MemoryOption) -> list[str]:
 
 
 def test_what_is_not_enough_on_its_own_is_listed_apart():
-    told = lines(*TOO_LITTLE, MemoryOption("batch size", 157 * MIB, True, 32))
-    begin = told.index(APART)
-    assert told[begin - 1].startswith("  - batch_size=32")
-    assert [line for line in told[:begin] if line.startswith("  - ")] == [told[begin - 1]]
-    assert "mixed_precision=" in told[begin + 1]
-    assert "rematerialize" in told[begin + 2]
+    result = lines(*TOO_LITTLE, MemoryOption("batch size", 157 * MIB, True, 32))
+    begin = result.index(APART)
+    assert result[begin - 1].startswith("  - batch_size=32")
+    assert [line for line in result[:begin] if line.startswith("  - ")] == [result[begin - 1]]
+    assert "mixed_precision=" in result[begin + 1]
+    assert "rematerialize" in result[begin + 2]
     assert APART not in lines(MemoryOption("batch size", 157 * MIB, True, 32))
     assert lines(*TOO_LITTLE)[-3] == APART
 
 
 def test_the_functions_that_it_names_exist():
-    told = "\n".join(lines(*TOO_LITTLE))
-    named = re.findall(r"(keras_gpukit|keras\.config)\.(\w+)\(", told)
+    result = "\n".join(lines(*TOO_LITTLE))
+    named = re.findall(r"(keras_gpukit|keras\.config)\.(\w+)\(", result)
     assert len(named) == 3
     for module, name in named:
         assert callable(getattr(gpukit if module == "keras_gpukit" else keras.config, name))

@@ -94,7 +94,7 @@ class Page(HTMLParser):
 
     def text_of(self, tag: str, css_class: str) -> list[str]:
         """What stands right in elements of a class."""
-        return [text for name, told, text in self.texts if (name, told) == (tag, css_class)]
+        return [text for name, result, text in self.texts if (name, result) == (tag, css_class)]
 
     @property
     def figures(self) -> dict[str, dict]:
@@ -150,7 +150,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
 
 
 @pytest.mark.parametrize(
-    ("figures", "told"),
+    ("figures", "result"),
     [
         (
             (("start_of_an_epoch", 0.9), ("of_it_waiting_for_the_first_batch", 0.8)),
@@ -166,12 +166,14 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         ),
     ],
 )
-def test_the_evidence_is_told_in_sentences(figures, told):
+def test_the_evidence_is_told_in_sentences(figures, result):
     seconds = (figure(key, value, "s", *of) for key, value, *of in figures)
     found = Finding("x", "X", "warning", (percent("of_the_time", 0.81), *seconds), ())
     summary = RunSummary(Environment({}), verdict=Verdict((found,), (), {}))
     run = RunReport("a", "completed", summary=summary)
-    assert told in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words
+    assert (
+        result in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words
+    )
 
 
 def test_every_chart_has_words_and_a_table(page):

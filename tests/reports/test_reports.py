@@ -196,7 +196,7 @@ def test_why_checks_do_not_apply_is_said_once():
 
 
 @pytest.mark.parametrize(
-    ("low_s", "high_s", "told"),
+    ("low_s", "high_s", "result"),
     [
         (0.04, 0.27, "40 ms to 270 ms of 9 s (basis: x)"),
         (0.04, 0.57, "40 ms to 570 ms of 9 s, up to 1.1× faster (basis: x)"),
@@ -204,8 +204,8 @@ def test_why_checks_do_not_apply_is_said_once():
         (3.0, None, "3 s or more of 9 s, 1.5× or more faster (basis: x)"),
     ],
 )
-def test_no_saving_is_called_1_times_faster(low_s, high_s, told):
-    assert saved(Saving(low_s, high_s, 9.0, "x")) == told
+def test_no_saving_is_called_1_times_faster(low_s, high_s, result):
+    assert saved(Saving(low_s, high_s, 9.0, "x")) == result
 
 
 def test_a_figure_in_seconds_has_the_unit_that_fits():
@@ -366,23 +366,23 @@ WATCHED = judged(
 
 
 def test_a_sampled_stall_is_told_as_about():
-    told = "input about 66 % of the run: 60 % within steps, 6.0 % until each epoch's first batch"
-    assert told in headline(WATCHED)
+    result = "input about 66 % of the run: 60 % within steps, 6.0 % until each epoch's first batch"
+    assert result in headline(WATCHED)
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "told"),
+    ("least", "most", "result"),
     [
         (0.6, 0.7, "input stall 60 % to 70 %"),
         (0.6, 0.61, "input stall about 60 %"),
         (0.0, 0.2, "input stall 0 % to 20 %"),
     ],
 )
-def test_a_range_of_a_stall_is_told_if_it_is_wide(least, most, told):
+def test_a_range_of_a_stall_is_told_if_it_is_wide(least, most, result):
     record = InputRecord(
         "fit", confidence="sampled", stall_fraction=least, most_stall_fraction=most
     )
-    assert told in headline(replace(HEALTHY, input=record))
+    assert result in headline(replace(HEALTHY, input=record))
 
 
 def test_a_range_is_a_share_of_the_run_where_that_is_known():
@@ -436,8 +436,8 @@ def test_the_panel_ends_with_the_captures_and_how_to_open_the_report():
 def test_captures_are_told():
     one = CaptureRecord("run", "file", "asked for", 20, 10, 0.0, 1.0, 0.001, path="run/vm.pb")
     failed = replace(one, path=None, failed_because="the disk is full")
-    told = markdown(replace(HEALTHY, captures=ProfilerRecord((one, failed))))
+    result = markdown(replace(HEALTHY, captures=ProfilerRecord((one, failed))))
     where = "see TensorBoard's tabs Profile and GPU Kit"
-    assert f"1 profile captured, at step 20 (asked for): {where}" in told
-    assert "A capture failed: the disk is full" in told
+    assert f"1 profile captured, at step 20 (asked for): {where}" in result
+    assert "A capture failed: the disk is full" in result
     assert "captured" not in markdown(replace(HEALTHY, captures=ProfilerRecord()))

@@ -81,11 +81,11 @@ def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers(
 
 
 def test_two_runs_can_be_compared_by_batch_pipeline_and_setup():
-    told = settings(run("a"))
-    assert told["examples per step"] == "32"
-    assert told["precision"] == "float32"
-    assert told["GPU 1"] == "NVIDIA H100, 80 GiB"
-    assert list(told).index("precision") < list(told).index("python")
+    result = settings(run("a"))
+    assert result["examples per step"] == "32"
+    assert result["precision"] == "float32"
+    assert result["GPU 1"] == "NVIDIA H100, 80 GiB"
+    assert list(result).index("precision") < list(result).index("python")
     throughput = ThroughputRecord("fit", 2400, 2398, 0.025, 2560.0, 64.0)
     cache = StageRecord("cache", "cache", "caching")
     pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), cache, READ))
