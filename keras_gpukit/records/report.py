@@ -166,7 +166,7 @@ class Report:
         notes: Parts that were left out or could not be read, in words.
         schema: Version of this layout.
         script: Where the time of the script went whose runs these are; None if unknown.
-        script_finding: What a rule found about the script's calls; None without a finding.
+        script_finding: Finding on the script's calls; None without one.
     """
 
     log_dir: str

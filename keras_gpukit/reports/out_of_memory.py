@@ -59,8 +59,8 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
         low, high = map(units.size, (prediction.low.total_bytes, prediction.high.total_bytes))
         span = f"at least {low}" if prediction.is_lower_bound else units.span(low, high)
         lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
-        if named := named_sizes(prediction.largest[:_LARGEST_SHOWN]):
-            lines.append(f"Largest tensors at its peak: {named}.")
+        if largest := named_sizes(prediction.largest[:_LARGEST_SHOWN]):
+            lines.append(f"Largest tensors at its peak: {largest}.")
     if record.holders:
         named = [
             f"{each.name or 'process'} ({each.pid}) {units.size(each.used_bytes)}"

@@ -100,7 +100,7 @@ def state_note(run: RunReport) -> str | None:
             "of the wall time are updated less often than the charts."
         )
     after = None if run.began_s is None else f"{lasted} after it began"
-    where = run.progress and f"while {doing(run.progress)}"
+    where = None if run.progress is None else f"while {doing(run.progress)}"
     if run.state == "interrupted":
         what = run.summary.ended_by or "An exception or interrupt"
         ended = ", ".join(filter(None, (f"{what} ended the run", after, where)))

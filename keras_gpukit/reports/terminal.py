@@ -1,4 +1,4 @@
-"""What terminals and notebooks show: text that cannot command them, tables, panels, HTML."""
+"""Text, tables and panels for terminals, and their HTML for notebooks."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def captures_chart(
     figure, more = None, []
     if missed:
         rows = tuple((f"{each.step:,}", each.reason, each.because) for each in missed)
-        heads = ("step", "because", "not started because")
-        more.append(("Captures that were not started", Table(heads, rows)))
+        table = Table(("step", "because", "not started because"), rows)
+        more.append(("Captures that were not started", table))
     if profiles:
         traces = [
             row_bars(part, place, spent_ms, "%{x:.3~f} ms", _PARTS[part])

@@ -1,4 +1,4 @@
-"""What a chart of the report is, and the parts of its Plotly figure."""
+"""A chart of the report, and the parts of its Plotly figure."""
 
 from __future__ import annotations
 

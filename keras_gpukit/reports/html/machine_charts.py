@@ -112,11 +112,11 @@ def _draw(
         curves: Curves with readings.
         time: The run's axis.
         caption: Description of the curves in words.
-        flat: What is said in place of the chart, if all curves are flat; None if they are not.
+        flat: Words in place of the chart, if all curves are flat; None if they are not.
         heading: Title of the value axis.
         size: Size of the shown unit in that of the figures, such as 2**20 for bytes in MiB.
         unit: The shown unit.
-        because: What is said if no curve has two points.
+        because: Words in place of the chart, if no curve has two points.
         **yaxis: Range of the value axis.
     """
     if not any(len(curve.series.time_s) > 1 for curve in curves):

@@ -1,4 +1,4 @@
-"""What all charts over a run's time share: their axis, areas of step windows, and curves."""
+"""Parts of charts over a run's time: their axis, areas of step windows, and curves."""
 
 from __future__ import annotations
 

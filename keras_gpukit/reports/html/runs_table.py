@@ -56,7 +56,7 @@ class RunsTable(NamedTuple):
         prefix: Prefix that all names share; the table leaves it out.
         columns: Headings of the columns.
         rows: Rows of the table, the newest run first.
-        data: What comparisons need: each run's name, figures, settings and stages by run id, and
+        data: Data for comparisons: each run's name, figures, settings and stages by run id, and
             the names of all stages in their order.
     """
 
