@@ -1,13 +1,17 @@
-"""Measures whether threads wait for each other: for the GIL, or for a core."""
+"""Measures whether threads wait for the GIL or a core, and which Python functions they are in."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import CodeType, FrameType
+
+import psutil
 
 from keras_gpukit.records.pipeline import ContentionRecord
 
@@ -15,6 +19,12 @@ from keras_gpukit.records.pipeline import ContentionRecord
 # the GIL for longer than `sys.getswitchinterval()`, except in C code.
 NAPS = 3
 NAP_S = 0.001
+# Minimum number of looks for a result. There are five looks per second.
+MINIMUM_LOOKS = 10
+# Number of threads found inside a function before it counts as the slowest: our choice.
+MINIMUM_FOUND = 3
+# Number of frames in which a stack is searched for the functions.
+DEEPEST = 50
 
 
 class ContentionSensor:
@@ -29,6 +39,7 @@ class ContentionSensor:
         process_s: Processor time of this process, in seconds.
         cores: Number of cores that this process may use; None to ask the system.
         queued: Opens a clock of how long the calling thread has waited for a core, in seconds.
+        stolen_s: Time that a virtual machine's core was given to other guests, in seconds.
     """
 
     def __init__(
@@ -39,13 +50,16 @@ class ContentionSensor:
         process_s: Callable[[], float] = time.process_time,
         cores: int | None = None,
         queued: Callable[[], AbstractContextManager[Callable[[], float]]] | None = None,
+        stolen_s: Callable[[], float] | None = None,
     ) -> None:
         self._sleep = sleep
         self._now = now
         self._process_s = process_s
         self._cores = cores or usable_cores()
         self._queued = queued or _queued_for_a_core
+        self._stolen_s = stolen_s or _stolen_from_a_core_s
         self._began_s, self._process_began_s = now(), process_s()
+        self._stolen_before_s = self._stolen_s()
         self._late_s: list[float] = []
 
     def read(self) -> None:
@@ -68,9 +82,11 @@ class ContentionSensor:
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
+        # What other guests got, no thread of this process could have used.
+        provided_s = self._cores * (wall_s - (self._stolen_s() - self._stolen_before_s))
         return ContentionRecord(
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
-            cores_busy_fraction=process_s / (wall_s * self._cores) if wall_s > 0 else None,
+            cores_busy_fraction=process_s / provided_s if provided_s > 0 else None,
             input_cores_fraction=None if input_cores is None else input_cores / self._cores,
         )
 
@@ -80,6 +96,12 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _stolen_from_a_core_s() -> float:
+    """Returns the mean of the machine's cores since it started; 0 where no system counts it."""
+    stolen_s: float = getattr(psutil.cpu_times(), "steal", 0.0)
+    return stolen_s / (psutil.cpu_count() or 1)
 
 
 @contextmanager
@@ -102,3 +124,45 @@ def _queued_for_a_core() -> Iterator[Callable[[], float]]:
         yield queued_s
     finally:
         os.close(account)
+
+
+class PythonTimeSensor:
+    """Samples the stacks of all threads, without hooks or tracing.
+
+    Args:
+        codes: Code of the functions. If one calls another, only the called one counts as busy.
+    """
+
+    def __init__(self, codes: Iterable[CodeType]) -> None:
+        self._looks = 0
+        self._found = dict.fromkeys(codes, 0)  # threads inside, over all looks
+
+    def read(self) -> None:
+        """Looks at all threads' stacks once."""
+        self._looks += 1
+        for frame in sys._current_frames().values():
+            if (code := self._inside(frame)) is not None:
+                self._found[code] += 1
+
+    def mean_threads(self) -> float | None:
+        """Returns the mean number of threads inside the functions; None after too few looks.
+
+        Also returns None if no look found a thread inside: a look needs the GIL, and may get it
+        only once the function has returned.
+        """
+        inside = sum(self._found.values())
+        return inside / self._looks if inside and self._looks >= MINIMUM_LOOKS else None
+
+    def slowest(self) -> CodeType | None:
+        """Returns the code that most looks found a thread inside; None if too few did."""
+        code = max(self._found, key=lambda each: self._found[each])
+        return code if self._found[code] >= MINIMUM_FOUND else None
+
+    def _inside(self, frame: FrameType | None) -> CodeType | None:
+        for _ in range(DEEPEST):
+            if frame is None:
+                return None
+            if frame.f_code in self._found:
+                return frame.f_code
+            frame = frame.f_back
+        return None
