@@ -8,6 +8,7 @@ from typing import Literal
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -165,6 +166,7 @@ class Report:
         notes: Parts that were left out or could not be read, in words.
         schema: Version of this layout.
         script: Where the time of the script went whose runs these are; None if unknown.
+        script_finding: Finding on the script's calls; None without one.
     """
 
     log_dir: str
@@ -175,3 +177,4 @@ class Report:
     notes: tuple[str, ...] = ()
     schema: int = 1
     script: ScriptRecord | None = None
+    script_finding: Finding | None = None
