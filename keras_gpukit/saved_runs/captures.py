@@ -25,14 +25,14 @@ class Captures:
         """
         files = sorted((_stamp(path) for path in find_profiles(root)), key=lambda file: file[2])
         newest = set(files[-MOST_READ:])
-        told = {
+        captures = {
             file: self._read.get(file) or _read(file[0])
             if file in newest
             else CaptureReport(_name(file[0]), unread_because=f"only the newest {MOST_READ} are")
             for file in files
         }
-        self._read = {file: capture for file, capture in told.items() if file in newest}
-        return {path: capture for (path, _, _), capture in told.items()}
+        self._read = {file: capture for file, capture in captures.items() if file in newest}
+        return {path: capture for (path, _, _), capture in captures.items()}
 
 
 def _read(path: Path) -> CaptureReport:
@@ -46,10 +46,10 @@ def _read(path: Path) -> CaptureReport:
 
 def _stamp(path: Path) -> tuple[Path, int, int]:
     try:
-        told = path.stat()
+        status = path.stat()
     except OSError:  # the file was deleted in the meantime
         return path, 0, 0
-    return path, told.st_size, told.st_mtime_ns
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _name(path: Path) -> str:

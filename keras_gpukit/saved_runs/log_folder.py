@@ -174,8 +174,8 @@ def _run_name(root: Path, file: Path) -> str:
     """
     log_dir = file.parent.parent
     name = _folder_of(root, file) or log_dir.resolve().name or str(log_dir)
-    told = RUN_FILE_OF_ANY.fullmatch(file.name)
-    worker, process = told.group("worker", "process") if told else (None, None)
+    named = RUN_FILE_OF_ANY.fullmatch(file.name)
+    worker, process = named.group("worker", "process") if named else (None, None)
     if worker is not None:
         name += ", evaluator" if worker == "evaluator" else f", worker {worker}"
     if process is not None:

@@ -40,18 +40,18 @@ class Cell(NamedTuple):
         )
 
     @property
-    def mean(self) -> float | None:
-        """Weighted mean; None without a known value."""
+    def mean(self) -> Any:
+        """Weighted mean. Without a known value, this, `lowest` and `highest` are None."""
         return self.total / self.weight if self.weight else None
 
     @property
     def lowest(self) -> Any:
-        """Lowest value; None without a known one."""
+        """Lowest value."""
         return self.low if self.weight else None
 
     @property
     def highest(self) -> Any:
-        """Highest value; None without a known one."""
+        """Highest value."""
         return self.high if self.weight else None
 
 
@@ -71,11 +71,7 @@ class Downsampler:
     """Collects readings as points; neighbouring points are joined when there are too many.
 
     A point keeps the mean, lowest and highest of its readings, so a single outlier among a million
-    readings remains visible.
-
-    Args:
-        figures: Names of the figures in a reading.
-        most_points: Maximum number of points; even.
+    readings remains visible. The maximum number of points is even.
     """
 
     def __init__(self, figures: Sequence[str], most_points: int = MOST_POINTS) -> None:
@@ -97,15 +93,7 @@ class Downsampler:
         values: Sequence[float | None],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Adds a reading.
-
-        Args:
-            time_s: Time of the reading, in seconds since the Unix epoch.
-            step: Global step; None if unknown.
-            values: Value of each figure, in the order of `figures`; None if it was not read. Values
-                lie between -`LARGEST` and `LARGEST`.
-            weights: Weight of each value in the mean; all weights are equal by default.
-        """
+        """Adds a reading, with the value of each figure and its weight in the mean."""
         self._waiting.append((time_s, step, values, weights or self._equal_weights))
         # Summing many readings together takes a fraction of the time.
         if self.readings % self._points.per_item == 0 or len(self._waiting) == _MOST_WAITING:
@@ -169,10 +157,10 @@ def _band(cells: Sequence[Cell]) -> Band:
         mean=tuple(rounded(cell.mean) for cell in cells),
         low=tuple(rounded(cell.lowest) for cell in cells),
         high=tuple(rounded(cell.highest) for cell in cells),
-        weight=tuple(float(f"{cell.weight:.{_DIGITS}g}") for cell in cells),
+        weight=tuple(rounded(cell.weight) for cell in cells),
     )
 
 
-def rounded(value: float | None) -> float | None:
+def rounded(value: Any) -> Any:
     """Rounds to six digits: more precise than the measurement, and a third of the page's size."""
     return None if value is None else float(f"{value:.{_DIGITS}g}")
