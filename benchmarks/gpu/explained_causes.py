@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.gpu.judging import error_of
-from benchmarks.gpu.part import Outcome
+from benchmarks.gpu.part import Outcome, error_of
 
 EXAMPLES, WIDE, NARROW = 64, 2048, 1024
 """A batch, and the inputs and outputs of the planted layer."""

@@ -7,8 +7,7 @@ import time
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 
 WITHIN = 0.1
 
@@ -78,30 +77,23 @@ def judge_written(row: dict[str, Any]) -> Outcome:
     return Outcome(said, f"The report at the first step's end: {row['said'][:200]}")
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges what is reported of the first step, and what is known while it runs."""
-    needed = ("resnet",)
-    return judge_each(
-        measured, {"reported": (needed, judge_reported), "written": (needed, judge_written)}
-    )
-
-
 PART = Part(
-    name="first-step",
-    question="How long does the first step take, and is it known while it runs?",
-    slices={
-        "resnet": Slice(lambda small, _: [("resnet", partial(first_step, small))], 120, alone=False)
-    },
-    claims=(
+    "first-step",
+    "How long does the first step take, and is it known while it runs?",
+    {"resnet": Slice(lambda small, _: [("resnet", partial(first_step, small))], 120, alone=False)},
+    (
         Claim(
             "reported",
             "the time of the first step of ResNet50 with Keras' default jit is reported within "
             "10 %",
+            judge_reported,
+            ("resnet",),
         ),
         Claim(
             "written",
             "while the first step runs, a report on the run says that it is traced or compiled",
+            judge_written,
+            ("resnet",),
         ),
     ),
-    judge=judge,
 )
