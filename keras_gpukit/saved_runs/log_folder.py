@@ -34,10 +34,8 @@ MOST_FILES = 500
 class LogFolder:
     """Reads the runs under a folder. Each further report reads only what was added since.
 
-    The newest `MOST_DETAILED` runs are read in full. Older runs have only their summary.
-
-    Args:
-        path: Log folder of a run, or a folder that contains several of them at any depth.
+    The newest `MOST_DETAILED` runs are read in full. Older runs have only their summary. The folder
+    is that of a run, or contains several of them at any depth.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -43,11 +43,6 @@ class RunFile:
 
     If the file is one of many and its runs have summaries, lines of readings are skipped, which
     takes a fiftieth of the time. For a run without a summary, the readings are aggregated instead.
-
-    Args:
-        path: Path of the file.
-        name: Name of its runs.
-        folder: Log folder of its runs, relative to the report's folder.
     """
 
     def __init__(self, path: Path, name: str, folder: str = "") -> None:
@@ -61,9 +56,7 @@ class RunFile:
     def runs(self, now_s: float, *, in_full: bool = True) -> tuple[RunReport, ...]:
         """Reads the lines added since the last call, and returns all runs, the oldest first.
 
-        Args:
-            now_s: Current time, in seconds since the Unix epoch.
-            in_full: Whether to read the newest runs with their time series.
+        With `in_full`, the newest ones have their time series.
 
         Raises:
             OSError: If the file cannot be read.
@@ -147,7 +140,7 @@ class RunFile:
         self._begun += 1
         name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
         points = MOST_POINTS if self._detail == "full" else SERIES_POINTS
-        self._current = RunLines(name, note, folder=self._folder, most_points=points)
+        self._current = RunLines(name, note, self._folder, points)
 
 
 class _Head(msgspec.Struct):

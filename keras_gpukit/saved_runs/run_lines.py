@@ -30,7 +30,7 @@ from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSer
 from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerComparison
-from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
+from keras_gpukit.saved_runs.folding.downsampling import Downsampler
 from keras_gpukit.saved_runs.folding.run_fold import (
     SHOWN_OF_GPU,
     RunFold,
@@ -92,21 +92,10 @@ class Line(msgspec.Struct, gc=False):
 class RunLines:
     """Collects the lines of a run in fixed memory.
 
-    Args:
-        name: Name of the run.
-        note: Note on a problem that is known from the start, such as a lost beginning.
-        folder: Log folder of the run, relative to the report's folder.
-        most_points: Maximum number of points per time series; even.
+    A note says what is known to be wrong from the start, such as a lost beginning.
     """
 
-    def __init__(
-        self,
-        name: str,
-        note: str | None = None,
-        *,
-        folder: str = "",
-        most_points: int = MOST_POINTS,
-    ) -> None:
+    def __init__(self, name: str, note: str | None, folder: str, most_points: int) -> None:
         self._name = name
         self._note = note
         self._folder = folder
@@ -156,11 +145,7 @@ class RunLines:
         return self._fold.latest.get("summary")
 
     def report(self, now_s: float | None) -> RunReport:
-        """Returns the run from the lines added so far.
-
-        Args:
-            now_s: Current time, in seconds since the Unix epoch; None if another run followed.
-        """
+        """Returns the run from the lines so far; without the current time if another followed."""
         fold = self._fold
         header: RunHeader | None = fold.latest.get("run")
         state = self._state(now_s)

@@ -85,7 +85,7 @@ class Capture:
         room_bytes: int,
         emit: Callable[[CaptureRecord], None],
     ) -> None:
-        """Stops recording, and returns immediately.
+        """Stops recording after some steps, and returns immediately.
 
         Args:
             steps: Number of steps that ran during the capture.
@@ -171,10 +171,7 @@ def give_way(preempted: Callable[[], None]) -> Callable[[], None]:
     `tf.profiler.experimental.start`, both there and in the module that defines it, where
     `tf.profiler.experimental.Profile` looks it up. Code that imported the function by name before
     that still gets TensorFlow's error. So does TensorBoard's "capture profile", which shows the
-    error in the browser.
-
-    Args:
-        preempted: Called on any thread when other code starts a profile; ends our capture.
+    error in the browser. `preempted` is called on any thread, and ends our capture.
     """
     import tensorflow as tf
 

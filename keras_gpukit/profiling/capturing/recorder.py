@@ -35,17 +35,13 @@ class Recorder:
     """Marks the steps of a run, and captures a few of them on request.
 
     Args:
-        log_dir: Log directory. Profiles are written to `gpukit/plugins/profile` in it.
-        settings: Steps at which captures are taken, and limits on captures.
         first_step: Global step before the run.
         steps_per_execution: Steps per call of the step function.
-        epoch_steps: Steps per epoch; None if unknown.
         global_step: Returns the global step between calls. Without it, all calls are assumed to run
             the same number of steps.
         emit: Called with the record of each capture, usually on another thread.
         on_counted: Called within the calls that begin and end the part of a capture of steady steps
             that its profile counts.
-        now: The clock, in seconds.
     """
 
     def __init__(
@@ -103,11 +99,7 @@ class Recorder:
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
     def want(self, trigger: Trigger, reason: str) -> None:
-        """Requests a capture from the next step on; may be called on any thread.
-
-        While another request is pending or a capture is running, this one counts as the same, and
-        has no effect.
-        """
+        """Requests a capture from the next step on, unless one is pending or running."""
         if self._wanted is None and self._capture is None:
             self._wanted = trigger, reason
 

@@ -42,11 +42,6 @@ class RequestFile:
 
     Workers of a cluster that share the folder all respond to the same file. So it stays for a
     while, each worker responds to it once, and touching it again asks all of them again.
-
-    Args:
-        path: Path of the file.
-        stays_s: How long the file stays after it was seen, in seconds.
-        now: The clock, in seconds.
     """
 
     def __init__(
@@ -90,11 +85,9 @@ class RequestFile:
 
 
 class RequestSignal:
-    """Signal to this process that requests a capture. It replaces the signal's previous handler.
+    """Signal to this process that requests a capture; it replaces the signal's previous handler.
 
-    Args:
-        number: Signal to handle.
-        asked: Called with a reason, on the main thread, when the signal arrives.
+    `asked` is called with a reason, on the main thread.
 
     Raises:
         ValueError: If this is not the main thread, the only one that can set a handler.

@@ -60,9 +60,6 @@ class RunFold:
     Records of a kind that says how something is so far replace the one before; readings are summed
     up. The same records give the same summary, wherever they come from.
 
-    Args:
-        most_points: Maximum number of points per time series; even.
-
     Attributes:
         latest: Latest record of each kind.
         captures: Captures by name and path; once one's profile was compared, that record.

@@ -43,10 +43,7 @@ class RunLog:
         log_dir: Log directory; files are written to `<log_dir>/gpukit`.
         worker: Place of this process in its cluster; None outside one.
         writers: Functions that open the writers.
-        phase: The call: "fit", "evaluate" or "predict"; None if unknown.
-
-    Attributes:
-        header: First record of the run.
+        phase: The call; None if unknown.
     """
 
     def __init__(
@@ -72,14 +69,7 @@ class RunLog:
     def record(
         self, kind: RecordKind, record: Any, step: int | None = None, time_s: float | None = None
     ) -> None:
-        """Passes a record to the writers.
-
-        Args:
-            kind: Kind of the record.
-            record: Dataclass of `keras_gpukit.records`, or plain data.
-            step: Global step; None if the record belongs to no step.
-            time_s: When it was made, in seconds since the Unix epoch; None stands for now.
-        """
+        """Passes a record to the writers, made now if no time is given."""
         if self._thread.is_alive():
             made_s = time.time() if time_s is None else time_s
             self._records.append(Record(made_s, step, kind, record))
