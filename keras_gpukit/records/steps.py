@@ -143,7 +143,7 @@ class TimeBreakdown:
     """Wall time of a phase by part. Together with `unknown_s`, the parts add up to the whole.
 
     Attributes:
-        compute_s: Seconds of the rest of the step function's time.
+        compute_s: Seconds of the step function without its input wait.
         callbacks_s: Seconds in callbacks of all kinds, including checkpoints: between steps,
             together with Keras' own loop, and between epochs.
         epoch_start_s: Seconds to start the pipeline of each epoch, including its first batch, and
@@ -159,7 +159,7 @@ class TimeBreakdown:
             new shape of the batch, without those of `tracings`. Those of validations count except
             for one. All of this process count.
         hangs_s: Seconds in which no step ended for a minute or more and the process waited.
-        callbacks_at_epochs: Those of them at the start and the end of epochs.
+        callbacks_at_epochs: Seconds of `by_callback` at the start and the end of epochs.
         retraced: Functions of user code that were traced more than once, such as in eager steps or
             callbacks. The parts above contain their time.
     """
