@@ -44,8 +44,8 @@ def judge_cause(name: str) -> Judge:
     @explained
     def judge_one(found: dict[str, Any]) -> Outcome:
         causes = found[name]["causes"]
-        said = ", ".join(sorted({each or "no cause" for each in causes})) or "nothing"
-        return Outcome(cause in causes, f"For {operation} it reports: {said}.")
+        message = ", ".join(sorted({each or "no cause" for each in causes})) or "nothing"
+        return Outcome(cause in causes, f"For {operation} it reports: {message}.")
 
     return judge_one
 

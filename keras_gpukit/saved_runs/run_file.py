@@ -15,7 +15,7 @@ from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS
-from keras_gpukit.saved_runs.run_lines import Line, RunLines
+from keras_gpukit.saved_runs.run_lines import RunLine, RunLines
 
 MOST_DETAILED = 4
 """Number of newest runs that are kept in full; older runs keep only their summary."""
@@ -35,7 +35,7 @@ _READINGS = tuple(
 
 Detail = Literal["summary", "means", "full"]
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(RunLine).decode
 
 
 class RunFile:
@@ -120,7 +120,7 @@ class RunFile:
         assert self._current is not None
         return self._current
 
-    def _begin_run(self, line: Line) -> None:
+    def _begin_run(self, line: RunLine) -> None:
         schema = msgspec.json.decode(line.record, type=_Head).schema
         newer = None
         if schema > SCHEMA:

@@ -80,7 +80,7 @@ _READINGS = {
 }
 
 
-class Line(msgspec.Struct, gc=False):
+class RunLine(msgspec.Struct, gc=False):
     """A line of `run.jsonl`, with its record still encoded."""
 
     kind: str
@@ -103,7 +103,7 @@ class RunLines:
         self._unreadable = 0
         self._first_fault = ""
 
-    def take(self, line: Line) -> None:
+    def take(self, line: RunLine) -> None:
         """Adds a line. Only the time and step of a line of unknown kind are used.
 
         Raises:

@@ -107,10 +107,10 @@ def report_frame(page) -> Any:
     return None
 
 
-def wait_until(told, within_s: float = DEADLINE_S):
+def wait_until(found, within_s: float = DEADLINE_S):
     """Waits for something to be so, and returns it."""
     deadline = time.monotonic() + within_s
-    while not (answer := told()):
+    while not (answer := found()):
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.1)
     return answer

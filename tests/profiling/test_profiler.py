@@ -229,8 +229,8 @@ def test_only_files_of_the_callback_of_keras_are_looked_at(tmp_path, caplog):
     model.fit(fast_dataset(40), callbacks=callbacks, verbose=0)
     [path] = [each for each in profiles(tmp_path) if each.parent != folder]
     assert len(steps_in_tab(path)) == 3
-    [said] = warnings_of(caplog)
-    assert "half.xplane.pb" in said
+    [message] = warnings_of(caplog)
+    assert "half.xplane.pb" in message
 
 
 @pytest.fixture
@@ -370,9 +370,9 @@ def test_on_another_thread_a_signal_is_said_to_ask_for_nothing(tmp_path, caplog)
     thread.start()
     thread.join()
     assert profiler.summary.captures == ()
-    [said] = warnings_of(caplog)
-    assert "SIGUSR1" in said
-    assert "main thread" in said
+    [message] = warnings_of(caplog)
+    assert "SIGUSR1" in message
+    assert "main thread" in message
     assert signal.getsignal(signal.SIGUSR1) is before
 
 
@@ -537,29 +537,29 @@ def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
     ],
 )
 def test_wrong_arguments_are_refused_at_once(argument, value, error, accepted):
-    with pytest.raises(error) as told:
+    with pytest.raises(error) as found:
         gpukit.Profiler(**{argument: value})
-    assert argument in str(told.value)
-    assert accepted in str(told.value)
-    assert f"Received: {argument}={value!r}" in str(told.value)
+    assert argument in str(found.value)
+    assert accepted in str(found.value)
+    assert f"Received: {argument}={value!r}" in str(found.value)
 
 
 # No harm
 
 
 def test_training_goes_on_while_a_profile_is_written(tmp_path, monkeypatch):
-    trained_on, told = threading.Event(), []
+    trained_on, found = threading.Event(), []
     write = capture.write_profile
 
     def slow(*args):
-        told.append(trained_on.wait(60))
+        found.append(trained_on.wait(60))
         return write(*args)
 
     monkeypatch.setattr(capture, "write_profile", slow)
     profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
     callbacks = [profiler, At(15, trained_on.set)]
     small_model().fit(fast_dataset(20), callbacks=callbacks, verbose=0)
-    assert told == [True]
+    assert found == [True]
     assert profiler.summary.captures[0].path is not None
 
 
@@ -573,8 +573,8 @@ def test_a_disk_that_hangs_does_not_keep_fit_from_returning(tmp_path, monkeypatc
         [record] = profiler.summary.captures
         assert (record.path, record.steps) == (None, 2)
         assert "not written after" in record.failed_because
-        [said] = warnings_of(caplog)
-        assert "not written after" in said
+        [message] = warnings_of(caplog)
+        assert "not written after" in message
         assert '"failed_because":' in (tmp_path / "gpukit" / "run.jsonl").read_text()
     finally:
         free.set()
@@ -600,8 +600,8 @@ def test_a_profile_that_is_recorded_elsewhere_goes_on(tmp_path, caplog):
         tf.profiler.experimental.stop()
     assert summary.captures == ()
     assert [each.step for each in summary.missed] == [3, 10]
-    [said] = warnings_of(caplog)
-    assert "tf.profiler.experimental.stop()" in said
+    [message] = warnings_of(caplog)
+    assert "tf.profiler.experimental.stop()" in message
     [path] = profiles(tmp_path / "theirs")
     assert marks(path)[:20] == list(range(1, 21))
 
@@ -691,8 +691,8 @@ def test_what_cupti_refuses_is_said_once_with_the_fix(tmp_path, monkeypatch, cap
     summary = fit_with(gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 10)}, steps=2))
     assert all(remedy in each.incomplete_because for each in summary.captures)
     assert all(each.path is not None for each in summary.captures)
-    [said] = warnings_of(caplog)
-    assert remedy in said
+    [message] = warnings_of(caplog)
+    assert remedy in message
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("theirs")])
@@ -842,8 +842,8 @@ print(json.dumps({"marks": marks(path), "tab": steps_in_tab(path)}))
 
 def test_two_replicas_are_captured(run_script, tmp_path):
     source = MIRRORED.replace("sys.argv[1]", repr(str(tmp_path)))
-    told = json.loads(run_script(source).stdout.splitlines()[-1])
-    assert told == {"marks": [5, 6, 7, 8], "tab": [5, 6, 7, 8]}
+    found = json.loads(run_script(source).stdout.splitlines()[-1])
+    assert found == {"marks": [5, 6, 7, 8], "tab": [5, 6, 7, 8]}
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -332,9 +332,9 @@ def test_captures_go_to_the_run_that_took_them(tmp_path):
     write_lines(tmp_path, lines)
     report = load_report(tmp_path)
     (run,) = report.runs
-    told, other = run.captures[1], run.captures[0]
-    assert (told.name, told.capture.reason) == ("one/host", "step 20 of the run")
-    assert told.unread_because
+    shown, other = run.captures[1], run.captures[0]
+    assert (shown.name, shown.capture.reason) == ("one/host", "step 20 of the run")
+    assert shown.unread_because
     assert (other.profile, other.unread_because) == (None, None)
     assert [each.name for each in report.captures] == ["two/host"]
 
@@ -438,14 +438,14 @@ def _with_other_values(data: bytes, luck: random.Random) -> bytes:
     others = [None, -1, 0, 10**30, -5e17, 1e-300, "</script>", [], {}, [[1]], True, "\0", -0.0]
     lines = []
     for line in data.splitlines():
-        told = json.loads(line)
-        record = told["record"]
+        shown = json.loads(line)
+        record = shown["record"]
         for _ in range(luck.randrange(3)):
             place = luck.choice(list(record))
             if isinstance(record[place], dict) and record[place]:
                 record, place = record[place], luck.choice(list(record[place]))
             record[place] = luck.choice(others)
-        lines.append(json.dumps(told).encode())
+        lines.append(json.dumps(shown).encode())
     return b"\n".join(lines) + b"\n"
 
 
@@ -455,17 +455,17 @@ def test_damaged_records_give_a_report_or_a_clear_error(tmp_path):
     luck = random.Random(20261121)
     path = write_lines(tmp_path, run_lines(8) + run_lines(8, summary=None, began_s=BEGAN_S + 99))
     data = path.read_bytes()
-    told = 0
+    shown = 0
     for number in range(300):
         path.write_bytes(damaged(data, luck))
         report = load_report(tmp_path)
         assert isinstance(report, Report)
         to_dict(report)
-        told += any(run.notes for run in report.runs)
+        shown += any(run.notes for run in report.runs)
         if number % 20 == 0:
             page = render(report, plotly_src="plotly.js")
             assert page.rstrip().endswith("</html>")
-    assert told > 150
+    assert shown > 150
 
 
 # Many runs

@@ -34,7 +34,7 @@ def first_step(small: bool) -> dict[str, Any]:
         def on_train_batch_end(self, number, logs=None):
             if number == 0:
                 self.took_s = time.perf_counter() - self.began_s
-                self.said = panel(load_report(folder).runs[0].summary)
+                self.message = panel(load_report(folder).runs[0].summary)
 
     if small:
         model = convolutional(8, 1, side)
@@ -55,7 +55,7 @@ def first_step(small: bool) -> dict[str, Any]:
         "step_ms": summary.step_time_s and 1e3 * summary.step_time_s,
         "reported_s": summary.breakdown and summary.breakdown.first_step_s,
         "findings": findings_of(summary),
-        "said": clock.said,
+        "said": clock.message,
     }
 
 
@@ -73,8 +73,8 @@ def judge_reported(row: dict[str, Any]) -> Outcome:
 
 
 def judge_written(row: dict[str, Any]) -> Outcome:
-    said = "compil" in row["said"] or "trac" in row["said"]
-    return Outcome(said, f"The report at the first step's end: {row['said'][:200]}")
+    message = "compil" in row["said"] or "trac" in row["said"]
+    return Outcome(message, f"The report at the first step's end: {row['said'][:200]}")
 
 
 PART = Part(

@@ -119,8 +119,8 @@ def judge_planted(name: str) -> Callable[[dict[str, Any]], Outcome]:
         found = [why for type_, why in reported[name]["fallbacks"] if type_ == operation]
         if reported[name]["predicted"]:
             return Outcome(False, "The fallbacks were reported as a prediction.")
-        said = ", ".join(found) or "nothing"
-        return Outcome(found == [cause], f"For {operation} it reports: {said}.")
+        message = ", ".join(found) or "nothing"
+        return Outcome(found == [cause], f"For {operation} it reports: {message}.")
 
     return judge_one
 

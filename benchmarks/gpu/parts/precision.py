@@ -55,16 +55,18 @@ def gain_outcome(measured: Measured) -> Outcome:
 
 def promise_outcome(measured: Measured) -> Outcome:
     """Judges whether the ratio that the finding rests on is an upper bound."""
-    said, holds = [], True
+    message, holds = [], True
     for name in ("float32", "TF32"):
         promised = measured.get(f"promise/{name}", {}).get("gain")
         found = gains(measured, name, "bfloat16")
         if promised is not None and found:
-            said.append(f"{promised:g}× promised over {name}, {max(found.values()):.2f}× measured")
+            message.append(
+                f"{promised:g}× promised over {name}, {max(found.values()):.2f}× measured"
+            )
             holds &= max(found.values()) <= promised
-    if not said:
+    if not message:
         return Outcome(None, "no finding promised a gain that was measured")
-    return Outcome(holds, f"At most {'; '.join(said)}.")
+    return Outcome(holds, f"At most {'; '.join(message)}.")
 
 
 PART = Part(

@@ -95,23 +95,23 @@ def predict(name: str, jit: bool, small: bool) -> dict[str, Any]:
 
 def outcome(measured: Measured, names: Sequence[str]) -> Outcome:
     """Judges predictions; one that leaves something out must only not be too high."""
-    said, wrong = [], []
+    message, wrong = [], []
     for name in names:
         row = measured.get(name)
         if row is None or error_of(row):
             continue
         if row["predicted"] is None:
-            said.append(f"{name} unknown")
+            message.append(f"{name} unknown")
             continue
         error = row["predicted"] / row["peak"] - 1
         partly = row["unknown_because"] is not None
-        said.append(f"{name} {100 * error:+.1f} %{' (a lower bound)' if partly else ''}")
+        message.append(f"{name} {100 * error:+.1f} %{' (a lower bound)' if partly else ''}")
         if error > WITHIN or (error < -WITHIN and not partly):
             wrong.append(name)
-    if not said:
+    if not message:
         return Outcome(None, "no model was measured")
-    complete = len(said) == len(names)
-    return Outcome(False if wrong else True if complete else None, f"{', '.join(said)}.")
+    complete = len(message) == len(names)
+    return Outcome(False if wrong else True if complete else None, f"{', '.join(message)}.")
 
 
 PART = Part(

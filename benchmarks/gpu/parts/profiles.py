@@ -132,16 +132,16 @@ def judge_tensor_cores(without: dict[str, Any], with_them: dict[str, Any]) -> Ou
 
 
 def judge_kinds(*rows: dict[str, Any]) -> Outcome:
-    said, holds = [], True
+    message, holds = [], True
     for (model, kind), row in zip(MODELS.items(), rows, strict=True):
         compute_ms = sum(row["kinds_ms"].values())
         of_kind, other = (
             row["kinds_ms"].get(each, 0) / compute_ms if compute_ms else 0.0
             for each in (kind, "other")
         )
-        said.append(f"{model}: {100 * of_kind:.0f} % {kind}, {100 * other:.0f} % other")
+        message.append(f"{model}: {100 * of_kind:.0f} % {kind}, {100 * other:.0f} % other")
         holds &= of_kind >= LEAST_OF_KIND and other <= MOST_OTHER
-    return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(said)}.")
+    return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(message)}.")
 
 
 RUNS = tuple(f"products/{name}" for name in PRODUCTS)

@@ -66,10 +66,10 @@ def ask_doctor() -> dict[str, Any]:
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     try:
-        said = json.loads(ended.stdout)
+        message = json.loads(ended.stdout)
     except ValueError:
         return {"error": ended.stderr[-3000:] or "no JSON"}
-    version = said["driver"]["version"]
+    version = message["driver"]["version"]
     return {"exit_code": ended.returncode, "said": version, "driver": nvidia()[0]}
 
 

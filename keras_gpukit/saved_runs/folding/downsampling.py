@@ -17,7 +17,7 @@ _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
 
 
-class Cell(NamedTuple):
+class Aggregate(NamedTuple):
     """One figure in one point: weight, weighted sum, lowest, highest and last value.
 
     Without a known value, the weight is 0.
@@ -29,9 +29,9 @@ class Cell(NamedTuple):
     high: float = -LARGEST
     last: Any = None
 
-    def joined(self, other: Cell) -> Cell:
+    def joined(self, other: Aggregate) -> Aggregate:
         """Returns this cell with a later one."""
-        return Cell(
+        return Aggregate(
             self.weight + other.weight,
             self.total + other.total,
             min(self.low, other.low),
@@ -60,11 +60,11 @@ class Point(NamedTuple):
 
     time_s: float
     step: int | None
-    cells: list[Cell]
+    cells: list[Aggregate]
 
     def joined(self, later: Point) -> Point:
         """Returns this point with the next one."""
-        return Point(later.time_s, later.step, list(map(Cell.joined, self.cells, later.cells)))
+        return Point(later.time_s, later.step, list(map(Aggregate.joined, self.cells, later.cells)))
 
 
 class Downsampler:
@@ -78,7 +78,7 @@ class Downsampler:
         self._figures = tuple(figures)
         self._equal_weights = (1.0,) * len(figures)
         self._points = Joined(most_points, Point.joined)
-        self._overall: list[Cell] = [Cell()] * len(figures)
+        self._overall: list[Aggregate] = [Aggregate()] * len(figures)
         self._waiting: list[_Reading] = []
 
     @property
@@ -99,7 +99,7 @@ class Downsampler:
         if self.readings % self._points.per_item == 0 or len(self._waiting) == _MOST_WAITING:
             self._fold()
 
-    def overall(self) -> dict[str, Cell]:
+    def overall(self) -> dict[str, Aggregate]:
         """Returns each figure over all readings."""
         self._fold()
         return dict(zip(self._figures, self._overall, strict=True))
@@ -138,21 +138,21 @@ class Downsampler:
         columns = zip(zip(*values, strict=True), zip(*weights, strict=True), strict=True)
         cells = [_cell(*column) for column in columns]
         self._points.add(Point(times_s[-1], steps[-1], cells), len(waiting))
-        self._overall = list(map(Cell.joined, self._overall, cells))
+        self._overall = list(map(Aggregate.joined, self._overall, cells))
 
 
-def _cell(values: Sequence[float | None], weights: Sequence[float]) -> Cell:
+def _cell(values: Sequence[float | None], weights: Sequence[float]) -> Aggregate:
     if None in values:
         known = [pair for pair in zip(values, weights, strict=True) if pair[0] is not None]
         if not known:
-            return Cell()
+            return Aggregate()
         values, weights = zip(*known, strict=True)
     numbers = cast("Sequence[float]", values)
     total = sum(map(operator.mul, numbers, weights))
-    return Cell(sum(weights), total, min(numbers), max(numbers), numbers[-1])
+    return Aggregate(sum(weights), total, min(numbers), max(numbers), numbers[-1])
 
 
-def _band(cells: Sequence[Cell]) -> Band:
+def _band(cells: Sequence[Aggregate]) -> Band:
     return Band(
         mean=tuple(rounded(cell.mean) for cell in cells),
         low=tuple(rounded(cell.lowest) for cell in cells),

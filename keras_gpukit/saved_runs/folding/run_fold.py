@@ -29,7 +29,12 @@ from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.saved_runs.folding import tags
-from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Cell, Downsampler, rounded
+from keras_gpukit.saved_runs.folding.downsampling import (
+    MOST_POINTS,
+    Aggregate,
+    Downsampler,
+    rounded,
+)
 from keras_gpukit.saved_runs.folding.joined import (
     MOST_EVENTS,
     EpochReadings,
@@ -268,7 +273,7 @@ class RunFold:
             unknown_because=None if waits.weight else because,
         )
 
-    def _noted(self, kind: RecordKind, phase: Phase) -> tuple[Any, dict[str, Cell] | None]:
+    def _noted(self, kind: RecordKind, phase: Phase) -> tuple[Any, dict[str, Aggregate] | None]:
         """Returns the latest record on a phase's steps, and the figures if windows followed it."""
         windows = self._windows(phase)
         record, at = self._on_steps.get((kind, phase), (None, 0))

@@ -100,8 +100,8 @@ def recorded(logs) -> dict[str, list[dict[str, Any]]]:
     """The run's records, by kind."""
     records: dict[str, list[dict[str, Any]]] = {}
     for line in (logs / "gpukit" / "run.jsonl").read_text().splitlines():
-        told = json.loads(line)
-        records.setdefault(told["kind"], []).append(told["record"])
+        found = json.loads(line)
+        records.setdefault(found["kind"], []).append(found["record"])
     return records
 
 
@@ -175,15 +175,15 @@ def test_every_tag_is_listed(tensorboard):
     ],
 )
 def test_steps_have_the_values_of_the_record(tensorboard, recorded, tag, value_of):
-    told = [
+    found = [
         (window["step"], value)
         for window in recorded["steps"]
         if (value := value_of(window)) is not None
     ]
-    assert told
+    assert found
     shown = tensorboard.points(tag)
-    assert [step for step, _ in shown] == [step for step, _ in told]
-    assert [value for _, value in shown] == pytest.approx([value for _, value in told])
+    assert [step for step, _ in shown] == [step for step, _ in found]
+    assert [value for _, value in shown] == pytest.approx([value for _, value in found])
 
 
 @pytest.mark.parametrize("index", [0, 1])
@@ -198,10 +198,10 @@ def test_steps_have_the_values_of_the_record(tensorboard, recorded, tag, value_o
     ],
 )
 def test_gpus_have_the_values_of_the_record(tensorboard, recorded, index, name):
-    told = [sample[name] for sample in recorded["gpu"] if sample["index"] == index]
+    found = [sample[name] for sample in recorded["gpu"] if sample["index"] == index]
     shown = [value for _, value in tensorboard.points(f"gpu/{index}/{name}")]
-    assert told
-    assert shown == pytest.approx(told)
+    assert found
+    assert shown == pytest.approx(found)
 
 
 def test_a_throttled_gpu_is_told_from_one_that_is_not(tensorboard):
@@ -211,16 +211,16 @@ def test_a_throttled_gpu_is_told_from_one_that_is_not(tensorboard):
 
 @pytest.mark.parametrize("name", ["cpu_percent", "process_cpu_percent", "memory_bytes"])
 def test_the_host_has_the_values_of_the_record(tensorboard, recorded, name):
-    told = [sample[name] for sample in recorded["host"] if sample[name] is not None]
-    assert [value for _, value in tensorboard.points(f"host/{name}")] == pytest.approx(told)
+    found = [sample[name] for sample in recorded["host"] if sample[name] is not None]
+    assert [value for _, value in tensorboard.points(f"host/{name}")] == pytest.approx(found)
 
 
 @pytest.mark.parametrize("name", ["current_bytes", "peak_bytes"])
 def test_memory_has_the_values_of_the_record(tensorboard, recorded, name):
-    told = [reading[name] for reading in recorded["memory"] if reading["device"] == "CPU:0"]
-    assert told
+    found = [reading[name] for reading in recorded["memory"] if reading["device"] == "CPU:0"]
+    assert found
     shown = [value for _, value in tensorboard.points(f"memory/CPU:0/{name}")]
-    assert shown == pytest.approx(told)
+    assert shown == pytest.approx(found)
 
 
 def test_the_last_peak_of_memory_is_in_the_summary(tensorboard, recorded):
