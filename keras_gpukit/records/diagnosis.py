@@ -20,7 +20,7 @@ class Rate:
     with five, 75 % with three.
 
     Attributes:
-        unit: Unit of these figures, such as "batches/s", "examples/s" or "times".
+        unit: Such as "batches/s", "examples/s" or "times".
     """
 
     median: float

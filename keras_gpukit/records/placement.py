@@ -124,9 +124,9 @@ class PlacementRecord:
             not where they were expected come first, then the most common of the others.
         copies: Tensors that devices send to each other in each step, by source and target, the most
             bytes first; None if they cannot be seen, as in an eager step.
-        not_compilable: Types of operations outside these parts that XLA has no kernel for, without
-            the end of the input pipeline; None if XLA compiles nothing or its kernels cannot be
-            listed.
+        not_compilable: Types of operations outside `compiled_parts` that XLA has no kernel for,
+            without the end of the input pipeline; None if XLA compiles nothing or its kernels
+            cannot be listed.
     """
 
     operations: dict[str, dict[str, int]] = field(default_factory=dict)

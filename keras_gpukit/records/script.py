@@ -23,7 +23,8 @@ class Calls:
         place: File and line of the script that calls it, such as "train.py:31".
         starting_s: Seconds of `total_s` in which calls start; None for methods that take one batch,
             if none of them traced.
-        traced_again_s: Seconds of `starting_s` in these calls.
+        traced_again_s: Seconds of `starting_s` in the calls after the first one that traced the
+            step function.
         tracing_cpu_s: Processor time of the calling thread during the first batches of these calls.
             Waiting for a batch is not in it.
         repeated_s: Seconds around the batches of all calls that traced nothing: of those with one
@@ -48,8 +49,8 @@ class ScriptRecord:
     """Wall time of a script's process, from its start to the end of the script.
 
     Attributes:
-        before_s: Seconds before the first call, without these imports: other imports, and preparing
-            data and models.
+        before_s: Seconds before the first call, without the imports of TensorFlow and Keras: other
+            imports, and preparing data and models.
     """
 
     wall_s: float
