@@ -18,7 +18,7 @@ from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
-from keras_gpukit.saved_runs.captures import Captures
+from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
     MOST_LISTED,
@@ -42,7 +42,6 @@ class LogFolder:
         self.path = Path(path)
         self._files: dict[Path, RunFile] = {}
         self._in_full: set[Path] = set()
-        self._captures = Captures()
         self._lock = threading.Lock()
 
     def report(self) -> Report:
@@ -61,7 +60,7 @@ class LogFolder:
                 raise FileNotFoundError(f"There is no folder {self.path}.")
             raise NotADirectoryError(f"{self.path} is a file; give the folder that was `log_dir`.")
         files, everywhere = find_run_files(self.path)
-        captures = self._captures.under(self.path)
+        captures = captures_under(self.path)
         if not files and not captures:
             raise FileNotFoundError(
                 f"No run was found under {self.path}: there is neither {FOLDER}/{RUN_FILE} nor a "
