@@ -245,17 +245,6 @@ def slowly_gathered(monkeypatch):
     monkeypatch.setattr(capture.Capture, "_finish", slow)
 
 
-@pytest.mark.usefixtures("slowly_gathered")
-def test_a_callback_of_keras_that_begins_right_after_a_capture_is_not_refused(tmp_path):
-    profiler = gpukit.Profiler(tmp_path / "ours", **{**QUIET, "at_steps": (3,)}, steps=4)
-    theirs = keras.callbacks.TensorBoard(tmp_path / "theirs", profile_batch=(8, 9))
-    small_model().fit(fast_dataset(20), callbacks=[profiler, theirs], verbose=0)
-    [record] = profiler.summary.captures
-    assert (record.first_step, record.steps) == (3, 4)
-    [path] = profiles(tmp_path / "theirs")
-    assert marks(path) == [8, 9]
-
-
 def test_a_capture_ends_with_its_epoch(tmp_path):
     # The look for a batch after the last one is in the profile and is no step.
     profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (8, 19)})

@@ -176,18 +176,11 @@ def test_memory_does_not_grow_with_the_run(tmp_path):
 # Several runs
 
 
-def test_runs_that_follow_one_another_are_told_apart(tmp_path):
-    write_lines(tmp_path / "logs", run_lines(3))
-    write_lines(tmp_path / "logs", run_lines(5, began_s=BEGAN_S + 100))
-    newer, older = load_report(tmp_path).runs
-    assert (newer.name, older.name) == ("logs #2", "logs")
-    assert (newer.steps.readings, older.steps.readings) == (5, 3)
-
-
-def test_runs_in_several_folders_come_newest_first(tmp_path):
-    for number, name in enumerate(("deep/b", "a", "c")):
-        write_lines(tmp_path / name, run_lines(3, began_s=BEGAN_S + 100 * number))
-    assert [run.name for run in load_report(tmp_path).runs] == ["c", "a", "deep/b"]
+def test_runs_of_one_folder_and_of_several_come_newest_first(tmp_path):
+    for number, name in enumerate(("deep/b", "a", "c", "a")):
+        write_lines(tmp_path / name, run_lines(3 + number, began_s=BEGAN_S + 100 * number))
+    found = [(run.name, run.steps.readings) for run in load_report(tmp_path).runs]
+    assert found == [("a #2", 6), ("c", 5), ("a", 4), ("deep/b", 3)]
 
 
 @pytest.mark.heavy
@@ -284,23 +277,24 @@ def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
     assert oldest.summary == replace(SUMMARY, series=())
 
 
-def test_a_run_without_its_end_is_unfinished(tmp_path):
-    write_lines(tmp_path, run_lines(5, summary=None))
-    assert only_run(tmp_path).state == "unfinished"
-
-
-@pytest.mark.parametrize("lines", [run_lines(5, summary=None), now_lines(5)])
-def test_how_a_run_ended_is_unknown_where_it_did_not_say(tmp_path, lines):
+@pytest.mark.parametrize(
+    ("lines", "state", "ending"),
+    [
+        (run_lines(5, summary=None), "unfinished", None),
+        (now_lines(5), "running", None),
+        (
+            run_lines(5, summary=replace(SUMMARY, ending="interrupted")),
+            "interrupted",
+            "interrupted",
+        ),
+    ],
+    ids=["unfinished", "running", "interrupted"],
+)
+def test_a_run_is_as_it_said_it_ended(tmp_path, lines, state, ending):
     write_lines(tmp_path, lines)
     report = load_report(tmp_path)
-    assert report.runs[0].state in ("unfinished", "running")
-    assert report.runs[0].summary.ending is None
-    assert to_dict(report)["runs"][0]["summary"]["ending"] is None
-
-
-def test_an_interrupted_run_is_told_as_one(tmp_path):
-    write_lines(tmp_path, run_lines(5, summary=replace(SUMMARY, ending="interrupted")))
-    assert only_run(tmp_path).state == "interrupted"
+    assert (report.runs[0].state, report.runs[0].summary.ending) == (state, ending)
+    assert to_dict(report)["runs"][0]["summary"]["ending"] == ending
 
 
 def test_a_file_that_was_begun_anew_is_read_anew(tmp_path):
