@@ -23,6 +23,8 @@ from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
+INTERRUPTED = replace(SUMMARY, ending="interrupted")
+
 
 def only_run(path):
     (run,) = load_report(path).runs
