@@ -282,18 +282,14 @@ def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "state", "ending"),
     [
-        (run_lines(5, summary=None), "unfinished", None),
-        (now_lines(5), "running", None),
-        (
-            run_lines(5, summary=replace(SUMMARY, ending="interrupted")),
-            "interrupted",
-            "interrupted",
-        ),
+        (lambda: run_lines(5, summary=None), "unfinished", None),
+        (lambda: now_lines(5), "running", None),
+        (lambda: run_lines(5, summary=INTERRUPTED), "interrupted", "interrupted"),
     ],
     ids=["unfinished", "running", "interrupted"],
 )
 def test_a_run_is_as_it_said_it_ended(tmp_path, lines, state, ending):
-    write_lines(tmp_path, lines)
+    write_lines(tmp_path, lines())
     report = load_report(tmp_path)
     assert (report.runs[0].state, report.runs[0].summary.ending) == (state, ending)
     assert to_dict(report)["runs"][0]["summary"]["ending"] == ending
