@@ -75,7 +75,7 @@ class Diagnosis(Displayed):
         ceiling_gain: Ratio of the compute-only rate to the actual rate. It covers the steps only,
             not everything else that a run does. None if the gain is within the noise or the rates
             contradict each other.
-        ceiling_interval: That ratio with its interval, whether or not it is a gain.
+        ceiling_interval: Ratio with its interval, whether or not it is a gain.
         saving: Time that a given run would save if its input took no time; None if no run's summary
             was given or the gain is within the noise.
         is_contradictory: Whether training got batches faster than the pipeline alone produces them.

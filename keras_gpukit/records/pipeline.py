@@ -155,6 +155,8 @@ class ContentionRecord:
 
     Attributes:
         gil_wait_s: Median time that a thread waits for the GIL before it can run Python code.
+        cores_busy_fraction: Processor time of this process as a share of what its cores provide,
+            without the time that a virtual machine's host gave to other guests.
         input_cores_fraction: Share of what the cores provide that was used by threads started since
             the run began; only time in steps counts. tf.data and Keras start such threads to make
             batches.

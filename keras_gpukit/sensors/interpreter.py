@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import psutil
+
 from keras_gpukit.records.pipeline import ContentionRecord
 
 # A sleeping thread must take the GIL again when it wakes. If another thread waits, no thread holds
@@ -29,6 +31,7 @@ class ContentionSensor:
         process_s: Processor time of this process, in seconds.
         cores: Number of cores that this process may use; None to ask the system.
         queued: Opens a clock of how long the calling thread has waited for a core, in seconds.
+        stolen_s: Time that a virtual machine's core was given to other guests, in seconds.
     """
 
     def __init__(
@@ -39,13 +42,16 @@ class ContentionSensor:
         process_s: Callable[[], float] = time.process_time,
         cores: int | None = None,
         queued: Callable[[], AbstractContextManager[Callable[[], float]]] | None = None,
+        stolen_s: Callable[[], float] | None = None,
     ) -> None:
         self._sleep = sleep
         self._now = now
         self._process_s = process_s
         self._cores = cores or usable_cores()
         self._queued = queued or _queued_for_a_core
+        self._stolen_s = stolen_s or _stolen_from_a_core_s
         self._began_s, self._process_began_s = now(), process_s()
+        self._stolen_before_s = self._stolen_s()
         self._late_s: list[float] = []
 
     def read(self) -> None:
@@ -68,9 +74,11 @@ class ContentionSensor:
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
+        # What other guests got, no thread of this process could have used.
+        provided_s = self._cores * (wall_s - (self._stolen_s() - self._stolen_before_s))
         return ContentionRecord(
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
-            cores_busy_fraction=process_s / (wall_s * self._cores) if wall_s > 0 else None,
+            cores_busy_fraction=process_s / provided_s if provided_s > 0 else None,
             input_cores_fraction=None if input_cores is None else input_cores / self._cores,
         )
 
@@ -80,6 +88,12 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _stolen_from_a_core_s() -> float:
+    """Returns the mean of the machine's cores since it started; 0 where no system counts it."""
+    stolen_s: float = getattr(psutil.cpu_times(), "steal", 0.0)
+    return stolen_s / (psutil.cpu_count() or 1)
 
 
 @contextmanager

@@ -574,6 +574,7 @@ def test_contention_is_told_by_its_cause(late_s, busy, causes):
         process_s=lambda: 4 * busy * clock.now_s,
         cores=4,
         queued=lambda: contextlib.nullcontext(lambda: 0.0),
+        stolen_s=lambda: 0.0,
     )
     for _ in range(3):
         sensor.read()
@@ -589,6 +590,19 @@ def test_a_wait_for_a_core_is_no_wait_for_the_lock():
     sensor = ContentionSensor(sleep=clock.sleep, now=clock.now, queued=lambda: queued)
     sensor.read()
     assert sensor.record().gil_wait_s == 0.0
+
+
+def test_time_that_other_guests_of_a_host_took_was_not_there_to_be_used():
+    clock = Clock(0.0)
+    sensor = ContentionSensor(
+        sleep=clock.sleep,
+        now=clock.now,
+        process_s=lambda: 2 * 0.6 * clock.now_s,
+        cores=2,
+        stolen_s=lambda: 0.25 * clock.now_s,
+    )
+    sensor.read()
+    assert sensor.record().cores_busy_fraction == pytest.approx(0.8)
 
 
 def test_contention_that_was_not_measured_is_unknown():
