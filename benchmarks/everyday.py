@@ -55,9 +55,9 @@ def measured(script: Path) -> dict[str, Any] | None:
         return None
     codes = FINDING.search(ast.get_docstring(ast.parse(script.read_text())) or "")
     expected = codes.group(1).split(", ") if codes else []
-    told = {variant: _told(ran[variant, "watched"]["error"]) for variant in VARIANTS}
+    panels = {variant: _of_panel(ran[variant, "watched"]["error"]) for variant in VARIANTS}
     seconds = {f"{variant} {how}": _seconds(each) for (variant, how), each in ran.items()}
-    promised_s = told["with"]["promised_s"]
+    promised_s = panels["with"]["promised_s"]
     rounds = [seconds]
     while _is_kept(promised_s, seconds) is False and len(rounds) < MOST_ROUNDS:
         rounds.append({name: _seconds(_again(name, script)) for name in seconds})
@@ -65,10 +65,10 @@ def measured(script: Path) -> dict[str, Any] | None:
         seconds = {name: fmean(each) for name, each in measured_s.items()}
     return {
         "expected": expected,
-        "found": told["with"]["code"],
-        "found_in_fixed": told["fixed"]["code"],
-        "is_named": told["with"]["code"] in expected,
-        "is_silent": told["fixed"]["code"] is None,
+        "found": panels["with"]["code"],
+        "found_in_fixed": panels["fixed"]["code"],
+        "is_named": panels["with"]["code"] in expected,
+        "is_silent": panels["fixed"]["code"] is None,
         "is_unchanged": all(
             ran[variant, "plain"][key] == ran[variant, "watched"][key]
             for variant in VARIANTS
@@ -78,8 +78,8 @@ def measured(script: Path) -> dict[str, Any] | None:
         "rounds": len(rounds),
         "promised_s": promised_s,
         "is_kept": _is_kept(promised_s, seconds),
-        "lines": max(told[variant]["lines"] for variant in VARIANTS),
-        "panels": {variant: told[variant]["panel"] for variant in VARIANTS},
+        "lines": max(panels[variant]["lines"] for variant in VARIANTS),
+        "panels": {variant: panels[variant]["panel"] for variant in VARIANTS},
     }
 
 
@@ -93,7 +93,7 @@ def _again(name: str, script: Path) -> dict[str, Any]:
     return _run(PYTHON if how == "plain" else RUN, script, VARIANTS[variant])
 
 
-def _told(error: str) -> dict[str, Any]:
+def _of_panel(error: str) -> dict[str, Any]:
     """Returns what standard error tells: its panel, and the verdict's code and saving."""
     began, ended = error.find("╭"), error.rfind("╯")
     panel = error[began : ended + 1].splitlines()

@@ -63,7 +63,7 @@ def is_growth_over_time(levels: Sequence[float]) -> bool:
     # What a process holds is more than nothing.
     levels = tuple(max(level, 64.0 * MIB) for level in levels)
     series = Series(HOST_MEMORY, places, tuple(map(float, places)), levels, (1.0,) * len(levels))
-    return any(growths_over_time(RunSummary(Environment({}), series=(series,))))
+    return bool(growths_over_time(RunSummary(Environment({}), series=(series,))))
 
 
 def share(judge: Callable[[Sequence[float]], bool], drawn: Sequence[Sequence[float]]) -> float:
@@ -82,7 +82,7 @@ def main() -> None:
         for count, kind in itertools.product(counts, STEPS):
             drawn = [walk(seed, count, kind) for seed in seeds]
             walks[f"{count} {unit}, {kind}"] = share(judge, drawn)
-            with patch.object(growth, "chance_of_rise", lambda points: 0.0):
+            with patch.object(growth, "rises_evenly", lambda points: True):
                 untested[f"{count} {unit}, {kind}"] = share(judge, drawn)
     lines = {
         f"{count} epochs, noise {name}": share(
@@ -91,9 +91,9 @@ def main() -> None:
         for count, (name, noise) in itertools.product(EPOCHS[:-1], LINES.items())
     }
     means = {
-        f"walks by {unit}{said}": sum(own) / len(own)
+        f"walks by {unit}{test}": sum(own) / len(own)
         for unit in judges
-        for said, rows in (("", walks), (" without the test for walks", untested))
+        for test, rows in (("", walks), (" without the test for walks", untested))
         if (own := [each for name, each in rows.items() if f" {unit}, " in name])
     }
     print_table(

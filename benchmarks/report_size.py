@@ -50,8 +50,10 @@ def measure(folder: Path, windows: int, has_host: bool) -> dict[str, float]:
     command = [sys.executable, "-m", "keras_gpukit", "report", str(folder), "--out", str(out)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     seconds, cpu_s = time.perf_counter() - began, children_cpu_s() - began_cpu_s
-    told = subprocess.run([*command[:-2], "--json"], check=True, capture_output=True)
-    highest = msgspec.json.decode(told.stdout)["runs"][0]["steps"]["figures"]["step_time_s"]["high"]
+    result = subprocess.run([*command[:-2], "--json"], check=True, capture_output=True)
+    highest = msgspec.json.decode(result.stdout)["runs"][0]["steps"]["figures"]["step_time_s"][
+        "high"
+    ]
     usual_s = 1.0 / STEPS_A_WINDOW
     assert max(highest) > 0.9 * OUTLIER * usual_s, "the outlier is not in the report"
     return {

@@ -69,8 +69,8 @@ def box(folder: Path, link: str) -> str:
         link: The page, as seen from there.
     """
     seen = _headlines(folder)
-    said = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
-    return f"{said}> {_summary(folder)} See [the evidence]({link}).\n"
+    seen_line = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
+    return f"{seen_line}> {_summary(folder)} See [the evidence]({link}).\n"
 
 
 def with_box(text: str, new: str) -> str:
@@ -161,8 +161,8 @@ def _circumstances(results: list[Result]) -> str:
             f"Keras {device['versions']['keras']} (code {result['code']})"
         )
         runs.setdefault(run, []).append(f"{result['slice']}{'' if complete else ' (incomplete)'}")
-    told = "; ".join(f"{', '.join(slices)} on {run}" for run, slices in runs.items())
-    return f"Run: {told}." if told else "Not run on a GPU yet."
+    runs_made = "; ".join(f"{', '.join(slices)} on {run}" for run, slices in runs.items())
+    return f"Run: {runs_made}." if runs_made else "Not run on a GPU yet."
 
 
 def _cell(text: str) -> str:

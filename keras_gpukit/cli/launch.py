@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import shlex
+import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli import launch_elsewhere
 from keras_gpukit.cli.command_line import add_command, fail, folder
 from keras_gpukit.records.names import FOLDER
 
@@ -22,6 +24,9 @@ Starts a training script as several processes, each of which gets its place in t
 TF_CONFIG and its share of the GPUs. Their output is shown with a prefix, and one progress bar, the
 chief's. If one fails, all are stopped; its traceback is shown last, and this command ends with its
 exit code. On a cluster of Slurm or Kubernetes, the same job is a batch script or a manifest."""
+_SBATCH = ("sbatch",)
+_KUBECTL = ("kubectl", "apply", "-f", "-")
+_KINDS = ("trainjob", "job")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -83,7 +88,7 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="from SIGTERM to SIGKILL, where processes are stopped (default: 5)",
     )
-    launch_elsewhere.add_flags(parser)
+    _add_cluster_flags(parser)
 
 
 def _seconds(text: str) -> float:
@@ -114,9 +119,7 @@ def run(args: argparse.Namespace) -> int:
             restarts=args.restarts,
             log_dir=log_dir,
         )
-        if launch_elsewhere.is_elsewhere(args):
-            return launch_elsewhere.launch_elsewhere(job, args)
-        return _launch_here(job, args)
+        return _launch_elsewhere(job, args) if _is_elsewhere(args) else _launch_here(job, args)
     except ValueError as error:
         args.error(str(error))
     except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
@@ -154,3 +157,113 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
         path = shlex.quote(str(run_folder.path()))
         print(f"To see what was recorded: keras-gpukit report {path}", file=sys.stderr)
     return code
+
+
+def complete(words: Sequence[str]) -> list[str]:
+    """Adds the default of `--kubernetes`: argparse would take the next word, even the script."""
+    if words[:1] != ["launch"]:  # in other commands, the flag has no value
+        return list(words)
+    return [
+        "--kubernetes=trainjob" if word == "--kubernetes" and following not in _KINDS else word
+        for word, following in zip(words, [*words[1:], ""], strict=True)
+    ]
+
+
+def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "on a cluster",
+        "Print a batch script or a manifest for the same job instead of starting it.",
+    )
+    target = group.add_mutually_exclusive_group()
+    target.add_argument("--slurm", action="store_true", help="a script for sbatch")
+    target.add_argument(
+        "--kubernetes",
+        nargs="?",  # see `complete`
+        choices=_KINDS,
+        metavar="{trainjob,job}",
+        help="a manifest for kubectl: a TrainJob of Kubeflow Trainer 2, or a plain Indexed Job "
+        "(--kubernetes alone: trainjob)",
+    )
+    group.add_argument("--submit", action="store_true", help="run sbatch or kubectl apply with it")
+    group.add_argument("--name", help="of the job (default: that of the script)")
+    group.add_argument("--image", help="for Kubernetes: a container image with the script")
+    group.add_argument(
+        "--volume",
+        type=_volume,
+        metavar="CLAIM:PATH",
+        help="for Kubernetes: a PersistentVolumeClaim, and where all processes see it",
+    )
+    group.add_argument(
+        "--shared-memory",
+        metavar="SIZE",
+        help="for Kubernetes: the size of /dev/shm (default: 8Gi)",
+    )
+
+
+def _volume(text: str) -> tuple[str, str]:
+    claim, _, path = text.partition(":")
+    if not claim or not path.startswith("/"):
+        raise argparse.ArgumentTypeError(f"{text} is not a CLAIM:PATH with an absolute path")
+    return claim, path
+
+
+def _is_elsewhere(args: argparse.Namespace) -> bool:
+    """Whether the job is for a cluster."""
+    is_elsewhere = bool(args.slurm or args.kubernetes)
+    if args.submit and not is_elsewhere:
+        raise ValueError("--submit needs --slurm or --kubernetes.")
+    if not args.kubernetes and (args.image or args.volume or args.shared_memory):
+        raise ValueError("--image, --volume and --shared-memory need --kubernetes.")
+    if is_elsewhere and args.monitor:
+        raise ValueError(
+            "--monitor works on this machine only. On a cluster, add a Monitor to the callbacks of "
+            "fit, with a log folder that all processes share."
+        )
+    if is_elsewhere and (args.timeout or args.grace):
+        raise ValueError("--timeout and --grace work on this machine only: a cluster has its own.")
+    return is_elsewhere
+
+
+def _launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
+    """Prints the job's script or manifest, or submits it."""
+    text = _slurm(job, args) if args.slurm else _kubernetes(job, args)
+    if args.submit:
+        return _submit(text, _SBATCH if args.slurm else _KUBECTL)
+    sys.stdout.write(text)
+    return 0
+
+
+def _slurm(job: Job, args: argparse.Namespace) -> str:
+    from keras_gpukit.distributed.launching.elsewhere import batch_script
+
+    script = batch_script(job, python=sys.executable)
+    if job.log_dir is not None and args.submit:
+        job.log_dir.mkdir(parents=True, exist_ok=True)  # Slurm does not create it
+    return script
+
+
+def _kubernetes(job: Job, args: argparse.Namespace) -> str:
+    from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
+
+    if not args.image:
+        raise ValueError("--kubernetes needs --image: a container image that has the script.")
+    if job.log_dir is not None:
+        raise ValueError(
+            "--log-dir is not for --kubernetes, which keeps the output of each pod: kubectl logs. "
+            f"Received: --log-dir={job.log_dir}"
+        )
+    optional = {"shared_memory": args.shared_memory} if args.shared_memory else {}
+    pods = Pods(image=args.image, volume=args.volume, **optional)
+    return (train_job if args.kubernetes == "trainjob" else indexed_job)(job, pods)
+
+
+def _submit(text: str, command: tuple[str, ...]) -> int:
+    """Submits a job by running the cluster's own program, with the text as standard input."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise FileNotFoundError(
+            f"--submit needs {command[0]}, which this machine does not have. Run this on one of "
+            "the cluster, or leave --submit out and pass what is printed to "
+            f"{' '.join(command)} there."
+        )
+    return subprocess.run([program, *command[1:]], input=text, text=True, check=False).returncode

@@ -17,7 +17,6 @@ from keras_gpukit.cli import (
     scaling,
 )
 from keras_gpukit.cli.command_line import ValueFlags, split, value_flags
-from keras_gpukit.cli.launch_elsewhere import complete
 from keras_gpukit.version import __version__
 
 
@@ -29,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser, with_values = parsers()
     ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
-    args = parser.parse_args(complete(ours))
+    args = parser.parse_args(launch.complete(ours))
     args.script_arguments = theirs
     try:
         code: int = args.func(args)

@@ -9,8 +9,8 @@ from typing import Any
 
 from keras_gpukit.cli.command_line import fail
 from keras_gpukit.records.report import Report, RunReport
-from keras_gpukit.reports.html.verdict_lines import verdict_line
-from keras_gpukit.reports.printable import printable
+from keras_gpukit.reports.run_words import verdict_line
+from keras_gpukit.reports.units import printable
 from keras_gpukit.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')

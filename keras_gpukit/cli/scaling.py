@@ -73,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
 
         print(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
         return 0
-    from keras_gpukit.reports.console import print_anywhere
     from keras_gpukit.reports.scaling import render
+    from keras_gpukit.reports.terminal import print_anywhere
 
     print_anywhere(render(made))
     return 0

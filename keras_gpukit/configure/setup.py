@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from io import StringIO
 from numbers import Integral, Real
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
@@ -18,8 +17,8 @@ from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
-from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.setup import setup_panel, worker_lines
+from keras_gpukit.reports.terminal import as_html, as_text
 from keras_gpukit.rules.cluster.replica_advice import advise
 
 
@@ -174,9 +173,7 @@ class GPUSetup:
 
     def _repr_html_(self) -> str:
         """Returns the setup as HTML for notebooks."""
-        return as_html(self.__rich__())
+        return as_html(self)
 
     def __str__(self) -> str:
-        text = StringIO()
-        Console(file=text, width=100).print(self)
-        return text.getvalue().rstrip()
+        return as_text(self).rstrip()

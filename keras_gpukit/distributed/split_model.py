@@ -12,8 +12,8 @@ from keras_gpukit.distributed.splitting.balance import cut
 from keras_gpukit.distributed.splitting.layers import Unit, marked, rebuild, units_of
 from keras_gpukit.distributed.splitting.steps import copy_optimizer_state, place_steps
 from keras_gpukit.records.split import Crossing, ModelStage, SplitBy, SplitPlan
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.split import render
+from keras_gpukit.reports.terminal import print_anywhere
 
 
 def split_model(

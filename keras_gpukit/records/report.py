@@ -8,6 +8,7 @@ from typing import Literal
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -133,7 +134,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All runs under a folder."""
+    """All runs under a folder; `script_finding` is the finding on the script's calls."""
 
     log_dir: str
     made_s: float
@@ -143,3 +144,4 @@ class Report:
     notes: tuple[str, ...] = ()
     schema: int = 1
     script: ScriptRecord | None = None
+    script_finding: Finding | None = None

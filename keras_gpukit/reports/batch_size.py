@@ -1,10 +1,6 @@
-"""Batch size search results: a table in a terminal, with a chart in a notebook."""
+"""Batch size search results, as a table in a terminal."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from html import escape
-from math import log2
 
 from rich.console import Console, Group, RenderableType
 
@@ -12,19 +8,11 @@ from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
-from keras_gpukit.reports.html.chart import COLORS
-from keras_gpukit.reports.notebook import as_html, card
-from keras_gpukit.reports.printable import plain
-from keras_gpukit.reports.tables import Table, terminal_table
+from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere, table
 from keras_gpukit.rules.compute.batch_size import is_near_enough
 
 _BAR = 12
 """Length of the longest bar, in characters."""
-_WIDTH, _HEIGHT = 560, 200
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 26, 40
-_MOST_LABELS = 8
-Point = tuple[int, float]
 
 
 def print_search(search: BatchSizeSearch, console: Console | None = None) -> None:
@@ -32,14 +20,10 @@ def print_search(search: BatchSizeSearch, console: Console | None = None) -> Non
     print_anywhere(render(search), console)
 
 
-def render(search: BatchSizeSearch, *, bars: bool = True) -> RenderableType:
-    """Returns the largest and the fastest batch size, then a table with a row for each size.
-
-    Bars show the rates as text; a notebook has the chart instead.
-    """
-    table = terminal_table(_table(search.by_size, bars), ("batch size", "peak memory"))
+def render(search: BatchSizeSearch) -> RenderableType:
+    """Returns the largest and the fastest batch size, then a table with a row for each size."""
     lines = [_largest(search), _fastest(search), *_notes(search)]
-    return Group(*(plain(line) for line in lines), table)
+    return Group(*map(plain, lines), _table(search.by_size))
 
 
 def _largest(search: BatchSizeSearch) -> str:
@@ -100,117 +84,26 @@ def _notes(search: BatchSizeSearch) -> list[str]:
     return notes
 
 
-def _table(trials: tuple[BatchSizeTrial, ...], bars: bool) -> Table:
+def _table(trials: tuple[BatchSizeTrial, ...]) -> RenderableType:
     best = max((each.rate.median for each in trials if each.rate is not None), default=0.0)
     columns = {
         "batch size": [f"{each.batch_size:,}" for each in trials],
         "examples/s (95 %)": [units.known(each.rate, _rate, "") for each in trials],
-    }
-    if bars:
-        columns[""] = [
+        "": [
             "" if each.rate is None else "=" * round(_BAR * each.rate.median / best)
             for each in trials
-        ]
-    if any(each.peak_bytes is not None for each in trials):
-        columns["peak memory"] = [units.known(each.peak_bytes, units.size, "") for each in trials]
-    columns["fits"] = ["yes" if each.fits else f"no: {each.note}" for each in trials]
-    return Table(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+        ],
+        "peak memory": [units.known(each.peak_bytes, units.size, "") for each in trials],
+        "fits": ["yes" if each.fits else f"no: {each.note}" for each in trials],
+    }
+    if not any(columns["peak memory"]):
+        del columns["peak memory"]
+    rows = zip(*columns.values(), strict=True)
+    return table(rows, tuple(columns), ("batch size", "peak memory"))
 
 
 def _rate(rate: Rate) -> str:
-    interval = f"{units.number(rate.low)} to {units.number(rate.high)}"
-    return f"{units.number(rate.median)} ({interval})"
+    return f"{units.number(rate.median)} ({units.interval(rate.low, rate.high)})"
 
 
-def as_notebook_html(search: BatchSizeSearch) -> str:
-    """Returns the terminal's output as HTML, with the chart below it."""
-    return card(as_html(render(search, bars=False)) + chart(search))
-
-
-show_by(BatchSizeSearch, as_notebook_html)
-
-
-def chart(search: BatchSizeSearch) -> str:
-    """Returns two panels, one above the other; a panel with fewer than two points is left out."""
-    trials = search.by_size
-    rates = [(each.batch_size, each.rate.median) for each in trials if each.rate is not None]
-    peaks = [(each.batch_size, float(each.peak_bytes)) for each in trials if each.peak_bytes]
-    marks = {"fastest": search.fastest, "largest": search.largest}
-    marked = {size: name for name, size in marks.items() if size is not None}
-    level = None if search.input_rate is None else ("input alone", search.input_rate.median)
-    limit = None if search.limit_bytes is None else ("limit", float(search.limit_bytes))
-    return _panel("examples/s", rates, COLORS["compute"], units.number, marked, level) + _panel(
-        "peak memory", peaks, COLORS["input"], units.size, marked, limit
-    )
-
-
-def _panel(
-    title: str,
-    points: Sequence[Point],
-    color: str,
-    text: Callable[[float], str],
-    marked: dict[int, str],
-    level: tuple[str, float] | None,
-) -> str:
-    if len(points) < 2:
-        return ""
-    highest = max(value for _, value in points)
-    # A level far above the points would flatten them onto the axis.
-    shown = level if level is not None and level[1] <= 2 * highest else None
-    top = 1.08 * max(highest, shown[1] if shown else 0.0)
-    first, last = log2(points[0][0]), log2(points[-1][0])
-
-    def x(size: int) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (log2(size) - first) / (last - first)
-
-    def y(value: float) -> float:
-        return _HEIGHT - _BOTTOM - (_HEIGHT - _BOTTOM - _TOP) * value / top
-
-    parts = [_text(4, 14, title, "start", bold=True)]
-    for value in (0.0, highest):
-        parts.append(_line(_LEFT, y(value), _WIDTH - _RIGHT, y(value), "currentColor", 0.2))
-        parts.append(_text(_LEFT - 6, y(value) + 4, text(value), "end"))
-    if shown is not None:
-        parts.append(_line(_LEFT, y(shown[1]), _WIDTH - _RIGHT, y(shown[1]), "currentColor", 0.7))
-        parts.append(_text(_LEFT + 4, y(shown[1]) - 4, f"{shown[0]} {text(shown[1])}", "start"))
-    track = " ".join(f"{x(size):.1f},{y(value):.1f}" for size, value in points)
-    parts.append(f'<polyline points="{track}" fill="none" stroke="{color}" stroke-width="2"/>')
-    for size, value in points:
-        named = f" ({marked[size]})" if size in marked else ""
-        parts.append(
-            f'<circle cx="{x(size):.1f}" cy="{y(value):.1f}" r="{6 if named else 3}" '
-            f'fill="{color}"><title>{size:,}{named}: {escape(text(value))}</title></circle>'
-        )
-    for size in _labelled([size for size, _ in points], marked):
-        parts.append(_text(x(size), _HEIGHT - _BOTTOM + 16, f"{size:,}", "middle"))
-        if size in marked:
-            parts.append(_text(x(size), _HEIGHT - _BOTTOM + 31, marked[size], "middle"))
-    return (
-        f'<svg role="img" aria-label="{escape(title)} against batch size" viewBox="0 0 {_WIDTH} '
-        f'{_HEIGHT}" style="max-width:{_WIDTH}px;width:100%;display:block">{"".join(parts)}</svg>'
-    )
-
-
-def _labelled(sizes: Sequence[int], marked: dict[int, str]) -> list[int]:
-    """Returns the sizes whose labels fit without overlap; marked sizes take precedence."""
-    room = (log2(sizes[-1]) - log2(sizes[0])) / _MOST_LABELS
-    chosen: list[int] = []
-    for size in sorted(sizes, key=lambda each: each not in marked):
-        if all(abs(log2(size) - log2(other)) >= room for other in chosen):
-            chosen.append(size)
-    return chosen
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, color: str, opacity: float) -> str:
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}" '
-        f'stroke-opacity="{opacity}" stroke-dasharray="4 3"/>'
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str, *, bold: bool = False) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="12" '
-        f'fill="currentColor"{weight}>{escape(text)}</text>'
-    )
+show_by(BatchSizeSearch, lambda search: as_html(panel([render(search)])))

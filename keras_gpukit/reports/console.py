@@ -1,25 +1,23 @@
-"""The verdict as a short panel, and printing to a terminal with any encoding."""
+"""The verdict on a run as a short panel."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.panel import Panel
 from rich.table import Table
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
-from keras_gpukit.reports.notebook import as_html
-from keras_gpukit.reports.printable import plain
+from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -30,7 +28,6 @@ _TITLES: dict[Ending | None, str] = {
 _INDENT = 2
 _REASONS = 2
 _OTHERS = 2
-_ASCII = str.maketrans({"µ": "u", "×": "x"})
 
 
 def print_summary(
@@ -61,21 +58,23 @@ def render(
     its own verdict.
     """
     lines: list[RenderableType] = [_verdict(summary)]
+    correction = phrases.correction(summary)
     if details:
-        lines += ["", *_figures(summary), *_findings(summary), *_not_judged(summary)]
+        figures = ", ".join(phrases.headline(summary)) or "Nothing was measured."
+        shown = (figures, phrases.time_spent(summary), correction)
+        lines += ["", *(plain(each) for each in shown if each), *_details(summary)]
     else:
         figures = phrases.in_short(summary) or "Nothing was measured."
-        told = (_others(summary), figures, phrases.correction(summary))
-        lines += [plain(each, style="dim") for each in told if each]
+        lines += _dim(_others(summary), figures, correction)
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
-    more = (
-        phrases.compared(summary),
-        phrases.captured(summary, reasons=details),
-        report if log_dir is not None else None,
-    )
-    lines += [plain(each, style="dim") for each in more if each]
+    captured = phrases.captured(summary, reasons=details)
+    lines += _dim(phrases.compared(summary), captured, None if log_dir is None else report)
     title = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
-    return Panel(Group(*lines), title=title, title_align="left", expand=False)
+    return panel(lines, title)
+
+
+def _dim(*texts: str | None) -> list[RenderableType]:
+    return [plain(each, style="dim") for each in texts if each]
 
 
 def _verdict(summary: RunSummary) -> RenderableType:
@@ -86,16 +85,21 @@ def _verdict(summary: RunSummary) -> RenderableType:
         rows.append(("Next", phrases.train_longer(summary)))
         style = "green" if phrases.is_judged(summary) else ""
     else:
-        why = " ".join(evidence_sentences(_without_second_share(worst))[:_REASONS])
+        # The stall is a share of the steps' time; a title may have a share of the run.
+        is_share = "%" in worst.title
+        shown = takewhile(lambda each: not is_share or each.key != "input_stall", worst.evidence)
+        why = " ".join(evidence_sentences(replace(worst, evidence=tuple(shown)))[:_REASONS])
         rows = [("Verdict", worst.title), ("Why", why)]
         rows.append(("Next", worst.advice[0] if worst.advice else None))
-        rows.append(("", _gain(worst.saving) if worst.saving else None))
+        time, faster, _ = phrases.saved_parts(worst.saving) if worst.saving else ("", None, "")
+        saved = ", ".join(filter(None, (time, faster)))
+        rows.append(("", f"Fixing it saves {saved}." if saved else None))
         style = _STYLES[worst.severity]
     table = Table.grid(padding=(0, 1))
-    for name, told in rows:
-        if told:
+    for name, words in rows:
+        if words:
             # Plain text throughout: names from a model must not be parsed as markup.
-            text = plain(told, style=style)
+            text = plain(words, style=style)
             if name == "Verdict" and worst is not None:
                 text.append(f" ({worst.code})", style="dim")
             table.add_row(plain(name, style="bold"), text)
@@ -103,70 +107,27 @@ def _verdict(summary: RunSummary) -> RenderableType:
     return table
 
 
-def _without_second_share(finding: Finding) -> Finding:
-    """Leaves out the stall, a share of the steps' time, where the title has a share of the run."""
-    if "%" not in finding.title:
-        return finding
-    told = takewhile(lambda figure: figure.key != "input_stall", finding.evidence)
-    return replace(finding, evidence=tuple(told))
-
-
-def _gain(saving: Saving) -> str:
-    time, faster, _ = phrases.saved_parts(saving)
-    return f"Fixing it saves {', '.join(filter(None, (time, faster)))}."
-
-
 def _others(summary: RunSummary) -> str | None:
     worst = phrases.worst(summary)
     titles = [each.title for each in summary.findings if each is not worst]
     left_out = len(titles) - _OTHERS
-    told = [*titles[:_OTHERS], *([f"{left_out} more"] if left_out > 0 else [])]
-    return f"Also: {'; '.join(told)}" if told else None
+    shown = [*titles[:_OTHERS], *([f"{left_out} more"] if left_out > 0 else [])]
+    return f"Also: {'; '.join(shown)}" if shown else None
 
 
-def _figures(summary: RunSummary) -> list[RenderableType]:
-    told = (
-        ", ".join(phrases.headline(summary)) or "Nothing was measured.",
-        phrases.time_spent(summary),
-        phrases.correction(summary),
-    )
-    return [plain(each) for each in told if each]
-
-
-def _findings(summary: RunSummary) -> list[RenderableType]:
-    return [line for finding in summary.findings for line in ("", *_tell(finding))]
-
-
-def _tell(finding: Finding) -> list[RenderableType]:
-    heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
-    heading.append(f" ({finding.code})", style="dim")
-    details = [phrases.evidence(finding), *(f"- {line}" for line in finding.advice)]
-    return [heading, *(Padding(plain(line), (0, 0, 0, _INDENT)) for line in details if line)]
-
-
-def _not_judged(summary: RunSummary) -> list[RenderableType]:
+def _details(summary: RunSummary) -> Iterator[RenderableType]:
+    """Yields every finding with its figures and advice, then what was not judged."""
+    for finding in summary.findings:
+        heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
+        heading.append(f" ({finding.code})", style="dim")
+        yield from ("", heading)
+        for line in (phrases.evidence(finding), *(f"- {each}" for each in finding.advice)):
+            if line:
+                yield Padding(plain(line), (0, 0, 0, _INDENT))
     reasons = summary.verdict.not_applicable.items()
-    told = [f"not judged: {code}: {one_line(reason)}" for code, reason in reasons]
-    return ["", *(plain(each, style="dim") for each in told)] if told else []
-
-
-def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
-    """Prints to a console, with ASCII replacements if its encoding lacks "µ" or "×".
-
-    Args:
-        renderable: The object to print.
-        console: Console to print to; standard output by default, without colours if that is not
-            a terminal.
-    """
-    console = console or Console()
-    try:
-        "µ×".encode(console.encoding)
-    except UnicodeEncodeError:
-        with console.capture() as capture:
-            console.print(renderable)
-        console.file.write(capture.get().translate(_ASCII))
-    else:
-        console.print(renderable)
+    if reasons:
+        yield ""
+        yield from _dim(*(f"not judged: {code}: {one_line(reason)}" for code, reason in reasons))
 
 
 show_by(RunSummary, lambda record: as_html(render(record)))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
+from rich.console import RenderableType
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
-from keras_gpukit.reports.notebook import as_html
 from keras_gpukit.reports.phrases import saved
-from keras_gpukit.reports.printable import as_text, plain
-from keras_gpukit.reports.tables import Table, terminal_table
+from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, table
 from keras_gpukit.rules.input.contention import ADVICE
 
 _CONTRADICTION = (
@@ -25,25 +22,21 @@ def render(diagnosis: Diagnosis) -> RenderableType:
     """Returns a panel with the three rates and the conclusions from them."""
     heads = ("", "batches/s", "interval", "examples/s")
     examples = diagnosis.examples_per_batch
-    rates = (
-        ("data alone", diagnosis.data_only),
-        ("compute alone", diagnosis.compute_only),
-        ("together", diagnosis.actual),
-    )
-    rows = tuple(
+    rates = {
+        "data alone": diagnosis.data_only,
+        "compute alone": diagnosis.compute_only,
+        "together": diagnosis.actual,
+    }
+    rows = [
         (
             name,
             units.number(rate.median),
-            f"{units.number(rate.low)} to {units.number(rate.high)}",
-            units.number(rate.median * examples) if examples is not None else "",
+            units.interval(rate.low, rate.high),
+            "" if examples is None else units.number(rate.median * examples),
         )
-        for name, rate in rates
-    )
-    table = terminal_table(Table(heads, rows), heads[1:])
-    lines = [plain(line) for line in conclusions(diagnosis)]
-    return Panel(
-        Group(table, plain(""), *lines), title="keras_gpukit", title_align="left", expand=False
-    )
+        for name, rate in rates.items()
+    ]
+    return panel([table(rows, heads, heads[1:]), "", *map(plain, conclusions(diagnosis))])
 
 
 def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -59,8 +52,7 @@ def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _ceiling(diagnosis: Diagnosis) -> str:
-    interval = diagnosis.ceiling_interval
-    span = f"{units.number(interval.low)} to {units.number(interval.high)}"
+    span = units.interval(diagnosis.ceiling_interval.low, diagnosis.ceiling_interval.high)
     if diagnosis.ceiling_gain is None:
         return f"Without input, steps are not measurably faster: {span}× the rate."
     factor = units.number(diagnosis.ceiling_gain)

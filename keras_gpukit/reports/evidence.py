@@ -133,11 +133,11 @@ def evidence_sentences(finding: Finding) -> tuple[str, ...]:
     sentences: list[str] = []
     for figure in finding.evidence:
         words = SENTENCES.get(figure.key, "{name}: {value}")
-        told = words.format(value=units.measured(figure), of=figure.of, name=figure.name)
-        if told.startswith(",") and sentences:
-            sentences[-1] += told
+        clause = words.format(value=units.measured(figure), of=figure.of, name=figure.name)
+        if clause.startswith(",") and sentences:
+            sentences[-1] += clause
         else:
-            sentences.append(told.removeprefix(", "))
+            sentences.append(clause.removeprefix(", "))
     return tuple(f"{sentence}." for sentence in sentences)
 
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
 from keras_gpukit.records.installation import CUDALibrary, Machine
 from keras_gpukit.records.setup import Action, Cause
-from keras_gpukit.reports.printable import plain
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
+from keras_gpukit.reports.terminal import plain, table
 from keras_gpukit.reports.units import size
 
 _STYLES = {"ok": "green", "missing": "bold red", "broken": "bold red", "set": ""}
-Line = tuple[str, str, str]
+Check = tuple[str, str, str]
 """One line of the output: a mark, the name of the checked item, and the result."""
 
 
@@ -34,42 +33,28 @@ def render(
 ) -> RenderableType:
     """Returns a line with a mark for each checked item, then the conclusions.
 
-    Args:
-        versions: Version by package name; None if the package is not installed.
-        machine: Facts that were read about the machine.
-        health: State of each GPU.
-        packages: NVIDIA's pip packages that TensorFlow can use.
-        problems: Problems that block a GPU or put it at risk.
-        uses_gpu: Whether TensorFlow lists a GPU that would be used.
-        actions: Settings that `configure_gpus()` would make.
-        causes: Reasons why no GPU can be used.
-        not_applied: Arguments that have no effect without a GPU.
-        warnings: Further warnings; shown only if a GPU is used.
+    `versions` are those of packages, None for one that is not installed. `actions`, `causes`,
+    `not_applied` and `warnings` are what `configure_gpus()` would do and say; `uses_gpu` is whether
+    it would use a GPU.
     """
-    facts = Table(box=None, pad_edge=False, show_header=False)
-    found = (*lines(versions, machine), *package_lines(packages), *health_lines(machine, health))
-    for mark, name, text in found:
-        facts.add_row(plain(mark, style=_STYLES[mark]), name, plain(text))
-    parts: list[RenderableType] = [facts, ""]
-    if not uses_gpu:
-        parts.append(no_gpu_text(causes, not_applied))
+    checks = (*_checks(versions, machine), *_package_checks(packages), *_gpus(machine, health))
+    facts = table([(plain(mark, style=_STYLES[mark]), name, found) for mark, name, found in checks])
+    if uses_gpu:
+        heading = plain("\nconfigure_gpus() would set:", style="bold")
+        setup = [gpu_table(machine.gpus), heading, actions_table(actions)]
     else:
-        parts += [gpu_table(machine.gpus), plain("\nconfigure_gpus() would set:", style="bold")]
-        parts.append(actions_table(actions))
-    parts += [
-        plain(
-            f"{'Blocked' if problem.blocks else 'Problem'}: {problem}",
-            style="bold red" if problem.blocks else "yellow",
-        )
+        setup = [no_gpu_text(causes, not_applied)]
+    found = [
+        plain(f"Blocked: {problem}", style="bold red")
+        if problem.blocks
+        else plain(f"Problem: {problem}", style="yellow")
         for problem in problems
     ]
-    if uses_gpu:
-        parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
-    return Group(*parts)
+    notes = [plain(f"Warning: {each}", style="yellow") for each in warnings if uses_gpu]
+    return Group(facts, "", *setup, *found, *notes)
 
 
-def lines(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Line]:
-    """Yields a line per checked item, marked "ok", "missing", "broken" or (variables) "set"."""
+def _checks(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Check]:
     for package, number in versions.items():
         yield _found(package, number, "not installed")
     driver = machine.driver
@@ -88,49 +73,43 @@ def lines(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Line
         yield "set", name, repr(value)
 
 
-def _library(library: CUDALibrary) -> Line:
-    name = f"  {library.name}"
+def _library(library: CUDALibrary) -> Check:
+    name, error = f"  {library.name}", library.error
     if library.path is None:
-        return "missing", name, _about_another(library) or "not found"
-    version = "" if library.version is None else f"{library.version}, "
+        # The loader's message may be about another file, which the library needs.
+        is_own = error is None or error.startswith(f"{library.name}: cannot open")
+        return "missing", name, "not found" if is_own else error or ""
     source = "" if library.source != "LD_LIBRARY_PATH" else " (LD_LIBRARY_PATH)"
-    if library.error is not None:
-        return "broken", name, f"{library.path}{source}: {library.error}"
+    if error is not None:
+        return "broken", name, f"{library.path}{source}: {error}"
+    version = "" if library.version is None else f"{library.version}, "
     return "ok", name, f"{version}{library.path}{source}"
 
 
-def _about_another(library: CUDALibrary) -> str | None:
-    """Returns the loader's message if it is about a file other than the library; else None."""
-    if library.error is None or library.error.startswith(f"{library.name}: cannot open"):
-        return None
-    return library.error
-
-
-def package_lines(packages: Sequence[CUDAPackage]) -> Iterator[Line]:
+def _package_checks(packages: Sequence[CUDAPackage]) -> Iterator[Check]:
     """Yields a line per NVIDIA pip package whose version does not meet TensorFlow's requirement."""
-    for package in packages:
-        if package.fits is False:
-            found = f"{package.installed}; TensorFlow asks for {package.needs}"
-            yield "broken", package.name, found
+    for each in packages:
+        if each.fits is False:
+            yield "broken", each.name, f"{each.installed}; TensorFlow asks for {each.needs}"
 
 
-def health_lines(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Line]:
+def _gpus(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Check]:
     """Yields a line per GPU of the machine: its PCI address, memory in use and TensorFlow index."""
     states = {each.index: each for each in health}
     own = {machine.driver.position_of(gpu.uuid): gpu.index for gpu in machine.gpus}
     for gpu in machine.driver.gpus:
+        name = f"GPU {gpu.index} of the machine"
         if gpu.error is not None:
-            yield "broken", f"GPU {gpu.index} of the machine", f"does not answer ({gpu.error})"
+            yield "broken", name, f"does not answer ({gpu.error})"
             continue
-        state = states.get(gpu.index, GPUHealth(gpu.index))
-        used, total = state.memory_used_bytes, gpu.memory_bytes
+        used = states.get(gpu.index, GPUHealth(gpu.index)).memory_used_bytes
+        total = gpu.memory_bytes
         memory = "" if used is None or total is None else f", {size(used)} of {size(total)} in use"
         parts = "" if gpu.mig is None else f", {len(gpu.mig)} MIG instances"
         where = gpu.pci_bus_id or "unknown place"
         listed = f", TensorFlow's GPU {own[gpu.index]}" if gpu.index in own else ""
-        found = f"{gpu.name or 'unknown name'} at {where}{memory}{parts}{listed}"
-        yield "ok", f"GPU {gpu.index} of the machine", found
+        yield "ok", name, f"{gpu.name or 'unknown name'} at {where}{memory}{parts}{listed}"
 
 
-def _found(name: str, found: str | None, otherwise: str) -> Line:
+def _found(name: str, found: str | None, otherwise: str) -> Check:
     return ("missing", name, otherwise) if found is None else ("ok", name, found)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.reports import units
-from keras_gpukit.reports.notebook import as_html
+from keras_gpukit.reports.out_of_memory import named_sizes
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
+from keras_gpukit.reports.terminal import as_html, panel, plain, table
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
 _EXACT = ("weights", "optimizer slots")
@@ -23,14 +21,9 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     low, high = prediction.low, prediction.high
     lines: list[RenderableType] = []
     if low is not None and high is not None and prediction.peak_bytes is not None:
-        lines.append(Text(_headline(prediction, low, high)))
-        lines += ["", _table(prediction, low, high)]
+        lines += [_headline(prediction, low, high), "", _table(prediction, low, high)]
     if prediction.largest:
-        named = [
-            f"{each.layer or each.name} {units.size(each.size_bytes)}"
-            for each in prediction.largest
-        ]
-        lines += ["", Text(f"Largest tensors at the peak: {', '.join(named)}")]
+        lines += ["", f"Largest tensors at the peak: {named_sizes(prediction.largest)}"]
     if prediction.limit_bytes is not None:
         fits = prediction.fits_batch_size
         if fits is None:
@@ -43,13 +36,14 @@ def render(prediction: MemoryPrediction) -> RenderableType:
             which = f"the largest batch predicted to fit is {fits:,}"
         limit = units.size(prediction.limit_bytes)
         free = units.percentage(PREDICTED_MARGIN)
-        lines += ["", Text(f"Of {limit}, {which} ({free} are left free).")]
-        lines.append(Text("`keras-gpukit batch-size` measures it instead."))
+        lines += ["", f"Of {limit}, {which} ({free} are left free)."]
+        lines.append("`keras-gpukit batch-size` measures it instead.")
     if prediction.is_lower_bound:
-        lines += ["", Text(f"A lower bound: {prediction.unknown_because}")]
+        lines += ["", f"A lower bound: {prediction.unknown_because}"]
     if prediction.is_upper_bound:
-        lines += ["", Text(UPPER_BOUND)]
-    return Panel(Group(*lines), title="Predicted memory", title_align="left", expand=False)
+        lines += ["", UPPER_BOUND]
+    shown = (plain(each) if isinstance(each, str) else each for each in lines)
+    return panel(shown, "Predicted memory")
 
 
 def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> str:
@@ -60,18 +54,17 @@ def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCa
     return f"{batch}: peak about {units.size(prediction.peak_bytes or 0)} ({span})"
 
 
-def _table(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> Table:
+def _table(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> RenderableType:
     ends = {"from": low, "to": high}
     if prediction.is_lower_bound:
         ends = {"at least": low}
     if prediction.is_upper_bound:
         ends = {"at most": high}
-    table = Table("at the peak", *ends, "")
+    rows = []
     for name, field in MEMORY_CAUSES.items():
         sizes = sorted(getattr(end, field) for end in ends.values())
-        exact = "exact" if name in _EXACT else ""
-        table.add_row(name, *(units.size(each) for each in sizes), exact)
-    return table
+        rows.append((name, *map(units.size, sizes), "exact" if name in _EXACT else ""))
+    return table(rows, ("at the peak", *ends, ""))
 
 
 show_by(MemoryPrediction, lambda record: as_html(render(record)))

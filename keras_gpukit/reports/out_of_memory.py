@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.memory import MemoryOption, OutOfMemory
+from collections.abc import Iterable
+
+from keras_gpukit.records.memory import HeldTensor, MemoryOption, OutOfMemory
 from keras_gpukit.reports import units
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
@@ -57,12 +59,8 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
         low, high = map(units.size, (prediction.low.total_bytes, prediction.high.total_bytes))
         span = f"at least {low}" if prediction.is_lower_bound else units.span(low, high)
         lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
-        named = [
-            f"{each.layer or each.name} {units.size(each.size_bytes)}"
-            for each in prediction.largest[:_LARGEST_SHOWN]
-        ]
-        if named:
-            lines.append(f"Largest tensors at its peak: {', '.join(named)}.")
+        if largest := named_sizes(prediction.largest[:_LARGEST_SHOWN]):
+            lines.append(f"Largest tensors at its peak: {largest}.")
     if record.holders:
         named = [
             f"{each.name or 'process'} ({each.pid}) {units.size(each.used_bytes)}"
@@ -72,6 +70,11 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     elif record.holders is None and record.device.startswith("GPU"):
         lines.append("What other processes hold on this GPU is not visible from here.")
     return tuple(lines)
+
+
+def named_sizes(tensors: Iterable[HeldTensor]) -> str:
+    """Lists tensors by their layer or operation, each with its size."""
+    return ", ".join(f"{each.layer or each.name} {units.size(each.size_bytes)}" for each in tensors)
 
 
 def advice(record: OutOfMemory) -> tuple[str, ...]:

@@ -59,8 +59,8 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
 
 def in_short(summary: RunSummary) -> str | None:
     """Returns the run's speed and where its time went, in a line or two; None if unknown."""
-    told = [", ".join(_speed_and_use(summary)), _time(summary, _PARTS_IN_SHORT, _LEAST_IN_SHORT)]
-    return ". ".join(filter(None, told)) or None
+    time = _time(summary, _PARTS_IN_SHORT, _LEAST_IN_SHORT)
+    return ". ".join(filter(None, (", ".join(_speed_and_use(summary)), time))) or None
 
 
 def time_spent(summary: RunSummary) -> str | None:
@@ -92,30 +92,26 @@ def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
     known = {name: spent_s / lasting_s for name, spent_s in named.items() if spent_s}
     largest = sorted(known.items(), key=lambda part: -part[1])[:most]
     shares = [f"{name} {units.percentage(share)}" for name, share in largest if share > least]
-    told = [f"first step {units.duration(first_s)}"] if first_s > least * parts.wall_s else []
-    told += [f"{'then ' if told else ''}{', '.join(shares)}"] if shares else []
-    return f"{units.duration(parts.wall_s)} in total: {', '.join(told)}" if told else None
+    spent = [f"first step {units.duration(first_s)}"] if first_s > least * parts.wall_s else []
+    spent += [f"{'then ' if spent else ''}{', '.join(shares)}"] if shares else []
+    return f"{units.duration(parts.wall_s)} in total: {', '.join(spent)}" if spent else None
 
 
 def captured(summary: RunSummary, *, reasons: bool = True) -> str | None:
     """Lists the captures, each with its first step, and its reason if wanted; None without any."""
     captures = summary.captures.captures if summary.captures else ()
-    written = [capture for capture in captures if capture.path is not None]
-    told = []
-    if written:
-        profiles = "1 profile" if len(written) == 1 else f"{len(written)} profiles"
-        places = [
-            f"step {each.first_step:,}" + (f" ({each.reason})" if reasons else "")
-            for each in written[:_CAPTURES_LISTED]
-        ]
-        if len(written) > _CAPTURES_LISTED:
-            places.append(f"{len(written) - _CAPTURES_LISTED} more")
-        where = "see TensorBoard's tabs Profile and GPU Kit"
-        told.append(f"{profiles} captured, at {', '.join(places)}: {where}")
-    told += [
-        f"A capture failed: {capture.failed_because}" for capture in captures if not capture.path
+    failed = [f"A capture failed: {each.failed_because}" for each in captures if not each.path]
+    written = [
+        f"step {each.first_step:,}" + (f" ({each.reason})" if reasons else "")
+        for each in captures
+        if each.path
     ]
-    return "; ".join(told) or None
+    if not written:
+        return "; ".join(failed) or None
+    more = len(written) - _CAPTURES_LISTED
+    places = ", ".join([*written[:_CAPTURES_LISTED], *([f"{more} more"] if more > 0 else [])])
+    where = f"at {places}: see TensorBoard's tabs Profile and GPU Kit"
+    return "; ".join([f"{units.count(len(written), 'profile')} captured, {where}", *failed])
 
 
 def correction(summary: RunSummary) -> str | None:
@@ -151,9 +147,10 @@ def worst(summary: RunSummary) -> Finding | None:
 
     A short run in which compute took less than half of the time is not called healthy either.
     """
-    first = next(iter(summary.findings), None)
-    told = (each.severity != "info" or each.code == ACCOUNT_OF_TIME for each in summary.findings)
-    return first if any(told) else None
+    for each in summary.findings:
+        if each.severity != "info" or each.code == ACCOUNT_OF_TIME:
+            return summary.findings[0]
+    return None
 
 
 def conclusion(summary: RunSummary) -> str | None:
@@ -349,10 +346,10 @@ def _memory(record: MemoryRecord) -> list[str]:
     fullest = max(gpus, key=lambda memory: memory.needed_bytes)
     limit = "" if fullest.limit_bytes is None else f" of {units.size(fullest.limit_bytes)}"
     predicted = predicted_peak(record.prediction)
-    told = [] if predicted is None else [f"{predicted} predicted"]
+    others = [] if predicted is None else [f"{predicted} predicted"]
     if fullest.peak_bytes > fullest.needed_bytes:
-        told.append(f"{units.size(fullest.peak_bytes)} in the first step")
-    more = f" ({', '.join(told)})" if told else ""
+        others.append(f"{units.size(fullest.peak_bytes)} in the first step")
+    more = f" ({', '.join(others)})" if others else ""
     return [f"{fullest.device} peak {units.size(fullest.needed_bytes)}{limit}{more}"]
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
-from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast, ScalingPoint
+from keras_gpukit.records.scaling import Link, ScalingBasis, ScalingForecast
 from keras_gpukit.reports import units
-from keras_gpukit.reports.tables import Table, terminal_table
+from keras_gpukit.reports.terminal import plain, table
 
 ON_CPU = (
     "Warning: the run had no GPU, so the table is for CPUs as fast as this one. For GPUs give the "
@@ -21,25 +20,34 @@ WHAT_TO_GIVE = (
 
 def render(forecast: ScalingForecast) -> RenderableType:
     """Returns the basis, the links, a table with a row per number of GPUs, and the assumptions."""
-    parts: list[RenderableType] = [Text(_basis(forecast.run, forecast.basis))]
-    if forecast.basis.on_cpu:
-        parts.append(Text(ON_CPU))
-    parts.append(Text(_link("Inside a node", forecast.inside)))
     count = forecast.links_per_node
-    parts.append(
-        Text(_link(f"Between nodes ({count} link{'s' * (count > 1)} a node)", forecast.between))
+    heads = ("GPUs", "nodes", "exchange", "step", "efficiency", "examples/s")
+    rows = [
+        (
+            f"{point.gpus:,}",
+            f"{point.nodes:,}",
+            units.known(point.exchange_s, units.duration),
+            units.known(point.step_s, units.duration),
+            units.known(point.efficiency, units.percentage),
+            units.known(point.examples_per_s, units.number),
+        )
+        for point in forecast.points
+    ]
+    unknown = [each.unknown_because for each in forecast.points if each.unknown_because]
+    notes = filter(None, dict.fromkeys((*forecast.basis.unknown.values(), *unknown)))
+    before = (
+        _basis(forecast.run, forecast.basis),
+        *([ON_CPU] if forecast.basis.on_cpu else []),
+        _link("Inside a node", forecast.inside),
+        _link(f"Between nodes ({count} link{'s' * (count > 1)} a node)", forecast.between),
     )
-    table = _table(forecast.points)
-    parts.append(terminal_table(table, table.columns))
-    notes = dict.fromkeys(
-        (*forecast.basis.unknown.values(), *(each.unknown_because for each in forecast.points))
+    after = (
+        *(f"- {note}" for note in notes),
+        *([WHAT_TO_GIVE] if unknown else []),
+        "Assumptions, by the ring model (Patarasuk and Yuan 2009):",
+        *(f"- {each}" for each in forecast.assumptions),
     )
-    parts += [Text(f"- {note}") for note in notes if note]
-    if any(each.unknown_because for each in forecast.points):
-        parts.append(Text(WHAT_TO_GIVE))
-    parts.append(Text("Assumptions, by the ring model (Patarasuk and Yuan 2009):"))
-    parts += [Text(f"- {each}") for each in forecast.assumptions]
-    return Group(*parts)
+    return Group(*map(plain, before), table(rows, heads, heads), *map(plain, after))
 
 
 def _basis(run: str | None, basis: ScalingBasis) -> str:
@@ -61,19 +69,3 @@ def _link(place: str, link: Link) -> str:
         return f"{place}: {bandwidth}, latency unknown."
     latency = f"{units.duration(link.latency_s)} ({link.latency_source})"
     return f"{place}: {bandwidth}, latency {latency}."
-
-
-def _table(points: tuple[ScalingPoint, ...]) -> Table:
-    heads = ("GPUs", "nodes", "exchange", "step", "efficiency", "examples/s")
-    rows = tuple(
-        (
-            f"{point.gpus:,}",
-            f"{point.nodes:,}",
-            units.known(point.exchange_s, units.duration),
-            units.known(point.step_s, units.duration),
-            units.known(point.efficiency, units.percentage),
-            units.known(point.examples_per_s, units.number),
-        )
-        for point in points
-    )
-    return Table(heads, rows)

@@ -51,12 +51,12 @@ def parts_of(record: ScriptRecord) -> tuple[Part, ...]:
 
 def account(record: ScriptRecord) -> str:
     """Returns where the time went on one line: "48 s in all: imports 9 s, 14 fits 31 s, ..."."""
-    told = [
+    parts = [
         f"{part.name} {units.duration(part.spent_s)}{_starting(part, record.wall_s)}"
         for part in parts_of(record)
         if part.spent_s > _LEAST_SHARE * record.wall_s
     ]
-    return f"The script took {units.duration(record.wall_s)}: {', '.join(told)}"
+    return f"The script took {units.duration(record.wall_s)}: {', '.join(parts)}"
 
 
 def _starting(part: Part, wall_s: float) -> str:

@@ -6,14 +6,12 @@ from collections import Counter
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
-from rich.table import Table
-from rich.text import Text
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import TensorFlowState
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports import units
-from keras_gpukit.reports.printable import plain
+from keras_gpukit.reports.terminal import plain, table
 
 
 def setup_panel(
@@ -30,29 +28,19 @@ def setup_panel(
 ) -> RenderableType:
     """Returns a panel: the GPUs (or why there are none), the settings with reasons, the warnings.
 
-    Args:
-        devices: GPUs that are used.
-        state: TensorFlow's settings after the setup.
-        actions: Settings that were made.
-        causes: Reasons why no GPU is used.
-        not_applied: Arguments that have no effect, because the machine has no GPU.
-        warnings: Settings that were resolved, overruled, or differ from the request.
-        strategy: Class name of the distribution strategy; None without a strategy.
-        replicas: Number of copies of the model that train in step.
-        notes: Effects of the strategy on the loss and the batch, or why no strategy is used.
+    `devices` are those in use, `state` is what TensorFlow reports after the setup, `not_applied`
+    are arguments that have no effect without a GPU, and `notes` say what the strategy does to the
+    loss and the batch, or why none is used.
     """
-    parts: list[RenderableType] = []
-    if devices:
-        parts.append(gpu_table(devices, state))
-    else:
-        parts.append(no_gpu_text(causes, not_applied))
-    if actions:
-        parts.append(actions_table(actions))
-    name = strategy or "No distribution strategy"
     count = f"{replicas} replica{'s' if replicas > 1 else ''}"
-    parts.append(plain(f"{name}, {count}; dtype policy {state.dtype_policy}."))
-    parts += [plain(note) for note in notes]
-    parts += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
+    name = strategy or "No distribution strategy"
+    parts = [
+        gpu_table(devices, state) if devices else no_gpu_text(causes, not_applied),
+        *([actions_table(actions)] if actions else []),
+        plain(f"{name}, {count}; dtype policy {state.dtype_policy}."),
+        *map(plain, notes),
+        *(plain(f"Warning: {warning}", style="yellow") for warning in warnings),
+    ]
     return Panel(Group(*parts), title="GPU setup", title_align="left")
 
 
@@ -64,15 +52,11 @@ def worker_lines(
     warnings: tuple[str, ...],
 ) -> RenderableType:
     """Returns lines for a worker other than the chief: its GPUs and its own warnings."""
+    own = " ".join(["no GPU.", *(cause.text for cause in causes[:1])])
     if devices:
-        models = Counter(gpu.name or "unknown" for gpu in devices)
-        count = "1 GPU" if len(devices) == 1 else f"{len(devices)} GPUs"
-        used = ", ".join(
-            f"{times} × {name}" if times > 1 else name for name, times in models.items()
-        )
-        own = f"{count} ({used})"
-    else:
-        own = " ".join(["no GPU.", *(cause.text for cause in causes[:1])])
+        models = Counter(gpu.name or "unknown" for gpu in devices).items()
+        used = (f"{times} × {model}" if times > 1 else model for model, times in models)
+        own = f"{units.count(len(devices), 'GPU')} ({', '.join(used)})"
     line = (
         f"GPU setup of {name}: {own.rstrip('.')}. The chief prints the settings and their warnings."
     )
@@ -80,28 +64,26 @@ def worker_lines(
     return Group(plain(line), *lines)
 
 
-def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None) -> Table:
+def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None) -> RenderableType:
     """Returns a table with a row per GPU; with a state, also how its memory is allocated."""
-    headings = ("GPU", "Name", "Capability", "Memory", "UUID")
-    table = Table(*headings, box=None, pad_edge=False)
-    if state is not None:
-        table.add_column("Use")
-    for gpu in devices:
-        capability = gpu.compute_capability
-        row = [
+    rows = [
+        (
             str(gpu.index),
             gpu.name or "unknown",
-            "unknown" if capability is None else f"{capability[0]}.{capability[1]}",
+            units.known(gpu.compute_capability, lambda each: f"{each[0]}.{each[1]}"),
             units.known(gpu.memory_bytes, units.size),
             gpu.uuid or f"unknown: {gpu.unidentified_because or 'not reported'}",
-        ]
-        table.add_row(*row, *([] if state is None else [_use(gpu.index, state)]))
-    return table
+            *([] if state is None else [_use(gpu.index, state)]),
+        )
+        for gpu in devices
+    ]
+    heads = ("GPU", "Name", "Capability", "Memory", "UUID")
+    return table(rows, heads if state is None else (*heads, "Use"))
 
 
-def actions_table(actions: tuple[Action, ...]) -> Table:
+def actions_table(actions: tuple[Action, ...]) -> RenderableType:
     """Returns a table with a row per action, in order."""
-    table = Table(box=None, pad_edge=False, show_header=False)
+    rows = []
     for action in actions:
         target = action.name or action.kind.replace("_", " ")
         if action.gpus:
@@ -109,19 +91,18 @@ def actions_table(actions: tuple[Action, ...]) -> Table:
         value = action.shown
         if isinstance(value, tuple):
             value = ", ".join(map(str, value)) or "none"
-        table.add_row(target, plain(str(value)), plain(action.reason, style="dim"))
-    return table
+        rows.append((target, str(value), plain(action.reason, style="dim")))
+    return table(rows)
 
 
-def no_gpu_text(causes: tuple[Cause, ...], not_applied: tuple[str, ...]) -> Text:
+def no_gpu_text(causes: tuple[Cause, ...], not_applied: tuple[str, ...]) -> RenderableType:
     """Explains why no GPU is used and what to do."""
     text = plain("No GPU is used; training runs on the CPU.", style="bold")
     for cause in causes:
         text.append(f"\n{cause}", style="not bold")
     if not_applied:
-        text.append(
-            f"\nWithout a GPU these do nothing: {', '.join(not_applied)}.", style="not bold"
-        )
+        without = f"\nWithout a GPU these do nothing: {', '.join(not_applied)}."
+        text.append(without, style="not bold")
     return text
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.split import ModelStage, SplitPlan
+from keras_gpukit.records.split import SplitPlan
 from keras_gpukit.reports import units
-from keras_gpukit.reports.notebook import as_html, card
-from keras_gpukit.reports.printable import plain
-from keras_gpukit.reports.tables import Table, terminal_table
+from keras_gpukit.reports.terminal import as_html, panel, plain, table
 
 _SIZES = ("weights", "slots", "activations", "together")
 _CHOSEN_BY = {
@@ -25,28 +23,15 @@ def render(plan: SplitPlan) -> RenderableType:
         f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
         f"{plan.batch_size} examples, optimizer {plan.optimizer}."
     )
-    parts: list[RenderableType] = [
-        plain(heading),
-        terminal_table(_table(plan.stages), _SIZES),
-        plain(_crossings(plan)),
-    ]
-    parts += [plain(f"Note: {note}.") for note in plan.notes]
-    return Group(*parts)
-
-
-def _table(stages: tuple[ModelStage, ...]) -> Table:
     rows = []
-    for stage in stages:
+    for stage in plan.stages:
         first, last = stage.layers[0], stage.layers[-1]
         layers = first if first == last else f"{len(stage.layers)}: {first} to {last}"
-        sizes = (
-            stage.weight_bytes,
-            stage.slot_bytes,
-            stage.activation_bytes,
-            stage.memory_bytes,
-        )
+        sizes = (stage.weight_bytes, stage.slot_bytes, stage.activation_bytes, stage.memory_bytes)
         rows.append((stage.device, layers, *map(units.size, sizes)))
-    return Table(("device", "layers", *_SIZES), tuple(rows))
+    stages = table(rows, ("device", "layers", *_SIZES), _SIZES)
+    notes = (plain(f"Note: {note}.") for note in plan.notes)
+    return Group(plain(heading), stages, plain(_crossings(plan)), *notes)
 
 
 def _crossings(plan: SplitPlan) -> str:
@@ -66,4 +51,4 @@ def _sum(sizes: list[int | None]) -> str:
     return units.size(sum(known)) if len(known) == len(sizes) else "size unknown"
 
 
-show_by(SplitPlan, lambda plan: card(as_html(render(plan)), "Split model"))
+show_by(SplitPlan, lambda plan: as_html(panel([render(plan)], "Split model")))

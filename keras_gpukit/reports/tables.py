@@ -1,16 +1,11 @@
-"""Tables as data, and what shows them: a terminal or notebook, Markdown, and the HTML page."""
+"""Tables as data, which a terminal, Markdown and the HTML page show."""
 
 from __future__ import annotations
 
-from collections.abc import Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.reports import units
-
-if TYPE_CHECKING:
-    from rich.table import Table as TerminalTable
 
 
 @dataclass(frozen=True)
@@ -38,27 +33,6 @@ def markdown_table(table: Table) -> str:
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
     )
-
-
-def terminal_table(table: Table, numbers: Container[str] = ()) -> TerminalTable:
-    """Returns a table for a terminal or notebook, without its note.
-
-    Args:
-        table: The table; its cells are never parsed as markup.
-        numbers: Headings of the columns that are on the right and not wrapped.
-    """
-    # A script run unchanged may check which modules are loaded.
-    from rich.table import Table as TerminalTable
-
-    from keras_gpukit.reports.printable import plain
-
-    made = TerminalTable(box=None, pad_edge=False, show_header=any(table.columns))
-    for heading in table.columns:
-        is_number = heading in numbers
-        made.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number)
-    for row in table.rows:
-        made.add_row(*map(plain, row))
-    return made
 
 
 def stages_table(pipeline: PipelineRecord) -> Table:

@@ -6,37 +6,37 @@ from rich.console import Group, RenderableType
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Ending, Trial, TuningRecord
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, TuningRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.notebook import as_html, card
-from keras_gpukit.reports.printable import as_text, plain
-from keras_gpukit.reports.tables import Table, terminal_table
+from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, table
 from keras_gpukit.rules import gains
 
-_ENDINGS: dict[Ending, str] = {
-    "the model is no faster": (
-        "the input is faster than the model trains, so an even faster one would not help"
-    ),
-}
+_ENOUGH = "the input is faster than the model trains, so an even faster one would not help"
 
 
 def render(record: TuningRecord, code: str = "") -> RenderableType:
     """Returns the rates, a table of the trials, and the advice on what to do by hand."""
-    # Plain text throughout: function names must not be parsed as markup.
-    parts: list[RenderableType] = [plain(line) for line in _headline(record)]
-    if record.trials:
-        parts.append(terminal_table(_table(record.trials), ("gain", "95 %")))
-    parts += [plain(f"- {line}") for line in record.advice]
-    if code:
-        parts += [plain(""), plain(code)]
-    return Group(*parts)
+    rows = [
+        (
+            trial.description,
+            units.known(trial.gain, "{:.2f}".format, ""),
+            _interval(trial.low, trial.high),
+            "yes" if trial.kept else "no",
+            trial.note,
+        )
+        for trial in record.trials
+    ]
+    heads = ("change", "gain", "95 %", "kept", "note")
+    trials = [table(rows, heads, ("gain", "95 %"))] if rows else []
+    after = [*(f"- {line}" for line in record.advice), *(["", code] if code else [])]
+    return Group(*map(plain, _headline(record)), *trials, *map(plain, after))
 
 
 def _headline(record: TuningRecord) -> list[str]:
     cache = next((each for each in record.trials if each.note == CACHE_NOT_ALLOWED), None)
     factor = "" if cache is None else f"{cache.gain:.2f}×"
     if any(trial.kept for trial in record.trials):
-        interval = f"{record.low:.2f} to {record.high:.2f}"
+        interval = _interval(record.low, record.high)
         lines = [
             f"Input: {_rate(record.rate)} before, {_rate(record.tuned_rate)} tuned, "
             f"{record.gain:.2f}× (95 %: {interval})."
@@ -52,7 +52,7 @@ def _headline(record: TuningRecord) -> list[str]:
         lines = [f"Input: {_rate(record.rate)}; no change made it faster."]
     if record.compute_rate is not None:
         lines.append(f"The model alone: {_rate(record.compute_rate)}.{_training(record)}")
-    ending = _ENDINGS.get(record.ending, record.ending)
+    ending = _ENOUGH if record.ending == "the model is no faster" else record.ending
     lines.append(f"Ended after {units.duration(record.duration_s)}: {ending}.")
     return lines
 
@@ -79,24 +79,12 @@ def _rate(rate: Rate) -> str:
     return f"{units.number(rate.median)} {rate.unit}"
 
 
-def _table(trials: tuple[Trial, ...]) -> Table:
-    rows = tuple(
-        (
-            trial.description,
-            "" if trial.gain is None else f"{trial.gain:.2f}",
-            ""
-            if trial.low is None or trial.high is None
-            else f"{trial.low:.2f} to {trial.high:.2f}",
-            "yes" if trial.kept else "no",
-            trial.note,
-        )
-        for trial in trials
-    )
-    return Table(("change", "gain", "95 %", "kept", "note"), rows)
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
 
 
 show_by(
     TuningRecord,
-    lambda record: card(as_html(render(record))),
+    lambda record: as_html(panel([render(record)])),
     lambda record: as_text(render(record)),
 )

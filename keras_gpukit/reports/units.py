@@ -1,8 +1,10 @@
-"""Formats numbers with their units for people to read."""
+"""Formats numbers with their units, and names that may contain anything, for people to read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import TypeVar
 
 from keras_gpukit.records.finding import Figure
@@ -10,6 +12,8 @@ from keras_gpukit.records.finding import Figure
 T = TypeVar("T")
 LEAST_PERCENT = 0.1
 """Smaller percentages are only said to be under it: "0.0 %" would read as nothing."""
+# They move the cursor, change colours or the writing direction, or cannot be encoded at all.
+_CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -59,9 +63,34 @@ def span(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def interval(low: float, high: float) -> str:
+    """Formats the ends of an interval: "1.4 to 1.8"."""
+    return f"{number(low)} to {number(high)}"
+
+
 def known(value: T | None, text: Callable[[T], str], otherwise: str = "unknown") -> str:
     """Formats a value with `text`; returns `otherwise` if the value is None."""
     return otherwise if value is None else text(value)
+
+
+def if_known(value: T | None, text: Callable[[T], str]) -> str | None:
+    """Formats a value with `text`; returns None if the value is None."""
+    return None if value is None else text(value)
+
+
+def moment(time_s: float | None) -> str:
+    """Formats a time, in seconds since the Unix epoch, in the local time zone."""
+    if time_s is None:
+        return "unknown"
+    return datetime.fromtimestamp(time_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def printable(text: str) -> str:
+    r"""Returns a text with its control characters as Python escapes, such as "\x1b".
+
+    Line breaks are kept.
+    """
+    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def measured(figure: Figure) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.input.contention import gil_is_contended
 
 # Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its
@@ -53,10 +53,9 @@ def wall_s(summary: RunSummary) -> float | None:
     """Returns the run's wall time or, if unknown, the total time of the measured steps."""
     if summary.breakdown is not None:
         return summary.breakdown.wall_s or None
-    throughput, record = summary.throughput, summary.input
-    if throughput is not None:
-        steps_s = throughput.measured_steps * (throughput.step_time_s or 0.0)
-        return throughput.wall_s or steps_s or None
+    record = summary.input
+    if summary.throughput is not None:
+        return summary.throughput.wall_s or _measured_s(summary) or None
     if record is not None and record.wait_s and record.stall_fraction:
         return record.measured_steps * record.wait_s / record.stall_fraction
     return None
@@ -95,10 +94,12 @@ def of_input(summary: RunSummary) -> Saving | None:
     if confidence == "upper bound":
         return of_run(summary, 0.0, wait_s, basis="wait", upper_bound=True)
     margin_s = SAMPLED_MARGIN * time_of_steps_s(summary) if confidence == "sampled" else 0.0
-    low_s, high_s = wait_s - margin_s, wait_s * _range_ratio(summary.input) + margin_s
+    least, most = summary.input.stall_fraction, summary.input.most_stall_fraction
+    low_s, high_s = wait_s - margin_s, wait_s * (most / least if least and most else 1) + margin_s
     if summary.environment.gpus:
         return of_run(summary, low_s, high_s, basis="wait", upper_bound=True)
-    if _waits_for_gil(summary):
+    contended = gil_is_contended(summary.contention, summary.environment.cpu_count)
+    if contended and time_of_steps_s(summary) > 0:
         high_s += _most_gain_s(summary)
         return of_run(summary, low_s, high_s, basis="wait and GIL", upper_bound=True)
     freed_s = _freed_cores_s(summary)
@@ -109,32 +110,19 @@ def of_input(summary: RunSummary) -> Saving | None:
 
 
 def of_callbacks(summary: RunSummary, low_s: float, high_s: float) -> Saving | None:
-    """Returns what a run would save without callbacks.
+    """Returns what a run would save without callbacks that take a time within these bounds.
 
     On a CPU, the steps themselves get faster if they no longer start after a pause.
-
-    Args:
-        summary: The run.
-        low_s: The least time in callbacks.
-        high_s: The most time in callbacks.
     """
-    throughput = summary.throughput
-    between_s = 0.0
-    if throughput is not None and throughput.step_time_s is not None:
-        between_s = throughput.step_time_s * throughput.measured_steps - time_of_steps_s(summary)
-    paused_s = min(max(between_s, 0.0), high_s)
-    high_s += _slower_after_pauses_s(summary, paused_s)
+    between_s = max(_measured_s(summary) - time_of_steps_s(summary), 0.0)
+    high_s += _slower_after_pauses_s(summary, min(between_s, high_s))
     return of_run(summary, low_s, high_s, basis="callbacks")
 
 
 def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
     """Returns what a run would save if Python code that makes batches released the GIL.
 
-    That is at least the steps' wait for these batches.
-
-    Args:
-        summary: The run.
-        time_per_step_s: How long that code runs per step, in seconds.
+    That is at least the steps' wait for these batches, and at most the time of that code.
     """
     most_s, throughput = _most_gain_s(summary), summary.throughput
     if most_s <= 0 or throughput is None:
@@ -162,13 +150,7 @@ def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
 
 
 def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | None:
-    """Returns the most that a run would save without a share of the steps' own time.
-
-    Args:
-        summary: The run.
-        fraction: The share, 0 to 1.
-        basis: Basis of the saving, such as "idle GPUs".
-    """
+    """Returns the most that a run would save without a share of the steps' own time, 0 to 1."""
     compute_s = _compute_s(summary)
     if compute_s <= 0:
         return None
@@ -181,17 +163,16 @@ def input_cores_fraction(summary: RunSummary) -> float | None:
     New threads may do other work, too: all stages of the pipeline together took no less time than
     they used of the cores.
     """
-    record, contention, throughput = summary.input, summary.contention, summary.throughput
+    record, contention = summary.input, summary.contention
     if record is None or contention is None or contention.input_cores_fraction is None:
         return None
-    fraction, stages = contention.input_cores_fraction, record.pipeline and record.pipeline.stages
+    stages = record.pipeline.stages if record.pipeline else ()
+    costs_s = [each.cost_per_batch_s for each in stages if each.cost_per_batch_s is not None]
     available_s = (summary.environment.cpu_count or 0) * time_of_steps_s(summary)
-    costs_s = [each.cost_per_batch_s for each in stages or () if each.cost_per_batch_s is not None]
-    if record.python is not None or not stages or len(costs_s) < len(stages):
-        return fraction
-    if throughput is None or not available_s:
-        return fraction
-    return min(fraction, sum(costs_s) * throughput.steps / available_s)
+    is_known = stages and len(costs_s) == len(stages) and summary.throughput and available_s
+    if record.python is not None or not is_known:
+        return contention.input_cores_fraction
+    return min(contention.input_cores_fraction, sum(costs_s) * (summary.steps or 0) / available_s)
 
 
 def validation_wait_s(summary: RunSummary) -> float:
@@ -202,12 +183,6 @@ def validation_wait_s(summary: RunSummary) -> float:
     start = record.pipeline_start
     first_s = start.epochs * start.mean_s if start else 0.0
     return min((record.wait_s or 0.0) * throughput.steps + first_s, parts.validation_s)
-
-
-def _range_ratio(record: InputRecord) -> float:
-    """Returns the upper end of the range of a wait over its lower end; 1 without a range."""
-    least, most = record.stall_fraction, record.most_stall_fraction
-    return most / least if least and most else 1.0
 
 
 def _waited_s(summary: RunSummary) -> float | None:
@@ -225,10 +200,13 @@ def time_of_steps_s(summary: RunSummary) -> float:
     parts = summary.breakdown
     if parts is not None and parts.input_s is not None and parts.compute_s is not None:
         return parts.input_s + parts.compute_s
+    return _measured_s(summary)
+
+
+def _measured_s(summary: RunSummary) -> float:
+    """Returns the total time from step to step; 0 if unknown."""
     throughput = summary.throughput
-    if throughput is None or throughput.step_time_s is None:
-        return 0.0
-    return throughput.step_time_s * throughput.measured_steps
+    return throughput.measured_steps * (throughput.step_time_s or 0.0) if throughput else 0.0
 
 
 def _compute_s(summary: RunSummary) -> float:
@@ -244,12 +222,6 @@ def _most_gain_s(summary: RunSummary) -> float:
 def _slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
     """Returns the most by which pauses before steps slow the steps down; 0 on a GPU."""
     return 0.0 if summary.environment.gpus else AFTER_PAUSE * paused_s
-
-
-def _waits_for_gil(summary: RunSummary) -> bool:
-    """Whether threads wait long for the GIL, and the time of the steps is known."""
-    contended = gil_is_contended(summary.contention, summary.environment.cpu_count)
-    return contended and time_of_steps_s(summary) > 0
 
 
 def _freed_cores_s(summary: RunSummary) -> float | None:
@@ -273,11 +245,9 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
     processes make the batches, whose time is unknown.
     """
     record, fraction = summary.input, input_cores_fraction(summary)
-    if record is None or fraction is None:
+    available_s = (summary.environment.cpu_count or 0) * time_of_steps_s(summary)
+    if record is None or fraction is None or not available_s:
         return None
     if record.python is not None and record.python.in_processes:
         return None
-    steps_s, cores = time_of_steps_s(summary), summary.environment.cpu_count
-    if not steps_s or not cores:
-        return None
-    return min(fraction * cores * steps_s, _most_gain_s(summary))
+    return min(fraction * available_s, _most_gain_s(summary))

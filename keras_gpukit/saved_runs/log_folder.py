@@ -75,7 +75,8 @@ class LogFolder:
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         script = _script(self.path / FOLDER / SCRIPT_FILE)
-        if script is not None and ManyShortCalls().judge_script(script) is not None:
+        finding = None if script is None else ManyShortCalls().judge_script(script)
+        if script is not None and finding is not None:
             runs = [_within(script, run) for run in runs]
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
@@ -90,6 +91,7 @@ class LogFolder:
             captures=tuple(captures.values()),
             notes=tuple(notes),
             script=script,
+            script_finding=finding,
         )
 
     def _runs(

@@ -174,7 +174,7 @@ class Conclusion:
         """Prints the verdict on the script's calls and the longest run, then a line for others."""
         from keras_gpukit.records.capture import ProfilerRecord
         from keras_gpukit.reports import phrases
-        from keras_gpukit.reports.html.verdict_lines import verdict_line
+        from keras_gpukit.reports.run_words import verdict_line
         from keras_gpukit.reports.script import account
         from keras_gpukit.rules import judge
         from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
@@ -222,7 +222,7 @@ class Conclusion:
         self._print(f"keras-gpukit {self._command}: {message}")
 
     def _print(self, line: str) -> None:
-        from keras_gpukit.reports.printable import printable
+        from keras_gpukit.reports.units import printable
 
         print(printable(line), file=self._error_output)
 

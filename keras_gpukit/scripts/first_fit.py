@@ -72,8 +72,8 @@ def predict(batch_size: int | None) -> Question:
     """Returns a question: how much memory do the training steps need?"""
 
     def question(callback_list: Any) -> None:
-        from keras_gpukit.reports.console import print_anywhere
         from keras_gpukit.reports.memory import render
+        from keras_gpukit.reports.terminal import print_anywhere
         from keras_gpukit.trials.predict_memory import predict_of_spec
         from keras_gpukit.watching.call_frame import batch_of, first_batch_of_fit
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_gpukit.errors import logger
+from keras_gpukit.sensors import tf_private
 
 _COUNTERS = ("/tensorflow/core/xla_compilations", "/tensorflow/core/xla_compilation_time_usecs")
 _OWN, _OWN_VALUE = "/keras_gpukit/own_counter", 20_260_704
@@ -61,19 +62,15 @@ def _definitions() -> tuple[int, ...] | None:
     """Returns the addresses of the counters' definitions; None if they cannot be read."""
     try:
         import tensorflow as tf
-        from tensorflow.python.eager import monitoring
 
-        own = monitoring.Counter(_OWN, "Checks the layout of counters.")
-        own.get_cell().increase_by(_OWN_VALUE)
+        own = tf_private.counter(_OWN, _OWN_VALUE)
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"))
         find_registry = getattr(library, _REGISTRY)
         find_registry.restype = ctypes.c_uint64
         registry = find_registry()
         with _Memory() as memory:
             found = [memory.definition(registry, name) for name in (_OWN, *_COUNTERS)]
-            if memory.value(found[0]) != _OWN_VALUE:
-                return None
-            return tuple(found[1:])
+            return tuple(found[1:]) if own and memory.value(found[0]) == _OWN_VALUE else None
     except Exception as error:
         logger.debug("XLA's compilations cannot be counted: %r", error)
         return None

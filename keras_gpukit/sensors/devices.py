@@ -1,17 +1,21 @@
-"""The GPUs that TensorFlow uses in this process."""
+"""The GPUs that TensorFlow uses in this process, and which of the machine's each of them is."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from dataclasses import replace
+import ctypes
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Driver
+from keras_gpukit.records.installation import Driver, DriverGPU, MIGInstance
 from keras_gpukit.sensors import tf_private
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.identity import cuda_devices, identify
+
+# Enough for "0000:65:00.0" and its terminating zero.
+_BUS_ID_BYTES = 32
 
 
 def visible_gpus() -> tuple[GPUInfo, ...]:
@@ -66,7 +70,7 @@ def listed_gpus(driver: Driver) -> tuple[GPUInfo, ...]:
 
     physical = tf.config.list_physical_devices("GPU")
     gpus = tuple(_describe(index, device) for index, device in enumerate(physical))
-    return identify(gpus, driver, cuda_devices(), os.environ) if gpus else ()
+    return identify(gpus, driver, cuda_devices()) if gpus else ()
 
 
 def _describe(index: int, device: Any) -> GPUInfo:
@@ -82,3 +86,137 @@ def _describe(index: int, device: Any) -> GPUInfo:
         name=details.get("device_name"),
         compute_capability=details.get("compute_capability"),
     )
+
+
+@dataclass(frozen=True)
+class CUDADevice:
+    """One GPU, or one instance of a GPU in MIG mode, as CUDA identifies it.
+
+    Attributes:
+        uuid: UUID with its prefix: "GPU-…", or "MIG-…" if CUDA reports an instance.
+        pci_bus_id: PCI bus id, such as "0000:65:00.0"; None if unknown.
+    """
+
+    uuid: str
+    pci_bus_id: str | None = None
+
+
+def cuda_devices(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[CUDADevice, ...]:
+    """Returns each GPU in CUDA's order, which is TensorFlow's; empty if unknown.
+
+    CUDA_VISIBLE_DEVICES hides and reorders GPUs, and without it the fastest one comes first. So
+    positions do not identify the same GPUs in NVML, but UUIDs do. Untested on a GPU.
+
+    Call it only after TensorFlow has listed its devices: the first start of CUDA in a process
+    determines which GPUs are visible.
+
+    Args:
+        load: Loads a shared library by name.
+    """
+    try:
+        cuda = load("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return ()
+    count = ctypes.c_int()
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return ()
+    devices = []
+    for ordinal in range(count.value):
+        device = ctypes.c_int()
+        if cuda.cuDeviceGet(ctypes.byref(device), ordinal):
+            return ()
+        found = _uuid(cuda, device)
+        if found is None:
+            return ()
+        devices.append(CUDADevice(found, _bus_id(cuda, device)))
+    return tuple(devices)
+
+
+def _uuid(cuda: Any, device: ctypes.c_int) -> str | None:
+    """Returns a device's UUID, prefixed with "GPU-" or "MIG-"; None if unknown.
+
+    For an instance of a GPU in MIG mode, the first version of `cuDeviceGetUuid` returns its GPU's
+    UUID, and the second version its own.
+    https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+    """
+    whole = _uuid_bytes(cuda, "cuDeviceGetUuid", device)
+    own = _uuid_bytes(cuda, "cuDeviceGetUuid_v2", device) or whole
+    if own is None:
+        return None
+    kind = "GPU" if whole in (None, own) else "MIG"
+    return f"{kind}-{uuid.UUID(bytes=own)}"
+
+
+def _uuid_bytes(cuda: Any, name: str, device: ctypes.c_int) -> bytes | None:
+    ask = getattr(cuda, name, None)  # drivers before CUDA 11.4 have no second version
+    octets = (ctypes.c_ubyte * 16)()
+    if ask is None or ask(ctypes.byref(octets), device):
+        return None
+    return bytes(octets)
+
+
+def _bus_id(cuda: Any, device: ctypes.c_int) -> str | None:
+    text = ctypes.create_string_buffer(_BUS_ID_BYTES)
+    if cuda.cuDeviceGetPCIBusId(text, _BUS_ID_BYTES, device):
+        return None
+    return text.value.decode()
+
+
+def identify(
+    gpus: tuple[GPUInfo, ...], driver: Driver, cuda: tuple[CUDADevice, ...]
+) -> tuple[GPUInfo, ...]:
+    """Adds the driver's information to the GPUs that TensorFlow lists.
+
+    CUDA reports the UUID and the PCI bus id of each GPU in TensorFlow's order.
+
+    Returns:
+        The GPUs. If it is unknown which of the driver's GPUs they are, each contains the reason.
+    """
+    if len(cuda) != len(gpus):
+        because = f"TensorFlow lists {len(gpus)} GPUs and CUDA lists {len(cuda)}"
+        return tuple(replace(gpu, unidentified_because=because) for gpu in gpus)
+    return tuple(_described(*each, driver.gpus) for each in zip(gpus, cuda, strict=True))
+
+
+def _described(gpu: GPUInfo, device: CUDADevice, known: tuple[DriverGPU, ...]) -> GPUInfo:
+    for whole in known:
+        if (match := _match(device, whole)) is not None:
+            return replace(
+                gpu,
+                uuid=match.uuid,
+                name=gpu.name or match.name,
+                memory_bytes=match.memory_bytes,
+                compute_capability=gpu.compute_capability or whole.compute_capability,
+                pci_bus_id=whole.pci_bus_id,
+            )
+    # NVML does not describe it, or does not answer.
+    return replace(gpu, uuid=device.uuid, pci_bus_id=device.pci_bus_id)
+
+
+def _match(device: CUDADevice, whole: DriverGPU) -> DriverGPU | MIGInstance | None:
+    """Returns the GPU or the instance of it that is CUDA's device; None if neither is."""
+    known: list[DriverGPU | MIGInstance] = [whole, *(whole.mig or ())]
+    for each in known:
+        if each.uuid is not None and _octets(each.uuid) == _octets(device.uuid):
+            return each
+    # Some virtual GPUs have another UUID in CUDA; a GPU in MIG mode is never listed as a whole.
+    is_it = whole.uuid and not whole.mig and same_bus(device.pci_bus_id, whole.pci_bus_id)
+    return whole if is_it else None
+
+
+def same_bus(one: str | None, other: str | None) -> bool:
+    """Whether two PCI bus ids are equal: "0000:65:00.0" in CUDA is "00000000:65:00.0" in NVML.
+
+    An unknown id (None) equals no other.
+    """
+    return one is not None and other is not None and _place(one) == _place(other)
+
+
+def _place(bus_id: str) -> tuple[int, str]:
+    domain, _, rest = bus_id.lower().partition(":")
+    return int(domain, 16), rest
+
+
+def _octets(uuid: str) -> str:
+    """Returns a UUID without the prefix for the kind of GPU, on which drivers disagree."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")

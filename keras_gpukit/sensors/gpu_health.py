@@ -16,9 +16,9 @@ from typing import Any
 from keras_gpukit.records.gpu_health import GPUHealth, Xid
 from keras_gpukit.records.installation import DriverGPU
 from keras_gpukit.records.memory import GPUHolder
+from keras_gpukit.sensors.devices import same_bus
 from keras_gpukit.sensors.driver import ask
 from keras_gpukit.sensors.gpu_processes import in_first_namespace, program_name
-from keras_gpukit.sensors.identity import same_bus
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 # https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html

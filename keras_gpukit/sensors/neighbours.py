@@ -96,43 +96,38 @@ class NeighbourSensor:
 
         Processes of this process's job and its children do not count.
         """
-        own = self._is_child, self._is_of_job
-        return self._ranked(lambda key: not any(holds(key) for holds in own))[:NAMED]
+        return (self._uses_of("other") or ())[:NAMED]
 
     def children_percent(self) -> float | None:
         """Returns the use by this process's children, in percent; None before the second look."""
-        return self._percent(self._is_child)
+        return self._percent("child")
 
     def job_percent(self) -> float | None:
         """Returns the use by others of this job, in percent; None before the second look."""
-        return self._percent(lambda key: self._is_of_job(key) and not self._is_child(key))
+        return self._percent("job")
 
-    def _is_child(self, key: tuple[int, str]) -> bool:
-        return key[0] in self._children
+    def _percent(self, kind: str) -> float | None:
+        uses = self._uses_of(kind)
+        return None if uses is None else sum(use.cpu_percent for use in uses)
 
-    def _is_of_job(self, key: tuple[int, str]) -> bool:
-        return self._of_job.get(key, False)
-
-    def _percent(self, counts: Callable[[tuple[int, str]], bool]) -> float | None:
-        if self._looks is None or self._looks[0] is self._looks[1]:
+    def _uses_of(self, kind: str) -> tuple[ProcessUse, ...] | None:
+        """Returns the processes of a kind that used most; None before the second look."""
+        first, latest = self._looks or (None, None)
+        if first is None or latest is None or latest.at_s <= first.at_s:
             return None
-        return sum(use.cpu_percent for use in self._ranked(counts))
-
-    def _ranked(self, counts: Callable[[tuple[int, str]], bool]) -> tuple[ProcessUse, ...]:
-        if self._looks is None:
-            return ()
-        first, latest = self._looks
         passed_s = (latest.at_s - first.at_s) * self._cores
-        if passed_s <= 0:
-            return ()
-        own = os.getpid()
         uses = [
             ProcessUse(name, pid, 100 * (spent_s - first.spent_s.get((pid, name), 0.0)) / passed_s)
             for (pid, name), spent_s in latest.spent_s.items()
-            if pid != own and counts((pid, name))
+            if pid != os.getpid() and self._kind((pid, name)) == kind
         ]
         used = [use for use in uses if use.cpu_percent >= 1]
         return tuple(sorted(used, key=lambda use: -use.cpu_percent))
+
+    def _kind(self, key: tuple[int, str]) -> str:
+        if key[0] in self._children:
+            return "child"
+        return "job" if self._of_job.get(key, False) else "other"
 
     def _read(self) -> dict[tuple[int, str], float]:
         import psutil

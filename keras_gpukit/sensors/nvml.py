@@ -160,16 +160,8 @@ class NVMLSensor:
         return mask
 
     def _memory_by_process(self, handle: Any) -> ProcessMemory:
-        return memory_by_process(self._ask(self._list_processes, handle), self._pid)
-
-    def _list_processes(self, handle: Any) -> Any:
-        nvml = self._nvml
-        try:
-            return nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
-        except nvml.NVMLError_FunctionNotFound:
-            # Drivers before 510 lack version 3. On them, the name without a version raises an
-            # exception that is not an `NVMLError`.
-            return nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle)
+        listed = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+        return memory_by_process(listed, self._pid)
 
     def _ask(self, question: Callable[..., T], *args: Any) -> T | None:
         """Returns NVML's answer; None if this GPU or driver does not support or permit it."""

@@ -1,8 +1,8 @@
 """Private names of TensorFlow that sensors and captures need.
 
 Seen on TensorFlow 2.21: `context.context()._initialized`, `.config`,
-`config.is_op_determinism_enabled` and `trace.enabled`. If one is missing, a public function takes
-its place, or the answer is None.
+`config.is_op_determinism_enabled`, `trace.enabled` and `monitoring.Counter`. If one is missing, a
+public function takes its place, or the answer is None.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ def profiler_state() -> Callable[[], bool]:
 
     enabled: Callable[[], bool] = getattr(trace, "enabled", lambda: True)
     return enabled
+
+
+def counter(name: str, value: int) -> Any:
+    """Returns a new counter of TensorFlow's, with a value; it is counted as long as it is kept."""
+    from tensorflow.python.eager import monitoring
+
+    made = monitoring.Counter(name, "Checks the layout of counters.")
+    made.get_cell().increase_by(value)
+    return made
 
 
 def _context() -> Any:

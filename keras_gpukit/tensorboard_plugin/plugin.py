@@ -13,9 +13,9 @@ from tensorboard.plugins import base_plugin
 from werkzeug import Request, Response
 
 from keras_gpukit.errors import logger
-from keras_gpukit.tensorboard_plugin import messages
+from keras_gpukit.records.names import FOLDER, RUN_FILE
 from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
-from keras_gpukit.tensorboard_plugin.run_folders import RunFolder, RunFolders, log_dirs
+from keras_gpukit.tensorboard_plugin.run_folders import RunFolders, TabFolder, log_dirs, readable
 
 # TensorBoard's page waits for `is_active`, so the first search may delay it by this much only.
 FIRST_LOOK_S = 0.1
@@ -91,24 +91,27 @@ class GPUKitPlugin(base_plugin.TBPlugin):
         from keras_gpukit.reports.html import drawing_js
 
         if "missing" in request.args:
-            return _page(request, messages.folder_is_gone())
+            return _page(request, _message("gone"))
         folder = self._asked(request)
         if folder is None and "folder" not in request.args:
-            return _page(request, messages.no_runs(self._folders.roots))
+            roots = [readable(root) for root in self._folders.roots.values()]
+            what = "no runs" if roots else "no directory"
+            message = _message(what, record=f"{FOLDER}/{RUN_FILE}", roots=roots)
+            return _page(request, message)
         try:
             if folder:
                 page = self._pages.page(folder, self._folders.known().folders)
                 return _page(request, page, script=drawing_js())
         except FileNotFoundError:
             pass  # the folder was deleted since it was found
-        return _page(request, messages.folder_is_gone(), code=404)
+        return _page(request, _message("gone"), code=404)
 
     def _plotly_js(self, request: Request) -> Response:
         from keras_gpukit.reports.html import plotly_js
 
         return _respond(request, plotly_js(), "text/javascript", expires=DAY_S)
 
-    def _asked(self, request: Request) -> RunFolder | None:
+    def _asked(self, request: Request) -> TabFolder | None:
         """Returns the folder with the requested id, or the first folder if no id was given."""
         known = self._folders.known().folders
         if "folder" in request.args:
@@ -121,6 +124,15 @@ def _static(name: str, content_type: str) -> Callable[[Request], Response]:
         return _respond(request, (STATIC / name).read_bytes(), content_type)
 
     return serve
+
+
+def _message(what: str, **shown: Any) -> str:
+    """Returns a page that is shown if there is no report."""
+    import jinja2
+
+    template = (STATIC / "message.html.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(template).render(what=what, **shown).strip()
 
 
 def _page(request: Request, html: str, *, code: int = 200, script: str = "") -> Response:
@@ -148,6 +160,7 @@ def _reading_only(handler: Callable[[Request], Response]) -> Callable[..., Any]:
             return handler(request)
         except Exception as error:
             logger.warning("keras_gpukit: the GPU Kit tab failed.", exc_info=True)
-            return _page(request, messages.failed(error), code=500)
+            what = readable(f"{type(error).__name__}: {error}")
+            return _page(request, _message("failed", error=what), code=500)
 
     return serve

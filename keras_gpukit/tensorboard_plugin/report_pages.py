@@ -12,7 +12,7 @@ from urllib.parse import quote
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.tensorboard_plugin.run_folders import RunFolder
+from keras_gpukit.tensorboard_plugin.run_folders import TabFolder
 
 # Cached folders continue reading where they stopped. Each takes some megabytes of memory.
 KEPT = 8
@@ -29,7 +29,7 @@ class ReportPages:
         self._making = threading.Lock()
         self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
 
-    def page(self, folder: RunFolder, known: Mapping[str, RunFolder]) -> str:
+    def page(self, folder: TabFolder, known: Mapping[str, TabFolder]) -> str:
         """Returns a folder's report as HTML, which loads `plotly.js` from its own folder.
 
         Args:
@@ -44,40 +44,35 @@ class ReportPages:
             self._kept.move_to_end(folder.id)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-            return page.html(folder.stamp(), known)
+            stamp = folder.stamp()
+            if stamp != page.stamp:
+                page.html, page.stamp = page.render(known), stamp
+            return page.html
 
 
 class _ReportPage:
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: TabFolder) -> None:
         from keras_gpukit.saved_runs import LogFolder
 
         self._path, self._root = folder.path, folder.root
         self._log_folder = LogFolder(folder.path)
-        self._stamp = ""
-        self._html = ""
+        self.stamp = self.html = ""
 
-    def html(self, stamp: str, known: Mapping[str, RunFolder]) -> str:
+    def render(self, known: Mapping[str, TabFolder]) -> str:
         from keras_gpukit.reports.html import render, run_id
 
-        if stamp != self._stamp:
-            ids = {folder.path: folder.id for folder in known.values()}
+        ids = {folder.path: folder.id for folder in known.values()}
 
-            def href(run: RunReport) -> str | None:
-                """Returns the URL of a run's own report, which has its charts; None if unknown."""
-                folder = ids.get(self._path / run.folder) if run.folder else None
-                return None if folder is None else f"report?folder={folder}#{run_id(run)}"
+        def href(run: RunReport) -> str | None:
+            """Returns the URL of a run's own report, which has its charts; None if unknown."""
+            folder = ids.get(self._path / run.folder) if run.folder else None
+            return None if folder is None else f"report?folder={folder}#{run_id(run)}"
 
-            def profile_href(run: RunReport, capture: CaptureRecord) -> str | None:
-                return trace_url(self._root, self._path / run.folder, capture)
+        def profile_href(run: RunReport, capture: CaptureRecord) -> str | None:
+            return trace_url(self._root, self._path / run.folder, capture)
 
-            self._html = render(
-                self._log_folder.report(),
-                plotly_src="plotly.js",
-                href=href,
-                profile_href=profile_href,
-            )
-            self._stamp = stamp
-        return self._html
+        report = self._log_folder.report()
+        return render(report, plotly_src="plotly.js", href=href, profile_href=profile_href)
 
 
 def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str | None:
@@ -95,7 +90,7 @@ def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str |
         return None
     run = (log_dir / FOLDER / capture.run).relative_to(root)
     host = Path(capture.path).name.removesuffix(PROFILE_SUFFIX)
-    told = {"run": os.fsencode(run), "tag": TRACE_TOOL.encode(), "host": os.fsencode(host)}
-    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in told.items())
+    asked = {"run": os.fsencode(run), "tag": TRACE_TOOL.encode(), "host": os.fsencode(host)}
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in asked.items())
     # Relative to /data/plugin/gpukit/report.
     return f"../../../?{query}#profile"

@@ -22,7 +22,7 @@ _URI = re.compile(r"[a-zA-Z][0-9a-zA-Z.+-]+://")
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class TabFolder:
     """A folder that contains runs at any depth. Users pick such a folder in the tab.
 
     Attributes:
@@ -47,15 +47,15 @@ class RunFolder:
         from keras_gpukit.saved_runs.run_lines import FRESH_S
 
         now_s = time.time()
-        told = hashlib.sha256()
+        found = hashlib.sha256()
         for record in self.records:
             try:
                 now = os.lstat(record)
             except OSError:
                 continue
             fresh = now_s - now.st_mtime < FRESH_S
-            told.update(f"{now.st_ino} {now.st_size} {now.st_mtime_ns} {fresh};".encode())
-        return told.hexdigest()
+            found.update(f"{now.st_ino} {now.st_size} {now.st_mtime_ns} {fresh};".encode())
+        return found.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class Found:
         complete: Whether every folder was searched; False if the search reached its limits.
     """
 
-    folders: Mapping[str, RunFolder]
+    folders: Mapping[str, TabFolder]
     complete: bool = True
 
 
 def find_run_folders(roots: Mapping[str, Path]) -> Found:
     """Searches for folders with runs, those near the top first."""
-    folders: list[RunFolder] = []
+    folders: list[TabFolder] = []
     complete = True
     for name, root in roots.items():
         records, everywhere = find_run_files(root, within_s=WITHIN_S)
@@ -116,7 +116,7 @@ class RunFolders:
             self._looking.release()
 
 
-def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[RunFolder]:
+def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[TabFolder]:
     """Yields the log directory with all of its records, then each folder with its records."""
     within: dict[Path, list[Path]] = {_log_dir(root, record): [] for record in records}
     folders = len(within)
@@ -131,7 +131,7 @@ def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[Ru
     for folder in sorted(within, key=lambda folder: (folder != root, folder)):
         whole = folder == root and len(within) > 1
         name = f"All {folders} folders" if whole else readable(folder.relative_to(root))
-        yield RunFolder(
+        yield TabFolder(
             hashlib.sha256(os.fsencode(folder)).hexdigest()[:16],
             f"{readable(root_name)}: {name}" if root_name else name,
             folder,

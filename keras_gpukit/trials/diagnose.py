@@ -10,8 +10,8 @@ from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.diagnosis import Diagnosis
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.trials.checks import check_experiment, check_model
 from keras_gpukit.trials.diagnosing import Turns, conclude

@@ -13,8 +13,8 @@ from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.memory import MemoryPrediction
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.memory import render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.trials.checks import (

@@ -16,8 +16,7 @@ from rich.markup import escape
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
-from keras_gpukit.reports.notebook import as_html, card, code_as_html
-from keras_gpukit.reports.printable import as_text
+from keras_gpukit.reports.terminal import as_html, as_text, panel
 from keras_gpukit.reports.tuning import render
 from keras_gpukit.trials.checks import check_experiment, check_model, wrong_kind
 from keras_gpukit.trials.measuring.inside_fit import hold
@@ -61,10 +60,10 @@ class TunedInput:
 
     def _repr_html_(self) -> str:
         """Returns the report as HTML, for notebooks."""
-        return card(as_html(render(self.record)) + code_as_html(self.code))
+        return as_html(panel([self]))
 
     def __str__(self) -> str:
-        return as_text(render(self.record, self.code))
+        return as_text(self)
 
 
 def tune_input(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from keras_gpukit.sensors.python_time import DEEPEST
+from keras_gpukit.sensors.interpreter import DEEPEST
 
 _BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 

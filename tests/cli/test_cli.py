@@ -19,9 +19,8 @@ from helpers.processes import ROOT, environment
 from rich.console import Console
 
 import keras_gpukit
-from keras_gpukit.cli.demo_images import COUNT, image_files
+from keras_gpukit.cli.demo import IMAGES, image_files, print_code
 from keras_gpukit.cli.demo_pipelines import as_advised, as_written
-from keras_gpukit.cli.demo_report import print_code
 from keras_gpukit.cli.main import main
 from keras_gpukit.cli.quiet import LEVEL
 
@@ -148,7 +147,7 @@ def test_demo_with_an_unwritable_data_folder_says_so(tmp_path, capsys):
 @pytest.mark.tensorflow
 def test_images_are_written_once_and_whole(tmp_path):
     paths, labels = image_files(tmp_path)
-    assert len(set(paths)) == len(labels) == COUNT
+    assert len(set(paths)) == len(labels) == IMAGES
     assert all(Path(path).read_bytes().startswith(b"\xff\xd8") for path in paths)  # JPEG
     Path(paths[0]).write_bytes(b"untouched")
     assert image_files(tmp_path) == (paths, labels)
@@ -159,8 +158,8 @@ def test_images_are_written_once_and_whole(tmp_path):
 # The demo with fewer epochs.
 SHORT_DEMO = """
 import sys
-from keras_gpukit.cli import demo_training
-demo_training.EPOCHS = 4
+from keras_gpukit.cli import demo
+demo.EPOCHS = 4
 from keras_gpukit.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -10,8 +10,8 @@ import pytest
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.cli.command_line import split
-from keras_gpukit.cli.gpu_flags import add_gpu_flags, given_gpu_flags
 from keras_gpukit.cli.main import parsers
+from keras_gpukit.cli.run import add_gpu_flags, given_gpu_flags
 from keras_gpukit.configure.settings import check
 
 

@@ -48,8 +48,8 @@ def test_the_kind_may_be_a_word_of_its_own(words, capsys):
     manifest = launch(capsys, *words)
     assert [each["kind"] for each in yaml.safe_load_all(manifest)] == ["Service", "Job"]
     command = [*STARTED, *words[words.index("job") + 1 :]]
-    told = [each for each in command if each not in ("--image", "r/i:1")]
-    assert f"command: {json.dumps(told)}" in manifest
+    result = [each for each in command if each not in ("--image", "r/i:1")]
+    assert f"command: {json.dumps(result)}" in manifest
 
 
 def test_a_kind_alone_is_no_script(capsys):

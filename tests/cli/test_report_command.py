@@ -26,8 +26,8 @@ def logs(tmp_path, monkeypatch):
 
 def test_the_page_is_written_here_and_the_verdict_told(logs, capsys):
     assert main(["report", str(logs)]) == 0
-    told = capsys.readouterr().out
-    assert told == (
+    result = capsys.readouterr().out
+    assert result == (
         "logs: critical: 38 % of the time is spent waiting for data: the bottleneck is decode "
         "(train.py:12)\n"
         "Written to report.html\n"
@@ -50,11 +50,11 @@ def test_a_report_is_written_over_but_nothing_else(logs, capsys):
 
 def test_json_has_all_that_the_page_is_made_of(logs, capsys):
     assert main(["report", str(logs), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    report = from_dict(told, Report)
+    result = json.loads(capsys.readouterr().out)
+    report = from_dict(result, Report)
     assert report.runs == load_report(logs).runs
     assert report.runs[0].summary == SUMMARY
-    assert told["runs"][0]["steps"]["figures"]["step_time_s"]["high"][6] == 0.125
+    assert result["runs"][0]["steps"]["figures"]["step_time_s"]["high"][6] == 0.125
     assert main(["report", str(logs), "--json", "--out", "report.json"]) == 0
     assert main(["report", str(logs), "--json", "--out", "report.json"]) == 0
     assert from_dict(json.loads((logs.parent / "report.json").read_text()), Report)
@@ -64,10 +64,10 @@ def test_no_run_is_an_error_that_says_what_was_looked_for(tmp_path, capsys):
     missing = tmp_path / "no"
     for folder, words in ((tmp_path, "No run was found"), (missing, "There is no folder")):
         assert main(["report", str(folder)]) == 2
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert f"keras-gpukit report: {words}" in told.err
-        assert str(folder) in told.err
+        result = capsys.readouterr()
+        assert result.out == ""
+        assert f"keras-gpukit report: {words}" in result.err
+        assert str(folder) in result.err
 
 
 def test_a_place_that_cannot_be_written_is_said(logs, capsys):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import keras_gpukit as gpukit
 from keras_gpukit.cli import demo_pipelines
-from keras_gpukit.cli.demo_images import image_files
+from keras_gpukit.cli.demo import image_files
 
 BATCH = 32
 CAPTURED_STEP = 34

@@ -19,9 +19,9 @@ from rich.console import Console
 
 import keras_gpukit as gpukit
 from keras_gpukit.reports import units
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.memory import render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.saved_runs import load_report
 
 CASES = Path(__file__).parent / "cases"

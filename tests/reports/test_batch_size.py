@@ -131,18 +131,6 @@ def test_a_search_that_was_cut_short_says_that_more_may_fit():
     assert "More may fit" not in printed(replace(SEARCH, ending="time ran out"))
 
 
-def test_a_notebook_has_the_chart_too():
-    html = SEARCH._repr_html_()
-    assert html.count("<svg") == html.count("</svg>") == 2
-    assert html.count("<circle") == 4 + 5  # rates, and peaks
-    assert "128 (fastest): 2,000" in html
-    assert "300 (largest): 92 MiB" in html
-    assert ">limit 100 MiB</text>" in html
-    assert "&lt;tensor&gt; [bold]" in html
-    one = replace(SEARCH, trials=SEARCH.trials[-1:], fastest=64)
-    assert "<svg" not in one._repr_html_()
-
-
 def test_each_batch_size_has_the_worst_of_its_trials():
     later = replace(SEARCH, trials=(*SEARCH.trials, BatchSizeTrial(310, False, note="later")))
     found = {each.batch_size: each for each in later.by_size}

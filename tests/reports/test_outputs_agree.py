@@ -101,7 +101,7 @@ def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():
     ratio, *rest = conclusions(measured)
     assert ratio.startswith("Without input, steps are 1.67× faster (1.67 to 1.67)")
     assert rest == []
-    told = conclusions(replace(measured, saving=of_rates(PLANTED, measured.ceiling_interval)))
-    assert told[1] == (
+    result = conclusions(replace(measured, saving=of_rates(PLANTED, measured.ceiling_interval)))
+    assert result[1] == (
         "The whole run would save 24 s of 64 s, 1.6× faster (basis: rates that diagnose measured)."
     )

@@ -57,9 +57,9 @@ def test_charts_over_time_share_one_cursor(page):
     page.mouse.move(spot["x"] + spot["width"] / 4, spot["y"] + 20)
     page.mouse.move(spot["x"] + spot["width"] / 4 + 5, spot["y"] + 25, steps=3)
     for plot in (TIMELINE, BUSY):
-        told = page.locator(f"{plot} .hoverlayer .legend")
-        told.wait_for()
-        assert "epoch 1" in (told.text_content() or "")
+        result = page.locator(f"{plot} .hoverlayer .legend")
+        result.wait_for()
+        assert "epoch 1" in (result.text_content() or "")
     here, there = (page.locator(f"{plot} .legendtitletext") for plot in (TIMELINE, BUSY))
     # Each chart has readings of its own, a second apart at most.
     places = [float(each.text_content().split()[0]) for each in (here, there)]

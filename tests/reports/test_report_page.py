@@ -31,6 +31,7 @@ from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.profile import (
+    DeviceProfile,
     Holding,
     KernelProfile,
     MemoryPoint,
@@ -45,6 +46,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
+from keras_gpukit.reports.html.captures import captures_chart, each_step_chart
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.rule import figure, percent
@@ -94,7 +96,7 @@ class Page(HTMLParser):
 
     def text_of(self, tag: str, css_class: str) -> list[str]:
         """What stands right in elements of a class."""
-        return [text for name, told, text in self.texts if (name, told) == (tag, css_class)]
+        return [text for name, result, text in self.texts if (name, result) == (tag, css_class)]
 
     @property
     def figures(self) -> dict[str, dict]:
@@ -150,7 +152,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
 
 
 @pytest.mark.parametrize(
-    ("figures", "told"),
+    ("figures", "result"),
     [
         (
             (("start_of_an_epoch", 0.9), ("of_it_waiting_for_the_first_batch", 0.8)),
@@ -166,12 +168,14 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         ),
     ],
 )
-def test_the_evidence_is_told_in_sentences(figures, told):
+def test_the_evidence_is_told_in_sentences(figures, result):
     seconds = (figure(key, value, "s", *of) for key, value, *of in figures)
     found = Finding("x", "X", "warning", (percent("of_the_time", 0.81), *seconds), ())
     summary = RunSummary(Environment({}), verdict=Verdict((found,), (), {}))
     run = RunReport("a", "completed", summary=summary)
-    assert told in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words
+    assert (
+        result in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words
+    )
 
 
 def test_every_chart_has_words_and_a_table(page):
@@ -604,6 +608,35 @@ def test_captures_are_drawn_and_told():
         "[32,64]",
     ):
         assert words in page.words
+
+
+def captured(**changes) -> tuple[CaptureReport]:
+    return (CaptureReport("one/vm", profile=replace(PROFILE, **changes)),)
+
+
+@pytest.mark.parametrize("first", [20, None])
+def test_each_captured_step_has_its_own_number_or_is_counted(first):
+    steps = tuple(replace(each, number=first and each.number) for each in PROFILE.each_step)
+    table = each_step_chart(captured(each_step=steps)).table
+    assert [row[0] for row in table.rows] == [str((first or 1) + place) for place in range(2)]
+
+
+def test_all_columns_of_a_capture_are_per_step():
+    tables = dict(captures_chart(captured()).more)
+    for what in ("operations", "kernels"):
+        table = tables[f"Newest capture: longest {what}"]
+        assert table.columns[2:] == ("time per step", "count per step", "share")
+        assert table.rows[0][2:] == ("4 ms", "2", "70 %")
+    assert tables["Newest capture: computation by kind"].columns == ("kind", "time per step")
+
+
+@pytest.mark.parametrize("devices", [(), (DeviceProfile("GPU:0", 0.5, 0.5, 9),)])
+def test_where_the_rest_of_the_profile_tabs_host_compute_is_without_a_gpu(devices):
+    parts_s = {"host compute": 0.0117, "idle": 0.0023, "between steps": 0.0001}
+    words = captures_chart(captured(parts_s=parts_s, devices=devices)).caption
+    assert "host compute 11.7 ms" in words
+    more = "Profile tab counts it as host compute too, 14 ms together"
+    assert (more in words) == (not devices)
 
 
 def test_profiles_without_a_run_are_told_too():

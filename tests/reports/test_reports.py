@@ -196,7 +196,7 @@ def test_why_checks_do_not_apply_is_said_once():
 
 
 @pytest.mark.parametrize(
-    ("low_s", "high_s", "told"),
+    ("low_s", "high_s", "result"),
     [
         (0.04, 0.27, "40 ms to 270 ms of 9 s (basis: x)"),
         (0.04, 0.57, "40 ms to 570 ms of 9 s, up to 1.1× faster (basis: x)"),
@@ -204,8 +204,8 @@ def test_why_checks_do_not_apply_is_said_once():
         (3.0, None, "3 s or more of 9 s, 1.5× or more faster (basis: x)"),
     ],
 )
-def test_no_saving_is_called_1_times_faster(low_s, high_s, told):
-    assert saved(Saving(low_s, high_s, 9.0, "x")) == told
+def test_no_saving_is_called_1_times_faster(low_s, high_s, result):
+    assert saved(Saving(low_s, high_s, 9.0, "x")) == result
 
 
 def test_a_figure_in_seconds_has_the_unit_that_fits():
@@ -254,21 +254,11 @@ def test_markdown_tells_everything():
     assert "- `low-utilization`: the wait for input explains it" in text
 
 
-def test_placement_markdown_tells_devices_and_reasons():
-    text = placement_markdown(PLACEMENT)
-    assert "190 on GPU:0, 2 on CPU:0" in text
-    assert "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |" in text
-    assert "| MatMul | 190 |" in text
-
-
-def test_placement_markdown_says_why_it_knows_nothing():
-    assert "unknown: no graph." in placement_markdown(PlacementRecord(unknown_because="no graph"))
-
-
 ASTRAY = PlacedOperations(
     "AsString", "log", "CPU:0", 2, "GPU:0", False, "no kernel", "TensorFlow has none."
 )
 FUSED = PlacedOperations("MatMul", "dense", "GPU:0", 190, compiled=True)
+UNEXPECTED = PlacedOperations("Sum", None, "CPU:0", 1, expected=False)
 COPIES = DeviceCopies(
     "CPU:0",
     "GPU:0",
@@ -279,51 +269,63 @@ COPIES = DeviceCopies(
     host_only=1,
     largest=(CopiedTensor("log/Cast", "log", "float32", (64, 12288), 3 << 20),),
 )
+UNSIZED = replace(COPIES, size_bytes=None, in_loops=0, host_only=0, largest=())
+PARTS = (CompiledPart("StatefulPartitionedCall", "GPU:0", 190),) * 5
+MANY_ROWS = tuple(PlacedOperations("Sum", f"layer_{index}", "GPU:0", 2) for index in range(50))
+MANY_TYPES = {f"Op{count}": count for count in range(1, 33)}
 
 
-def test_placement_markdown_has_a_row_for_each_layer_with_both_devices():
-    rows = (ASTRAY, FUSED, PlacedOperations("Sum", None, "CPU:0", 1, expected=False))
-    text = placement_markdown(replace(PLACEMENT, rows=rows, copies=(COPIES,)))
-    assert "| AsString | log | 2 | GPU:0 | CPU:0 | TensorFlow has none. |" in text
-    assert "| MatMul | dense | 190 |  | GPU:0, XLA |  |" in text
-    assert "| Sum |  | 1 |  | CPU:0 | unknown |" in text
-    assert "no device of their own" not in text
-
-
-def test_placement_markdown_sums_what_is_copied():
-    text = placement_markdown(replace(PLACEMENT, copies=(COPIES,)))
-    told = "3 MiB, and 1 of unknown size; 2 in loops, counted once; 1 stay in host memory"
-    largest = "log/Cast float32[64, 12288]: 3 MiB"
-    assert f"| CPU:0 | GPU:0 | 5 | {told} | {largest} |" in text
-    unknown = replace(COPIES, size_bytes=None, in_loops=0, host_only=0, largest=())
-    text = placement_markdown(replace(PLACEMENT, copies=(unknown,)))
-    assert "| CPU:0 | GPU:0 | 5 | unknown |  |" in text
-
-
-def test_placement_markdown_says_what_a_device_means_under_xla():
-    part = CompiledPart("StatefulPartitionedCall", "GPU:0", 190)
-    record = replace(PLACEMENT, rows=(FUSED,), compiled_parts=(part,) * 5)
-    text = placement_markdown(replace(record, not_compilable=("AsString",)))
-    assert "XLA compiles 190 operations into one part on GPU:0;" in text
-    assert "and 2 smaller parts" in text
-    assert "no device of their own" in text
-    assert "before compilation" in text
-    assert "XLA has no kernel for these, which stay outside: AsString." in text
-
-
-def test_placement_markdown_counts_the_rows_that_it_leaves_out():
-    rows = tuple(PlacedOperations("Sum", f"layer_{index}", "GPU:0", 2) for index in range(50))
-    text = placement_markdown(replace(PLACEMENT, rows=rows, rows_left_out=7, operations_left_out=9))
-    assert "layer_39" in text
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (
+            PLACEMENT,
+            (
+                "190 on GPU:0, 2 on CPU:0",
+                "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |",
+                "| MatMul | 190 |",
+            ),
+        ),
+        (PlacementRecord(unknown_because="no graph"), ("unknown: no graph.",)),
+        (
+            replace(PLACEMENT, rows=(ASTRAY, FUSED, UNEXPECTED)),
+            (
+                "| AsString | log | 2 | GPU:0 | CPU:0 | TensorFlow has none. |",
+                "| MatMul | dense | 190 |  | GPU:0, XLA |  |",
+                "| Sum |  | 1 |  | CPU:0 | unknown |",
+            ),
+        ),
+        (
+            replace(PLACEMENT, copies=(COPIES,)),
+            (
+                "| CPU:0 | GPU:0 | 5 | 3 MiB, and 1 of unknown size; 2 in loops, counted once; "
+                "1 stay in host memory | log/Cast float32[64, 12288]: 3 MiB |",
+            ),
+        ),
+        (replace(PLACEMENT, copies=(UNSIZED,)), ("| CPU:0 | GPU:0 | 5 | unknown |  |",)),
+        (
+            replace(PLACEMENT, rows=(FUSED,), compiled_parts=PARTS, not_compilable=("AsString",)),
+            (
+                "XLA compiles 190 operations into one part on GPU:0;",
+                "and 2 smaller parts",
+                "no device of their own",
+                "before compilation",
+                "XLA has no kernel for these, which stay outside: AsString.",
+            ),
+        ),
+        (
+            replace(PLACEMENT, rows=MANY_ROWS, rows_left_out=7, operations_left_out=9),
+            ("layer_39", "And 29 operations in 17 more rows."),
+        ),
+        (PlacementRecord({"CPU:0": MANY_TYPES}), ("| Op32 | 32 |", "And 2 rarer types.")),
+    ],
+)
+def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record, words):
+    text = placement_markdown(record)
+    for each in words:
+        assert each in text
+    assert ("no device of their own" in text) == bool(record.compiled_parts)
     assert "layer_40" not in text
-    assert "And 29 operations in 17 more rows." in text
-
-
-def test_placement_markdown_shows_only_the_commonest():
-    operations = {f"Op{count}": count for count in range(1, 33)}
-    text = placement_markdown(PlacementRecord({"CPU:0": operations}))
-    assert "| Op32 | 32 |" in text
-    assert "And 2 rarer types." in text
 
 
 @pytest.mark.parametrize(
@@ -364,23 +366,23 @@ WATCHED = judged(
 
 
 def test_a_sampled_stall_is_told_as_about():
-    told = "input about 66 % of the run: 60 % within steps, 6.0 % until each epoch's first batch"
-    assert told in headline(WATCHED)
+    result = "input about 66 % of the run: 60 % within steps, 6.0 % until each epoch's first batch"
+    assert result in headline(WATCHED)
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "told"),
+    ("least", "most", "result"),
     [
         (0.6, 0.7, "input stall 60 % to 70 %"),
         (0.6, 0.61, "input stall about 60 %"),
         (0.0, 0.2, "input stall 0 % to 20 %"),
     ],
 )
-def test_a_range_of_a_stall_is_told_if_it_is_wide(least, most, told):
+def test_a_range_of_a_stall_is_told_if_it_is_wide(least, most, result):
     record = InputRecord(
         "fit", confidence="sampled", stall_fraction=least, most_stall_fraction=most
     )
-    assert told in headline(replace(HEALTHY, input=record))
+    assert result in headline(replace(HEALTHY, input=record))
 
 
 def test_a_range_is_a_share_of_the_run_where_that_is_known():
@@ -434,8 +436,8 @@ def test_the_panel_ends_with_the_captures_and_how_to_open_the_report():
 def test_captures_are_told():
     one = CaptureRecord("run", "file", "asked for", 20, 10, 0.0, 1.0, 0.001, path="run/vm.pb")
     failed = replace(one, path=None, failed_because="the disk is full")
-    told = markdown(replace(HEALTHY, captures=ProfilerRecord((one, failed))))
+    result = markdown(replace(HEALTHY, captures=ProfilerRecord((one, failed))))
     where = "see TensorBoard's tabs Profile and GPU Kit"
-    assert f"1 profile captured, at step 20 (asked for): {where}" in told
-    assert "A capture failed: the disk is full" in told
+    assert f"1 profile captured, at step 20 (asked for): {where}" in result
+    assert "A capture failed: the disk is full" in result
     assert "captured" not in markdown(replace(HEALTHY, captures=ProfilerRecord()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,8 +11,8 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.reports.html import render
-from keras_gpukit.reports.html.run_names import common_prefix, run_id, run_ids
-from keras_gpukit.reports.html.runs_table import runs_table, settings
+from keras_gpukit.reports.html.run_comparison import common_prefix
+from keras_gpukit.reports.html.runs_table import run_id, run_ids, runs_table, settings
 
 
 def run(name: str, *, began_s: float = BEGAN_S, summary=SUMMARY, **environment) -> RunReport:
@@ -82,16 +81,16 @@ def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers(
 
 
 def test_two_runs_can_be_compared_by_batch_pipeline_and_setup():
-    told = settings(run("a"))
-    assert told["examples per step"] == "32"
-    assert told["precision"] == "float32"
-    assert told["GPU 1"] == "NVIDIA H100, 80 GiB"
-    assert list(told).index("precision") < list(told).index("python")
+    result = settings(run("a"))
+    assert result["examples per step"] == "32"
+    assert result["precision"] == "float32"
+    assert result["GPU 1"] == "NVIDIA H100, 80 GiB"
+    assert list(result).index("precision") < list(result).index("python")
     throughput = ThroughputRecord("fit", 2400, 2398, 0.025, 2560.0, 64.0)
     cache = StageRecord("cache", "cache", "caching")
     pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), cache, READ))
     other = replace(SUMMARY, throughput=throughput, input=replace(SUMMARY.input, pipeline=pipeline))
-    data = json.loads(runs_table([run("a"), run("b", summary=other)]).data)
+    data = runs_table([run("a"), run("b", summary=other)]).data
     a, b = data["runs"].values()
     differ = {name for name, value in a["settings"].items() if value != b["settings"][name]}
     assert differ == {"examples per step"}

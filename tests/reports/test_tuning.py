@@ -6,7 +6,7 @@ import pytest
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Trial, TuningRecord
-from keras_gpukit.reports.printable import as_text
+from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.reports.tuning import render
 
 MAP = Trial("parallel-map", "call decode in parallel", 9.53, 9.1, 9.9, kept=True)

@@ -11,8 +11,8 @@ from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
-from keras_gpukit.reports.html.verdict_lines import verdict_line
 from keras_gpukit.reports.phrases import NOTHING_FOUND
+from keras_gpukit.reports.run_words import verdict_line
 
 WORST = (
     "critical: 38 % of the time is spent waiting for data: the bottleneck is decode (train.py:12)"
@@ -25,8 +25,8 @@ NOT_JUDGED = "Looked at: input wait, callbacks. 3 checks don't apply here (no GP
 
 def line(state, passed=PASSED, unjudged=1, progress=AT, **summary):
     verdict = Verdict((), passed, dict.fromkeys(UNJUDGED[:unjudged], "there is no GPU"))
-    told = RunSummary(ENVIRONMENT, verdict=verdict, **summary)
-    return verdict_line(RunReport("logs", state, summary=told, progress=progress))
+    result = RunSummary(ENVIRONMENT, verdict=verdict, **summary)
+    return verdict_line(RunReport("logs", state, summary=result, progress=progress))
 
 
 def test_a_run_that_completed_and_was_judged_by_most_rules_is_told_alone():
@@ -38,27 +38,27 @@ def test_that_most_rules_could_not_judge_is_said():
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "result"),
     [
         ("unfinished", "Ended without a summary after step 1,800 (killed, or without a Monitor)."),
         ("running", "Still running after step 1,800."),
     ],
 )
-def test_a_run_without_a_summary_is_not_only_said_to_have_no_warnings(state, told):
-    assert line(state) == f"{told} {NOTHING_FOUND}"
-    assert line(state, PASSED, 3) == f"{told} {NOTHING_FOUND} {NOT_JUDGED}"
+def test_a_run_without_a_summary_is_not_only_said_to_have_no_warnings(state, result):
+    assert line(state) == f"{result} {NOTHING_FOUND}"
+    assert line(state, PASSED, 3) == f"{result} {NOTHING_FOUND} {NOT_JUDGED}"
 
 
 @pytest.mark.parametrize(
-    ("progress", "ended_by", "told"),
+    ("progress", "ended_by", "result"),
     [
         (AT, "KeyboardInterrupt in step 5", "Interrupted by KeyboardInterrupt in step 5."),
         (AT, None, "Interrupted after step 1,800."),
         (None, None, "Interrupted."),
     ],
 )
-def test_an_interrupted_run_says_by_what_or_where(progress, ended_by, told):
-    assert line("interrupted", progress=progress, ended_by=ended_by, ending="interrupted") == told
+def test_an_interrupted_run_says_by_what_or_where(progress, ended_by, result):
+    assert line("interrupted", progress=progress, ended_by=ended_by, ending="interrupted") == result
 
 
 def test_a_finding_comes_first_and_the_end_after_it():

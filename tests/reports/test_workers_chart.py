@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,8 +14,8 @@ from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.worker_comparison import WorkerFigures
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
-from keras_gpukit.reports.html.chart import Chart, Unknown
-from keras_gpukit.reports.html.workers_chart import workers_chart
+from keras_gpukit.reports.html.bar_charts import workers_chart
+from keras_gpukit.reports.html.chart import Chart, Omitted
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.cluster.comparison import step_parts
 
@@ -39,7 +38,7 @@ def test_each_worker_has_a_bar_and_a_row_and_the_straggler_is_named_in_words():
     assert column(chart, "waiting for others") == ["20 ms", "19 ms", "0 µs", "17 ms"]
     assert column(chart, "exchange") == ["7 ms"] * 4
     assert "18 steps" in chart.caption
-    names = [trace["name"] for trace in json.loads(chart.figure)["data"]]
+    names = [trace["name"] for trace in chart.figure["data"]]
     assert names == ["compute", "waiting for other workers", "exchange"]
 
 
@@ -61,7 +60,7 @@ def test_a_slow_network_is_marked_too():
 def test_workers_that_are_missing_are_said_to_be_and_a_lonely_run_has_no_chart():
     alone = replace(cluster(WorkerFigures(0), expected=4), unknown_because="the folder is another")
     missing = workers_chart(run(alone))
-    assert isinstance(missing, Unknown)
+    assert isinstance(missing, Omitted)
     assert missing.because == "the folder is another"
     assert workers_chart(run(None)) is None
 

@@ -63,8 +63,8 @@ def test_an_exception_that_ended_the_run_is_named_once():
     finding = judge(crashed).findings[0]
     assert (finding.code, finding.severity) == ("ended-by-error", "critical")
     assert finding.title == "ValueError in step 1 ended the run"
-    told = replace(crashed, error_message="3 classes, not 4", error_line="train.py:31")
-    assert judge(told).findings[0].title == (
+    result = replace(crashed, error_message="3 classes, not 4", error_line="train.py:31")
+    assert judge(result).findings[0].title == (
         "ValueError in step 1 (train.py:31) ended the run: 3 classes, not 4"
     )
     assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))

@@ -13,7 +13,6 @@ from helpers.series import changing_run
 from keras_gpukit.input.pipelines.places import KERAS_OWN
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.environment import Environment, GPUInfo, Worker
-from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.machine import (
     DeviceMemory,
@@ -53,6 +52,10 @@ P100 = GPUInfo(0, compute_capability=(6, 0))
 
 def run(gpus: tuple[GPUInfo, ...] = (), settings: dict[str, Any] | None = None, **parts: Any):
     return RunSummary(Environment({}, gpus=gpus, **(settings or {})), **parts)
+
+
+def on_gpu(settings=None, **parts):
+    return run((A100,), settings, **parts)
 
 
 def stall(fraction, confidence="exact", steps=1000, **rest):
@@ -127,6 +130,12 @@ def spent(wall_s=100.0, steps=1000, start=None, hangs=None, mechanism=None, **pa
     return run(input=record, throughput=throughput(0.01, steps), hangs=hangs)
 
 
+def unsure(input_s, compute_s, other_s):
+    """A run of 100 s of which other parts, or the rest, are unknown."""
+    parts = TimeBreakdown(100.0, input_s, compute_s, 0.0, 0.0, 0.0, 0.0, other_s)
+    return run(input=InputRecord("fit", breakdown=parts))
+
+
 def tiny(wall_s=100.0, steps=1000, **parts):
     """A run of steps of 1 ms, each started from Python, whose time went to some parts."""
     settings = Environment({}, steps_per_execution=1)
@@ -173,6 +182,10 @@ def gpu(samples=100, **readings):
     return UtilizationRecord(samples, 1.0, (GPUUtilization(0, **readings),))
 
 
+def busy(percent):
+    return gpu(utilization_percent=percent)
+
+
 def throttled(fractions):
     return gpu(throttle_fractions=fractions)
 
@@ -191,7 +204,7 @@ def placed(cause, predicted=False):
     return PlacementRecord({device: {"MatMul": 9}}, (fallback,), predicted, transfers=4)
 
 
-def finding(code: str, summary: RunSummary) -> Finding | None:
+def finding(code, summary):
     return next((each for each in judge(summary).findings if each.code == code), None)
 
 
@@ -248,289 +261,128 @@ POWER, HOT, SET = "software power cap", "hardware thermal slowdown", "applicatio
 BUSY_HOST = host(70.0)
 PYTHON_IN_STEP = PlacementRecord({"GPU:0": {"EagerPyFunc": 1, "Sin": 500}})
 
+FLOAT32, SINGLE = {"precision": "float32"}, {"steps_per_execution": 1}
+
 FIRES = [
+    ("input-takes-cores warning: time per batch of decode 8 ms", takes_cores()),
+    ("input-takes-cores warning: of it making batches 20 %", takes_cores(0.7, 0.2)),
+    ("input-holds-gil warning: time per batch of rows 8 ms", holds_gil()),
+    ("input-bound warning: input stall 10 %", run(input=stall(0.10))),
+    ("input-bound critical: wait per step 10 ms", run(input=stall(0.20))),
     (
-        "input-takes-cores",
-        "warning",
-        takes_cores(),
-        figure("time_per_batch_of", 8.0, "ms", of="decode"),
-    ),
-    (
-        "input-takes-cores",
-        "warning",
-        takes_cores(0.7, 0.2),
-        figure("of_it_making_batches", 20.0, "%"),
-    ),
-    ("input-holds-gil", "warning", holds_gil(), figure("time_per_batch_of", 8.0, "ms", of="rows")),
-    ("input-bound", "warning", run(input=stall(0.10)), figure("input_stall", 10.0, "%")),
-    ("input-bound", "critical", run(input=stall(0.20)), figure("wait_per_step", 10.0, "ms")),
-    (
-        "input-bound",
-        "warning",
+        "input-bound warning: input stall at most 90 %",
         run(input=stall(0.9, "upper bound", buffered_batches=0.4)),
-        figure("input_stall_at_most", 90.0, "%"),
     ),
+    ("input-bound warning: input stall 15.1 %", run(input=stall(0.151, "sampled"))),
+    ("input-bound critical: time per batch of augment 20 ms", run(input=held_up_by())),
     (
-        "input-bound",
-        "warning",
-        run(input=stall(0.151, "sampled")),
-        figure("input_stall", 15.1, "%"),
-    ),
-    (
-        "input-bound",
-        "critical",
-        run(input=held_up_by()),
-        figure("time_per_batch_of", 20.0, "ms", of="augment"),
-    ),
-    (
-        "input-bound",
-        "critical",
+        "input-bound critical: a stall every 10 steps",
         run(input=stall(0.5, distribution=WaitDistribution(0, 0, 0, 0.1, 9, 1, 10.0))),
-        figure("a_stall_every", 10.0, "steps"),
     ),
     (
-        "slower-over-time",
-        "warning",
+        "slower-over-time warning: after 60 ms",
         changing_run({"step/time_ms": [40.0] * 18 + [60.0] * 5}),
-        figure("after", 60.0, "ms"),
     ),
     (
-        "slow-epoch-start",
-        "warning",
+        "slow-epoch-start warning: of it filling the shuffle buffer 2 s",
         spent(epoch_start_s=10.1, start=SHUFFLES),
-        figure("of_it_filling_the_shuffle_buffer", 2.0, "s"),
     ),
+    ("slow-epoch-start warning: of the time 10.08 %", spent(epoch_start_s=12.6, start=QUICKER)),
+    ("hang critical: longest 30 s", spent(hangs=(LOADS,))),
+    ("tracing-again warning: traced again 4 times", spent(tracing_s=10.1, tracings=4)),
+    ("first-step-not-over warning: cores busy 1", in_first_step(54.0)),
+    ("tracing-again critical: compiled again by XLA 20 times", compiled_again()),
+    ("slow-callbacks warning: in callbacks 10.01 s", spent(callbacks_s=10.26)),
+    ("long-validation warning: of the time 50.1 %", spent(validation_s=50.1)),
+    ("long-validation info: of the time 30 %", spent(validation_s=30.0)),
+    ("mostly-not-compute warning: time of other 40 %", spent(other_s=40.0, validation_s=20.0)),
+    ("mostly-not-compute warning: time of unknown 80 %", unsure(0.0, 20.0, 0.0)),
+    ("mostly-not-compute warning: time of other 51 %", unsure(None, None, 51.0)),
+    ("mostly-not-compute warning: time of epoch starts 51 %", spent(epoch_start_s=51.0)),
+    ("mostly-not-compute info: compute 49.15 %", spent(wall_s=59.0, first_step_s=30.0)),
+    ("mostly-not-compute warning: compute 49 %", spent(first_step_s=51.0)),
+    ("cpu-fallback warning: operations of AsString 2", on_gpu(operations=placed("no kernel"))),
+    ("cpu-fallback warning: operations of AsString 2", on_gpu(operations=placed("no such device"))),
     (
-        "slow-epoch-start",
-        "warning",
-        spent(epoch_start_s=12.6, start=QUICKER),
-        figure("of_the_time", 10.08, "%"),
-    ),
-    (
-        "hang",
-        "critical",
-        spent(hangs=(LOADS,)),
-        figure("longest", 30.0, "s"),
-    ),
-    (
-        "tracing-again",
-        "warning",
-        spent(tracing_s=10.1, tracings=4),
-        figure("traced_again", 4, "times"),
-    ),
-    (
-        "first-step-not-over",
-        "warning",
-        in_first_step(54.0),
-        figure("cores_busy", 1.0),
-    ),
-    (
-        "tracing-again",
-        "critical",
-        compiled_again(),
-        figure("compiled_again_by_XLA", 20, "times"),
-    ),
-    ("slow-callbacks", "warning", spent(callbacks_s=10.26), figure("in_callbacks", 10.01, "s")),
-    ("long-validation", "warning", spent(validation_s=50.1), figure("of_the_time", 50.1, "%")),
-    ("long-validation", "info", spent(validation_s=30.0), figure("of_the_time", 30.0, "%")),
-    (
-        "mostly-not-compute",
-        "warning",
-        spent(other_s=40.0, validation_s=20.0),
-        figure("time_of", 40.0, "%", of="other"),
-    ),
-    (
-        "mostly-not-compute",
-        "warning",
-        run(
-            input=InputRecord(
-                "fit", breakdown=TimeBreakdown(100.0, 0.0, 20.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-            )
-        ),
-        figure("time_of", 80.0, "%", of="unknown"),
-    ),
-    (
-        "mostly-not-compute",
-        "warning",
-        run(
-            input=InputRecord(
-                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 0.0, 0.0, 51.0)
-            )
-        ),
-        figure("time_of", 51.0, "%", of="other"),
-    ),
-    (
-        "mostly-not-compute",
-        "warning",
-        spent(epoch_start_s=51.0),
-        figure("time_of", 51.0, "%", of="epoch starts"),
-    ),
-    (
-        "mostly-not-compute",
-        "info",
-        spent(wall_s=59.0, first_step_s=30.0),
-        figure("compute", 100 * 29 / 59, "%"),
-    ),
-    ("mostly-not-compute", "warning", spent(first_step_s=51.0), figure("compute", 49.0, "%")),
-    (
-        "cpu-fallback",
-        "warning",
-        run((A100,), operations=placed("no kernel")),
-        figure("operations_of", 2, of="AsString"),
-    ),
-    (
-        "cpu-fallback",
-        "warning",
-        run((A100,), operations=placed("no such device")),
-        figure("operations_of", 2, of="AsString"),
-    ),
-    (
-        "cpu-fallback",
-        "info",
+        "cpu-fallback info: operations of AsString 2",
         run(operations=placed("host function", predicted=True)),
-        figure("operations_of", 2, of="AsString"),
     ),
     (
-        "cpu-fallback",
-        "critical",
-        run((A100,), operations=PlacementRecord({"CPU:0": {"MatMul": 9}})),
-        figure("operations_on_the_CPU", 9),
+        "cpu-fallback critical: operations on the CPU 9",
+        on_gpu(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})),
     ),
+    ("launch-bound critical: of a step waiting for launches 76.74 %", launching()),
+    ("launch-bound critical: mean time of a kernel 1.2 µs", launching()),
+    ("launch-bound warning: kernels per step 500", launching(0.44)),
+    ("launch-bound critical: of a step waiting for launches 76.74 %", launching(slowed_ms=1.6)),
     (
-        "launch-bound",
-        "critical",
-        launching(),
-        figure("of_a_step_waiting_for_launches", 100 * 3.3 / 4.3, "%"),
-    ),
-    ("launch-bound", "critical", launching(), figure("mean_time_of_a_kernel", 1.2, "µs")),
-    ("launch-bound", "warning", launching(0.44), figure("kernels_per_step", 500)),
-    (
-        "launch-bound",
-        "critical",  # what the profiler adds does not count
-        launching(slowed_ms=1.6),
-        figure("of_a_step_waiting_for_launches", 100 * 3.3 / 4.3, "%"),
-    ),
-    (
-        "launch-bound",
-        "warning",
+        "launch-bound warning: cores that this process keeps busy 1",
         idling(cores=4.0, input_cores=3.0),
-        figure("cores_that_this_process_keeps_busy", 1.0),
     ),
     (
-        "low-utilization",
-        "warning",
-        run((A100,), input=QUICK, utilization=gpu(utilization_percent=49.0)),
-        figure("busy_time_of", 49.0, "%", of="GPU:0"),
+        "low-utilization warning: busy time of GPU:0 49 %",
+        on_gpu(input=QUICK, utilization=busy(49.0)),
     ),
+    ("host-cpu-saturated warning: cores busy 70 %", run(input=stall(0.5), utilization=BUSY_HOST)),
+    ("host-cpu-saturated info: this process 50 %", on_gpu(input=QUICK, utilization=BUSY_HOST)),
     (
-        "host-cpu-saturated",
-        "warning",
-        run(input=stall(0.5), utilization=BUSY_HOST),
-        figure("cores_busy", 70.0, "%"),
-    ),
-    (
-        "host-cpu-saturated",
-        "info",
-        run((A100,), input=QUICK, utilization=BUSY_HOST),
-        figure("this_process", 50.0, "%"),
-    ),
-    (
-        "host-cpu-saturated",
-        "warning",
+        "host-cpu-saturated warning: other processes 58 %",
         run(input=QUICK, utilization=host(90.0, own=32.0)),
-        figure("other_processes", 58.0, "%"),
     ),
     (
-        "host-cpu-saturated",
-        "info",
-        run((A100,), input=QUICK, utilization=host(90.0, own=32.0)),
-        figure("this_process", 32.0, "%"),
+        "host-cpu-saturated info: this process 32 %",
+        on_gpu(input=QUICK, utilization=host(90.0, own=32.0)),
+    ),
+    ("tiny-steps warning: step time 1.9 ms", run(settings=SINGLE, throughput=throughput(0.0019))),
+    (
+        "float32-on-tensor-cores warning: compute capability 7",
+        run((V100,), FLOAT32, operations=PRODUCTS),
     ),
     (
-        "tiny-steps",
-        "warning",
-        run(settings={"steps_per_execution": 1}, throughput=throughput(0.0019)),
-        figure("step_time", 1.9, "ms"),
+        "float32-on-tensor-cores warning: compute capability 8",
+        on_gpu({"precision": "float32", "tf32": False}, operations=PRODUCTS),
     ),
     (
-        "float32-on-tensor-cores",
-        "warning",
-        run((V100,), {"precision": "float32"}, operations=PRODUCTS),
-        figure("compute_capability", 7.0),
+        "float32-on-tensor-cores info: compute capability 8",
+        on_gpu({"precision": "float32", "tf32": True}, operations=PRODUCTS),
     ),
     (
-        "float32-on-tensor-cores",
-        "warning",
-        run((A100,), {"precision": "float32", "tf32": False}, operations=PRODUCTS),
-        figure("compute_capability", 8.0),
-    ),
-    (
-        "float32-on-tensor-cores",
-        "info",
-        run((A100,), {"precision": "float32", "tf32": True}, operations=PRODUCTS),
-        figure("compute_capability", 8.0),
-    ),
-    (
-        "float32-on-tensor-cores",
-        "info",
+        "float32-on-tensor-cores info: of a step in products and convolutions 10.23 %",
         launching(0.0, 4.0, kinds={"convolution": 0.44, "elementwise": 3.56}, precision="float32"),
-        figure("of_a_step_in_products_and_convolutions", 44 / 4.3, "%"),
     ),
+    ("memory-nearly-full warning: peak use of GPU:0 90 %", on_gpu(memory=memory(90 * GIB))),
+    ("memory-mostly-unused info: peak use of GPU:0 30 %", on_gpu(memory=memory(30 * GIB))),
     (
-        "memory-nearly-full",
-        "warning",
-        run((A100,), memory=memory(90 * GIB)),
-        figure("peak_use_of", 90.0, "%", of="GPU:0"),
-    ),
-    (
-        "memory-mostly-unused",
-        "info",
-        run((A100,), memory=memory(30 * GIB)),
-        figure("peak_use_of", 30.0, "%", of="GPU:0"),
-    ),
-    (
-        "memory-grows",
-        "info",
+        "memory-grows info: per thousand steps ",
         changing_run({"host/memory_bytes": [GIB * point for point in range(10, 40)]}),
-        figure("per_thousand_steps", pytest.approx(100 * GIB, rel=0.1), "B"),
     ),
     (
-        "throttled",
-        "warning",
-        run((A100,), utilization=throttled({HOT: 0.1})),
-        figure("readings_with", 10.0, "%", f"{HOT} on GPU:0"),
+        "throttled warning: readings with hardware thermal slowdown on GPU:0 10 %",
+        on_gpu(utilization=throttled({HOT: 0.1})),
     ),
     (
-        "throttled",
-        "info",
-        run((A100,), utilization=throttled({POWER: 0.9})),
-        figure("readings_with", 90.0, "%", f"{POWER} on GPU:0"),
+        "throttled info: readings with software power cap on GPU:0 90 %",
+        on_gpu(utilization=throttled({POWER: 0.9})),
     ),
     (
-        "throttled",
-        "warning",
-        run((A100,), utilization=throttled({SET: 1.0, HOT: 0.3})),
-        figure("readings_with", 30.0, "%", f"{HOT} on GPU:0"),
+        "throttled warning: readings with hardware thermal slowdown on GPU:0 30 %",
+        on_gpu(utilization=throttled({SET: 1.0, HOT: 0.3})),
     ),
     (
-        "other-processes-on-gpu",
-        "warning",
-        run((A100,), utilization=others(10 * GIB)),
-        figure("memory_held_by_others_on", 10.0, "%", of="GPU:0"),
+        "other-processes-on-gpu warning: memory held by others on GPU:0 10 %",
+        on_gpu(utilization=others(10 * GIB)),
     ),
 ]
 
 
-@pytest.mark.parametrize(("code", "severity", "summary", "shown"), FIRES)
-def test_a_rule_fires_with_its_evidence(code, severity, summary, shown):
+@pytest.mark.parametrize(("expected", "summary"), FIRES)
+def test_a_rule_fires_with_its_evidence(expected, summary):
+    rule, shown = expected.split(": ")
+    code, severity = rule.split()
     found = finding(code, summary)
-    assert found is not None
     assert found.severity == severity
-    assert any(
-        (each.name, each.unit) == (shown.name, shown.unit)
-        and each.value == pytest.approx(shown.value)
-        for each in found.evidence
-    )
+    evidence = (f"{each.name} {each.value:.4g} {each.unit}" for each in found.evidence)
+    assert any(each.startswith(shown) for each in evidence)
     assert found.advice
     saving = found.saving
     assert saving is None or 0 <= saving.low_s <= (saving.high_s or saving.of_s) <= saving.of_s
@@ -547,7 +399,7 @@ QUIET = [
     # Others say more.
     ("low-utilization", idling()),
     ("memory-mostly-unused", replace(launching(), memory=memory(1))),
-    ("memory-mostly-unused", run((A100,), memory=memory(1), input=stall(0.5))),
+    ("memory-mostly-unused", on_gpu(memory=memory(1), input=stall(0.5))),
     ("input-bound", run(input=stall(0.099))),
     ("input-bound", run(input=replace(stall(0.5), wait_s=0.00024))),
     ("input-bound", run(input=stall(0.099, "upper bound"))),
@@ -573,23 +425,23 @@ QUIET = [
     ("mostly-not-compute", spent(validation_s=51.0)),
     ("mostly-not-compute", spent(tracing_s=51.0)),
     ("mostly-not-compute", spent(first_step_s=40.0, callbacks_s=20.0)),
-    ("cpu-fallback", run((A100,), operations=placed("host memory"))),
-    ("cpu-fallback", run((A100,), operations=placed("requested"))),
-    ("cpu-fallback", run((A100,), operations=placed("variable elsewhere"))),
+    ("cpu-fallback", on_gpu(operations=placed("host memory"))),
+    ("cpu-fallback", on_gpu(operations=placed("requested"))),
+    ("cpu-fallback", on_gpu(operations=placed("variable elsewhere"))),
     ("launch-bound", launching(0.42)),
     ("launch-bound", launching(0.42, slowed_ms=2.0)),
     ("launch-bound", idling(busy=48.0)),
     ("launch-bound", idling(busy=24.0, compute_s=47.0)),
     ("launch-bound", idling(cores=1.6)),
     ("launch-bound", idling(cores=0.4)),
-    ("low-utilization", run((A100,), input=QUICK, utilization=gpu(utilization_percent=50.0))),
-    ("host-cpu-saturated", run((A100,), input=stall(0.5), utilization=host(69.9))),
+    ("low-utilization", on_gpu(input=QUICK, utilization=busy(50.0))),
+    ("host-cpu-saturated", on_gpu(input=stall(0.5), utilization=host(69.9))),
     ("host-cpu-saturated", run(input=QUICK, utilization=host(32.0, own=30.0))),
-    ("tiny-steps", run(settings={"steps_per_execution": 1}, throughput=throughput(0.002))),
+    ("tiny-steps", run(settings=SINGLE, throughput=throughput(0.002))),
     ("tiny-steps", run(settings={"steps_per_execution": 2}, throughput=throughput(0.001))),
-    ("float32-on-tensor-cores", run((P100,), {"precision": "float32"})),
-    ("float32-on-tensor-cores", run((A100, P100), {"precision": "float32"})),
-    ("float32-on-tensor-cores", run((A100,), {"precision": "mixed_bfloat16"})),
+    ("float32-on-tensor-cores", run((P100,), FLOAT32)),
+    ("float32-on-tensor-cores", run((A100, P100), FLOAT32)),
+    ("float32-on-tensor-cores", on_gpu({"precision": "mixed_bfloat16"})),
     ("float32-on-tensor-cores", launching(precision="float32", tf32=False)),
     (
         "float32-on-tensor-cores",
@@ -597,15 +449,15 @@ QUIET = [
     ),
     (
         "float32-on-tensor-cores",
-        run((V100,), {"precision": "float32"}, operations=PlacementRecord({"GPU:0": {"Sin": 9}})),
+        run((V100,), FLOAT32, operations=PlacementRecord({"GPU:0": {"Sin": 9}})),
     ),
-    ("memory-nearly-full", run((A100,), memory=memory(89 * GIB))),
-    ("memory-mostly-unused", run((A100,), memory=memory(31 * GIB))),
+    ("memory-nearly-full", on_gpu(memory=memory(89 * GIB))),
+    ("memory-mostly-unused", on_gpu(memory=memory(31 * GIB))),
     ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 30})),
-    ("throttled", run((A100,), utilization=throttled({HOT: 0.09}))),
-    ("throttled", run((A100,), utilization=throttled({SET: 1.0, HOT: 0.09}))),
-    ("throttled", run((A100,), utilization=throttled({}))),
-    ("other-processes-on-gpu", run((A100,), utilization=others(9 * GIB))),
+    ("throttled", on_gpu(utilization=throttled({HOT: 0.09}))),
+    ("throttled", on_gpu(utilization=throttled({SET: 1.0, HOT: 0.09}))),
+    ("throttled", on_gpu(utilization=throttled({}))),
+    ("other-processes-on-gpu", on_gpu(utilization=others(9 * GIB))),
     ("no-gpu", run((A100,))),
 ]
 
@@ -651,15 +503,7 @@ ABSTAINS = [
     ("long-validation", spent(4.9, validation_s=4.0), "5 s"),
     ("mostly-not-compute", spent(4.9, other_s=4.0), "5 s"),
     ("mostly-not-compute", run(), "broken down"),
-    (
-        "mostly-not-compute",
-        run(
-            input=InputRecord(
-                "fit", breakdown=TimeBreakdown(100.0, None, None, 0.0, 0.0, 0.0, 0.0, 49.0)
-            )
-        ),
-        "how long steps computed",
-    ),
+    ("mostly-not-compute", unsure(None, None, 49.0), "how long steps computed"),
     ("cpu-fallback", run(operations=PlacementRecord(unknown_because="no graph")), "no graph"),
     ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
     ("launch-bound", run(), "no GPU"),
@@ -670,16 +514,12 @@ ABSTAINS = [
     ("launch-bound", idling(record=InputRecord("fit")), "needs a profile"),
     ("launch-bound", idling(step_s=0.0019), "tiny-steps"),
     ("launch-bound", run((A100,)), "needs a profile"),
-    ("low-utilization", run((A100,), utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),
+    ("low-utilization", on_gpu(utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),
+    ("low-utilization", on_gpu(input=stall(0.5), utilization=busy(1.0)), "input explains"),
+    ("low-utilization", on_gpu(utilization=busy(1.0)), "not known"),
     (
         "low-utilization",
-        run((A100,), input=stall(0.5), utilization=gpu(utilization_percent=1.0)),
-        "input explains",
-    ),
-    ("low-utilization", run((A100,), utilization=gpu(utilization_percent=1.0)), "not known"),
-    (
-        "low-utilization",
-        run((A100,), utilization=UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")),
+        on_gpu(utilization=UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")),
         "no driver",
     ),
     ("host-cpu-saturated", run(input=QUICK, utilization=BUSY_HOST), "this run trains on the CPU"),
@@ -698,26 +538,23 @@ ABSTAINS = [
     ("tiny-steps", launching(1.0, 0.1, 1.5, steps_per_execution=1), "waits for launches"),
     (
         "tiny-steps",
-        run(settings={"steps_per_execution": 1}, throughput=throughput(0.001, steps=99)),
+        run(settings=SINGLE, throughput=throughput(0.001, steps=99)),
         "99 of the 100 steps needed",
     ),
-    ("float32-on-tensor-cores", run((GPUInfo(0),), {"precision": "float32"}), "capability"),
+    ("float32-on-tensor-cores", run((GPUInfo(0),), FLOAT32), "capability"),
     ("float32-on-tensor-cores", run((A100,)), "precision"),
-    ("float32-on-tensor-cores", run((A100,), {"precision": "float32"}), "operations of a step"),
+    ("float32-on-tensor-cores", on_gpu(FLOAT32), "operations of a step"),
     (
         "float32-on-tensor-cores",
-        replace(
-            run((V100,), {"precision": "float32"}, operations=PRODUCTS),
-            utilization=gpu(utilization_percent=49.0),
-        ),
+        replace(run((V100,), FLOAT32, operations=PRODUCTS), utilization=busy(49.0)),
         "mostly idle",
     ),
-    ("memory-nearly-full", run((A100,), memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
+    ("memory-nearly-full", on_gpu(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "there is no GPU"),
-    ("memory-mostly-unused", run((A100,), memory=memory(1, limit_bytes=None)), "limit"),
+    ("memory-mostly-unused", on_gpu(memory=memory(1, limit_bytes=None)), "limit"),
     ("memory-grows", changing_run({"host/memory_bytes": [GIB] * 9}), "10 readings"),
-    ("throttled", run((A100,), utilization=gpu()), "throttle reasons"),
-    ("other-processes-on-gpu", run((A100,), utilization=others(None)), "by process"),
+    ("throttled", on_gpu(utilization=gpu()), "throttle reasons"),
+    ("other-processes-on-gpu", on_gpu(utilization=others(None)), "by process"),
 ]
 
 
@@ -742,22 +579,18 @@ def test_nothing_known_gives_no_finding_but_the_missing_gpu():
 
 def test_advice_is_for_the_stage_that_holds_the_run_up():
     serial = finding("input-bound", run(input=held_up_by()))
-    assert serial is not None
     assert serial.title == (
         "50 % of the steps' time is spent waiting for data: the bottleneck is augment (train.py:12)"
     )
     assert "give augment num_parallel_calls" in serial.advice[0]
     parallel = finding("input-bound", run(input=held_up_by(parallelism=4)))
-    assert parallel is not None
     assert not any("give augment" in line for line in parallel.advice)
     generator = finding("input-bound", run(input=held_up_by("python", "rows")))
-    assert generator is not None
     assert "rows in TensorFlow operations" in generator.advice[0]
     assert not any("tune_input" in line for line in generator.advice)
     for tried in (serial, parallel):
         assert "tune_input(model, ds) tries such changes" in tried.advice[-1]
     locked = finding("input-bound", run(input=held_up_by(gil_wait_s=0.0006)))
-    assert locked is not None
     assert "holds the GIL" in locked.advice[0]
 
 
@@ -891,31 +724,13 @@ def test_threads_that_only_wait_for_the_gil_do_not_hold_it():
     assert finding("input-holds-gil", rows_in_threads(0.1, time_per_batch_s=0.04)) is None
 
 
-@pytest.mark.parametrize("is_cached", [True, False])
-def test_a_cache_is_advised_only_where_none_keeps_what_the_stage_makes(is_cached):
-    slow = StageRecord("blur", "map", "mapping", cost_per_batch_s=0.02, share=1.0)
-    cache = StageRecord("cache", "cache", "caching")
-    # The stages begin with the one nearest to training.
-    stages = (cache, slow) if is_cached else (slow, cache)
-    one_epoch = stall(0.5, pipeline=PipelineRecord(stages, slow))
-    advice = finding("input-bound", run(input=one_epoch)).advice
-    assert any("cache()" in line for line in advice) is not is_cached
-
-
 def test_a_saving_that_is_negligible_makes_a_remark_of_a_warning():
     summary = takes_cores()
     assert finding("input-takes-cores", summary).severity == "warning"
     # The same steps within a run that takes ten thousand times as long.
     longer = replace(summary, throughput=replace(summary.throughput, wall_s=1e5))
-    told = finding("input-takes-cores", longer)
-    assert (told.severity, told.saving) == ("info", None)
-
-
-def test_a_py_dataset_in_processes_is_not_advised_to_use_processes():
-    code = PythonSourceRecord("Photos.__getitem__", workers=4, in_processes=True)
-    locked = stall(0.5, python=code, contention=ContentionRecord(0.001, 0.9))
-    advice = finding("input-bound", run(input=locked)).advice
-    assert not any("processes" in line for line in advice)
+    result = finding("input-takes-cores", longer)
+    assert (result.severity, result.saving) == ("info", None)
 
 
 def test_one_worker_is_told_by_its_stage_which_is_timed_at_each_batch():
@@ -933,8 +748,8 @@ def test_what_saves_nothing_to_speak_of_is_neither_promised_nor_a_warning():
     assert finding("host-cpu-saturated", busy) is None
     waiting = replace(busy.input, stall_fraction=0.5, measured_steps=1000, wait_s=0.005)
     waiting = replace(waiting, confidence="exact")
-    told = finding("host-cpu-saturated", replace(busy, input=waiting))
-    assert (told.severity, told.saving) == ("warning", None)
+    result = finding("host-cpu-saturated", replace(busy, input=waiting))
+    assert (result.severity, result.saving) == ("warning", None)
 
 
 def test_other_processes_are_no_finding_where_no_step_ran():
@@ -946,8 +761,6 @@ def test_a_slow_epoch_start_is_blamed_on_the_shuffle_buffer_only_if_it_was():
     shuffled = finding("slow-epoch-start", spent(start=SHUFFLES))
     other = PipelineStartRecord(4, mean_s=5.0, shuffle_s=0.1)
     opened = finding("slow-epoch-start", spent(start=other))
-    assert shuffled is not None
-    assert opened is not None
     assert "shuffle buffer" in shuffled.advice[0]
     assert not any("shuffle" in line for line in opened.advice)
     assert (opened.saving.low_s, opened.saving.of_s) == (20.0, 100.0)
@@ -1180,7 +993,6 @@ def test_idle_gpus_are_told_what_was_left_out():
     settings = {"steps_per_execution": 1, "replicas": 1}
     summary = run((A100, A100), settings, input=QUICK, utilization=gpu(utilization_percent=20.0))
     found = finding("low-utilization", summary)
-    assert found is not None
     assert "strategy='mirrored'" in found.advice[0]
     assert any("steps_per_execution" in line for line in found.advice)
 
@@ -1337,14 +1149,15 @@ def test_every_rule_is_exercised_by_the_tables():
     of_others = {"host-memory-runs-out", "first-step-memory", "many-short-calls"}
     of_settings = {"slow-settings", "preprocessing-in-model"}  # test_slow_settings.py
     codes = {rule.code for rule in RULES} - of_workers - of_ends - of_others - of_settings
-    assert {row[0] for row in FIRES} == codes - {"no-gpu"}
+    assert {row[0].split()[0] for row in FIRES} == codes - {"no-gpu"}
     assert {row[0] for row in QUIET} == codes
     assert {row[0] for row in ABSTAINS} == codes - {"no-gpu"}
 
 
 def test_a_stall_of_the_first_epoch_alone_is_named_so():
     first, all_along = (
-        verdict_finding(run(input=stall(0.5, later_stall_fraction=later))) for later in (0.01, 0.5)
+        finding("input-bound", run(input=stall(0.5, later_stall_fraction=later)))
+        for later in (0.01, 0.5)
     )
     assert (first.severity, all_along.severity) == ("warning", "critical")
     assert first.title.startswith("Steps of the first epoch wait for data")
@@ -1352,45 +1165,41 @@ def test_a_stall_of_the_first_epoch_alone_is_named_so():
     slow = StageRecord("blur", "map", "mapping", cost_per_batch_s=0.02)
     stages = (StageRecord("cache", "cache", "caching"), slow)
     filling = stall(0.5, later_stall_fraction=0.01, pipeline=PipelineRecord(stages, slow))
-    advice = verdict_finding(run(input=filling)).advice
+    advice = finding("input-bound", run(input=filling)).advice
     assert advice[0].startswith("the first epoch fills the cache")
     assert not any("cache()" in line for line in advice)
     assert ("after the first epoch", 1.0) in [(each.name, each.value) for each in first.evidence]
     assert "of the steps' time is spent waiting" in all_along.title
 
 
-def verdict_finding(summary):
-    return next(each for each in judge(summary).findings if each.code == "input-bound")
-
-
 def test_a_step_on_the_cpu_because_of_a_wrong_name_is_told_the_name():
     wrong = Fallback("MatMul", 9, "no such device", "the script asks for GPU:1.", ("dense/MatMul",))
-    told = finding(
+    result = finding(
         "cpu-fallback", run((A100,), operations=PlacementRecord({"CPU:0": {}}, (wrong,)))
     )
-    assert told.severity == "critical"
-    assert told.advice == ("MatMul in dense/MatMul: the script asks for GPU:1.",)
+    assert result.severity == "critical"
+    assert result.advice == ("MatMul in dense/MatMul: the script asks for GPU:1.",)
 
 
 def test_python_functions_are_named_with_the_bytes_that_they_take_and_return():
     python = Fallback("EagerPyFunc", 2, "host function", "It calls Python.", ("augment",), 4096)
     placement = PlacementRecord({"GPU:0": {"EagerPyFunc": 2, "MatMul": 9}}, (python,))
-    told = finding("cpu-fallback", run((A100,), operations=placement))
-    assert told.title == "Python functions in the step run on the host"
-    assert told.evidence == (
+    result = finding("cpu-fallback", run((A100,), operations=placement))
+    assert result.title == "Python functions in the step run on the host"
+    assert result.evidence == (
         figure("operations_of", 2, of="EagerPyFunc"),
         figure("data_of", 4096, "B", of="EagerPyFunc"),
     )
     both = replace(placement, fallbacks=(python, *placed("no kernel").fallbacks))
-    told = finding("cpu-fallback", run((A100,), operations=both))
-    assert told.title == "Operations fell back to the CPU"
+    result = finding("cpu-fallback", run((A100,), operations=both))
+    assert result.title == "Operations fell back to the CPU"
 
 
 def test_bytes_copied_are_evidence_where_all_are_known():
     copies = DeviceCopies("GPU:0", "CPU:0", 2, 4096)
     placement = replace(placed("no kernel"), copies=(copies,))
-    told = finding("cpu-fallback", run((A100,), operations=placement))
-    assert figure("bytes_copied_per_step", 4096, "B") in told.evidence
+    result = finding("cpu-fallback", run((A100,), operations=placement))
+    assert figure("bytes_copied_per_step", 4096, "B") in result.evidence
     unknown = replace(placement, copies=(copies, replace(copies, unknown=1)))
-    told = finding("cpu-fallback", run((A100,), operations=unknown))
-    assert [figure.name for figure in told.evidence][-1] == "copies between devices per step"
+    result = finding("cpu-fallback", run((A100,), operations=unknown))
+    assert [figure.name for figure in result.evidence][-1] == "copies between devices per step"

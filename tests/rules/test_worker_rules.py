@@ -228,16 +228,16 @@ def test_workers_without_a_strategy_that_connects_them_train_alone(strategy):
     assert 'configure_gpus(strategy="auto")' in finding.advice[0]
     assert "launch --workers 2 -m keras_gpukit run --strategy auto" in finding.advice[1]
     assert "640 examples/s" in headline(run(settings=settings))
-    told = dict(setup(run(settings=settings)))
-    assert told["worker"] == "worker, index 0 of 2, trains alone: it made no strategy"
+    result = dict(setup(run(settings=settings)))
+    assert result["worker"] == "worker, index 0 of 2, trains alone: it made no strategy"
 
 
 def test_workers_that_train_together_and_servers_do_not_train_alone():
     together = {"worker": Worker("worker", 0, 2), "replicas": 2}
     together["strategy"] = "CollectiveAllReduceStrategy"
     assert "workers-train-alone" in judge(run(settings=together)).passed
-    told = dict(setup(run(settings=together)))
-    assert told["worker"] == "worker, index 0 of 2 that train together"
+    result = dict(setup(run(settings=together)))
+    assert result["worker"] == "worker, index 0 of 2 that train together"
     coordinator = {"worker": Worker("chief", None, 2), "replicas": 1}
     assert "workers-train-alone" in judge(run(settings=coordinator)).passed
     for settings in ({}, {"worker": Worker("worker", 0, 2)}):

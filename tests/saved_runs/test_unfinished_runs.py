@@ -16,8 +16,7 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.html import render
-from keras_gpukit.reports.html.state_notes import state_note
-from keras_gpukit.reports.html.verdict_lines import verdict_line
+from keras_gpukit.reports.run_words import state_note, verdict_line
 from keras_gpukit.rules.whole_run.endings import doing
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.log_folder import LogFolder

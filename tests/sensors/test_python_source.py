@@ -15,7 +15,7 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.sensors.python_time import MINIMUM_LOOKS, PythonTimeSensor
+from keras_gpukit.sensors.interpreter import MINIMUM_LOOKS, PythonTimeSensor
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 

@@ -16,10 +16,9 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
-from keras_gpukit.rules.setup.visible_devices import cuda_order
 from keras_gpukit.sensors import gpu_processes
+from keras_gpukit.sensors.devices import CUDADevice, cuda_devices, identify
 from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.identity import CUDADevice, cuda_devices, identify
 from keras_gpukit.sensors.nvml import NVMLSensor, other_holders
 
 ME = os.getpid()
@@ -96,7 +95,7 @@ def as_cuda(gpu, whole=None):
 def test_one_gpu_is_read_as_nvml_reports_it():
     gpus, nvml, driver = machine("one_gpu")
     found = identify(
-        tensorflow_gpus(1), driver, cuda_devices(lambda name: FakeCUDA(as_cuda(gpus[0]))), {}
+        tensorflow_gpus(1), driver, cuda_devices(lambda name: FakeCUDA(as_cuda(gpus[0])))
     )
     assert (found[0].uuid, found[0].pci_bus_id) == (gpus[0].uuid, "00000000:65:00.0")
     sensor = NVMLSensor(found, nvml)
@@ -125,7 +124,7 @@ def test_of_eight_gpus_each_is_its_own_in_every_order_of_cuda():
     for order in orders:
         listed = [as_cuda(gpus[place]) for place in order]
         cuda = cuda_devices(lambda name, listed=listed: FakeCUDA(*listed))
-        found = identify(tensorflow_gpus(len(order)), driver, cuda, {})
+        found = identify(tensorflow_gpus(len(order)), driver, cuda)
         assert [gpu.uuid for gpu in found] == [gpus[place].uuid for place in order]
         sensor = NVMLSensor(found, nvml)
         assert [each.utilization_percent for each in sensor.read()] == [10 * i for i in order]
@@ -138,7 +137,7 @@ def test_an_instance_of_a_gpu_in_mig_mode_has_its_own_counters():
     second = gpus[0].mig[1]
     cuda = cuda_devices(lambda name: FakeCUDA(as_cuda(second, gpus[0])))
     assert cuda[0].uuid == second.uuid
-    (found,) = identify(tensorflow_gpus(1), driver, cuda, {})
+    (found,) = identify(tensorflow_gpus(1), driver, cuda)
     assert (found.uuid, found.memory_bytes) == (second.uuid, second.memory_total)
     assert found.pci_bus_id == gpus[0].pci_bus_id
     (reading,) = NVMLSensor([found], nvml).read()
@@ -147,7 +146,7 @@ def test_an_instance_of_a_gpu_in_mig_mode_has_its_own_counters():
         memory_used_bytes=6 * GIB + 2**27,
         memory_total_bytes=20937965568,
     )
-    (found,) = identify(tensorflow_gpus(1), driver, (CUDADevice(gpus[0].mig[0].uuid),), {})
+    (found,) = identify(tensorflow_gpus(1), driver, (CUDADevice(gpus[0].mig[0].uuid),))
     (reading,) = NVMLSensor([found], nvml).read()
     assert (reading.memory_process_bytes, reading.memory_others_bytes) == (9 * GIB, 0)
 
@@ -218,122 +217,22 @@ def test_no_devices_where_cuda_does_not_start_or_is_not_there():
 def test_where_uuids_disagree_the_place_on_the_bus_decides():
     gpus, _, driver = machine("eight_gpus")
     other = CUDADevice("GPU-" + "0" * 8, "0000:4c:00.0")
-    (found,) = identify(tensorflow_gpus(1), driver, (other,), {})
+    (found,) = identify(tensorflow_gpus(1), driver, (other,))
     assert found.uuid == gpus[3].uuid
     nowhere = replace(other, pci_bus_id=None)
-    (found,) = identify(tensorflow_gpus(1), driver, (nowhere,), {})
+    (found,) = identify(tensorflow_gpus(1), driver, (nowhere,))
     assert found.memory_bytes is None
 
 
 def test_a_count_that_differs_identifies_no_gpu():
     gpus, nvml, driver = machine("eight_gpus")
     cuda = (CUDADevice(gpus[0].uuid),)
-    found = identify(tensorflow_gpus(2), driver, cuda, {})
+    found = identify(tensorflow_gpus(2), driver, cuda)
     assert {gpu.unidentified_because for gpu in found} == {
         "TensorFlow lists 2 GPUs and CUDA lists 1"
     }
     with pytest.raises(LookupError, match="TensorFlow lists 2 GPUs and CUDA lists 1"):
         NVMLSensor(found, nvml)
-
-
-# Environment variables, where CUDA does not answer
-
-BUS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-FASTEST = "order of the others is not documented"
-LEGACY = "MIG-GPU-00000020-1111-2222-3333-444455556666/2/0"
-
-
-def places(name, environment):
-    """The places of the listed GPUs among the machine's, an instance as (GPU, instance)."""
-    gpus, _, driver = machine(name)
-    known = {gpu.uuid: place for place, gpu in enumerate(gpus)}
-    known |= {part.uuid: (i, j) for i, gpu in enumerate(gpus) for j, part in enumerate(gpu.mig)}
-    order = cuda_order(driver.gpus, environment)
-    if order.uuids is None:
-        return order.unknown_because
-    return [known[each] for each in order.uuids]
-
-
-@pytest.mark.parametrize(
-    ("visible", "order", "expected"),
-    [
-        (None, BUS, [0, 1, 2, 3, 4, 5, 6, 7]),
-        (None, {}, FASTEST),
-        (None, {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, FASTEST),
-        ("", {}, []),
-        ("-1", BUS, []),
-        ("NoDevFiles", {}, []),
-        ("2,0", BUS, [2, 0]),
-        (" 2 , 0", BUS, [2, 0]),
-        ("2,0", {}, FASTEST),
-        ("0,-1,1", BUS, [0]),
-        ("0,8,1", BUS, [0]),
-        ("0,x,1", BUS, [0]),
-        ("8", BUS, []),
-        ("1,1", BUS, "names a GPU twice"),
-        ("GPU-00000085,GPU-00000081-1111-2222-3333-444455556666", {}, [5, 1]),
-        ("gpu-00000085", {}, []),
-        ("GPU-00000085,GPU-99,GPU-00000081", {}, [5]),
-        ("GPU-0000008", {}, "with which several UUIDs begin"),
-        ("GPU-00000085,GPU-00000085-1111", {}, "names a GPU twice"),
-        ("GPU-00000085,0", BUS, "indices and UUIDs"),
-        ("MIG-1", {}, "NVML lists none"),
-    ],
-)
-def test_the_order_of_cuda_follows_its_variables(visible, order, expected):
-    environment = order if visible is None else {**order, "CUDA_VISIBLE_DEVICES": visible}
-    found = places("eight_gpus", environment)
-    assert found == expected if isinstance(expected, list) else expected in found
-
-
-@pytest.mark.parametrize(
-    ("visible", "order", "expected"),
-    [
-        ("MIG-00000002-aaaa-5bbb-8ccc-ddddeeeeffff", {}, [(0, 1)]),
-        ("MIG-00000001", {}, [(0, 0)]),
-        (LEGACY, {}, [(0, 1)]),
-        (LEGACY.replace("/2/", "/5/"), {}, []),
-        # CUDA lists one instance, and next to it no whole GPU.
-        ("MIG-00000002,MIG-00000001", {}, [(0, 1)]),
-        ("GPU-00000021,MIG-00000002", {}, [(0, 1)]),
-        ("GPU-00000021", {}, [1]),
-        ("1", BUS, [1]),
-        ("0", BUS, "in MIG mode with 2 instances"),
-        (None, BUS, "in MIG mode with 2 instances"),
-    ],
-)
-def test_the_order_of_cuda_with_instances(visible, order, expected):
-    environment = order if visible is None else {**order, "CUDA_VISIBLE_DEVICES": visible}
-    found = places("mig", environment)
-    assert found == expected if isinstance(expected, list) else expected in found
-
-
-def test_one_gpu_needs_no_order():
-    assert places("one_gpu", {}) == [0]
-    assert places("one_gpu", {"CUDA_VISIBLE_DEVICES": "0"}) == [0]
-
-
-def test_bus_ids_and_not_nvmls_numbers_are_the_order():
-    gpus, _, driver = machine("eight_gpus")
-    shuffled = (driver.gpus[5], driver.gpus[2], driver.gpus[7])
-    order = cuda_order(shuffled, {**BUS, "CUDA_VISIBLE_DEVICES": "0"})
-    assert order.uuids == (gpus[2].uuid,)
-
-
-@pytest.mark.parametrize("without", [{"pci_bus_id": None}, {"uuid": None}])
-def test_what_nvml_does_not_report_leaves_the_order_unknown(without):
-    _, _, driver = machine("eight_gpus")
-    gpus = (replace(driver.gpus[0], **without), driver.gpus[1])
-    assert "NVML does not report" in cuda_order(gpus, BUS).unknown_because
-
-
-def test_variables_identify_the_gpus_that_cuda_does_not():
-    gpus, _, driver = machine("eight_gpus")
-    found = identify(tensorflow_gpus(2), driver, (), {**BUS, "CUDA_VISIBLE_DEVICES": "6,3"})
-    assert [gpu.uuid for gpu in found] == [gpus[6].uuid, gpus[3].uuid]
-    (found,) = identify(tensorflow_gpus(1), driver, (), {"CUDA_VISIBLE_DEVICES": "3"})
-    assert found.uuid is None
-    assert FASTEST in found.unidentified_because
 
 
 # This process's memory
@@ -392,20 +291,3 @@ def test_a_namespace_of_its_own_is_noticed(monkeypatch):
     assert gpu_processes.in_first_namespace()
     assert gpu_processes.exists(os.getpid())
     assert not gpu_processes.exists(2**30)
-
-
-@pytest.mark.parametrize(
-    ("lacks", "expected"),
-    [
-        (["nvmlDeviceGetComputeRunningProcesses_v3"], GIB),
-        (
-            ["nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"],
-            None,
-        ),
-    ],
-)
-def test_older_drivers_list_processes_by_an_older_name_or_not_at_all(lacks, expected):
-    nvml = FakeNVML([FakeGPU("GPU-a", processes={ME: GIB})], without=lacks)
-    (reading,) = NVMLSensor([GPUInfo(0, uuid="GPU-a")], nvml).read()
-    assert reading.memory_process_bytes == expected
-    assert reading.utilization_percent == 90.0

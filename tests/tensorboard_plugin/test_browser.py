@@ -113,7 +113,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     page.goto(f"{watched.address}/#gpukit&gpukit.run=mine")
     page.get_by_role("tab", name="GPU Kit").wait_for()
     wait_until(lambda: f"{VERDICT}: the bottleneck is" in body(page))  # the stage, while it runs
-    told = wait_until(lambda: steps_told(page))
+    result = wait_until(lambda: steps_told(page))
     bar = page.frame_locator("iframe")
     bar.get_by_role("button", name="Pause").click()
     bar.get_by_text("Paused").wait_for()
@@ -126,7 +126,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     before = frame.evaluate(VIEW, plot)
 
     bar.get_by_role("button", name="Resume").click()
-    wait_until(lambda: steps_told(page) not in (None, told))
+    wait_until(lambda: steps_told(page) not in (None, result))
     assert_background(frame, light=True)
     page.evaluate("document.body.classList.add('dark-mode')")  # as TensorBoard's switch does
     assert_background(frame, light=False)
@@ -279,8 +279,8 @@ def assert_background(page, *, light: bool) -> None:
 
 def steps_told(page) -> str | None:
     """The figure "steps" of the report in the tab."""
-    told = re.search(r"^steps\s+([\d,]+)$", body(page), re.MULTILINE)
-    return told[1] if told else None
+    result = re.search(r"^steps\s+([\d,]+)$", body(page), re.MULTILINE)
+    return result[1] if result else None
 
 
 def profile_frame(page) -> Any:

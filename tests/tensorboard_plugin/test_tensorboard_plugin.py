@@ -65,9 +65,9 @@ class Tab:
         return wait_until(lambda: sorted(self.folders()) == sorted(names) and self.folders())
 
 
-def wait_until(told):
+def wait_until(result):
     deadline = time.monotonic() + DEADLINE_S
-    while not (answer := told()):
+    while not (answer := result()):
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.02)
     return answer
@@ -442,14 +442,14 @@ def test_tensorboard_loads_nothing_heavy_for_it():
         plugin.is_active()
         print(json.dumps([sorted(at_start), sorted(set(sys.modules) - before)]))
     """
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(loading)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
         check=True,
     )
-    at_start, later = json.loads(told.stdout)
+    at_start, later = json.loads(result.stdout)
     assert all(module.partition(".")[0] == "keras_gpukit" for module in at_start), at_start
     heavy = {"tensorflow", "keras", "plotly", "jinja2", "xprof", "numpy", "psutil", "msgspec"}
     assert not heavy & set(later)

@@ -30,8 +30,8 @@ from rich.console import Console
 from keras_gpukit.memory import global_state
 from keras_gpukit.memory.untouched import put_back, untouched
 from keras_gpukit.records.diagnosis import Rate, Round
-from keras_gpukit.reports.console import print_anywhere
 from keras_gpukit.reports.diagnosis import conclusions, render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.input import contention as contention_rules
 from keras_gpukit.trials import diagnosing
 from keras_gpukit.trials.diagnose import diagnose

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from keras_gpukit.reports.html.page import drawing_js, plotly_js, render
-from keras_gpukit.reports.html.run_names import run_id
+from keras_gpukit.reports.html.runs_table import run_id
 
 __all__ = ["drawing_js", "plotly_js", "render", "run_id"]

@@ -1,9 +1,9 @@
-"""The building blocks of charts: figures for Plotly, bars, and their numbers as tables."""
+"""A chart of the report, and the parts of its Plotly figure."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,30 +21,31 @@ COLORS = {
 }
 PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#cf6690", "#9a82cc", "#8c8c3a", "#7d8790")
 # Lines and areas must differ by more than their colour.
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 _LONGEST = 60
+Trace = dict[str, Any]
+"""A trace of Plotly, as in its JSON."""
+Values = Sequence[float | None]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of the report.
+    """A chart of the report. Its title stands in the list of charts of `page`.
 
     Attributes:
-        title: Heading of the chart.
         caption: Description of the result in words.
-        figure: JSON of the Plotly figure; None for a table without a figure.
         table: Numbers of the chart.
+        figure: Plotly's figure; None for a table without a figure.
         more: Further tables, each with its heading.
         shown: Table that is open from the start; None without one.
         shown_title: Heading of the open table.
         over_time: Whether the x-axis is the run's time; such charts share their cursor and zoom.
     """
 
-    title: str
     caption: str
-    figure: str | None
     table: Table
+    figure: dict[str, Any] | None = None
     more: tuple[tuple[str, Table], ...] = ()
     shown: Table | None = None
     shown_title: str = ""
@@ -52,24 +53,11 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """A chart that cannot be drawn."""
+class Omitted:
+    """Why a chart is left out: it cannot be drawn, or it would only show flat lines."""
 
-    title: str
     because: str
-
-
-@dataclass(frozen=True)
-class Flat:
-    """A sentence in place of a chart that would only show flat lines.
-
-    Attributes:
-        title: Heading of the chart.
-        says: The sentence, such as "the wait for input stayed below 0.5 % of the step time".
-    """
-
-    title: str
-    says: str
+    is_flat: bool = False
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
@@ -85,13 +73,12 @@ def label(text: str, longest: int = _LONGEST) -> str:
     return html.escape(shortened(text, longest), quote=False)
 
 
-def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
-    """Returns a figure's JSON, without colours for text and axes, which the page sets."""
-    from plotly import graph_objects as go
-
+def draw(traces: Iterable[Trace], *, height: int = 300, **layout: Any) -> dict[str, Any]:
+    """Returns a figure without colours for text and axes, which the page sets."""
+    # Plotly's JavaScript takes a null for a value in places.
+    data = [{key: value for key, value in each.items() if value is not None} for each in traces]
     common = {
         "height": height,
-        "template": None,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
@@ -106,10 +93,9 @@ def draw(traces: Sequence[Any], *, height: int = 300, **layout: Any) -> str:
             "traceorder": "normal",
             "maxheight": 400,  # pixels: the page makes room for each line
         },
-        "showlegend": len(traces) > 1,
+        "showlegend": len(data) > 1,
     }
-    text: str = go.Figure(data=list(traces), layout={**common, **layout}).to_json()
-    return text
+    return {"data": data, "layout": {**common, **layout}}
 
 
 def step_time_unit(longest_s: float | None) -> tuple[float, str]:
@@ -119,20 +105,15 @@ def step_time_unit(longest_s: float | None) -> tuple[float, str]:
     return (1e-3, "ms") if longest_s is None or longest_s < 1 else (1.0, "s")
 
 
-def scaled(values: Sequence[float | None], size: float) -> list[float | None]:
+def scaled(values: Values, size: float) -> list[float | None]:
     """Converts values to a unit that is `size` times as large as theirs; None stays None."""
     return [None if value is None else round(value / size, 4) for value in values]
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
     """Returns a Plotly axis with a title."""
-    font = {"size": 13}
-    return {
-        "title": {"text": title, "font": font, "standoff": 8},
-        "automargin": True,
-        "zeroline": False,
-        **more,
-    }
+    heading = {"text": title, "font": {"size": 13}, "standoff": 8}
+    return {"title": heading, "automargin": True, "zeroline": False, **more}
 
 
 def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) -> dict[str, Any]:
@@ -147,11 +128,7 @@ def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) 
     """
     return {
         "type": "line",
-        "x0": x,
-        "x1": x,
-        "yref": yref,
-        "y0": 0,
-        "y1": 1,
+        **{"x0": x, "x1": x, "yref": yref, "y0": 0, "y1": 1},
         "line": {"width": 1.5, **line},
         "label": {
             "text": text,
@@ -163,7 +140,7 @@ def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) 
     }
 
 
-def names_axis(names: Sequence[str]) -> dict[str, Any]:
+def names_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
     """Returns a y-axis that labels the rows 0, 1, 2 and so on with names, the first on top.
 
     A categorical axis would merge rows with equal names.
@@ -177,55 +154,45 @@ def names_axis(names: Sequence[str]) -> dict[str, Any]:
         "fixedrange": True,
         "zeroline": False,
         "showgrid": False,
+        **more,
     }
 
 
-def bar(name: str, place: int, color: str | None = None, **data: Any) -> Any:
-    """Returns a bar trace that differs from its neighbours by colour and by pattern."""
-    from plotly import graph_objects as go
+def dashed(place: int) -> dict[str, Any]:
+    """Returns the line of the curve at a place, which differs by its colour and by its dashes."""
+    color, dash = PALETTE[place % len(PALETTE)], _DASHES[place % len(_DASHES)]
+    return {"width": 2, "color": color, "dash": dash}
 
-    pattern = {"shape": PATTERNS[place % len(PATTERNS)], "solidity": 0.2}
+
+def bar(name: str, place: int, color: str | None = None, **data: Any) -> Trace:
+    """Returns a bar trace that differs from its neighbours by colour and by pattern."""
+    pattern = {"shape": _PATTERNS[place % len(_PATTERNS)], "solidity": 0.2}
     marker = {"color": color or PALETTE[place % len(PALETTE)], "pattern": pattern}
     # Plotly measures texts in this weight; the style sheet's would make them wider than it knows.
-    return go.Bar(name=name, marker=marker, textfont={"weight": 600}, **data)
+    return {"type": "bar", "name": name, "marker": marker, "textfont": {"weight": 600}, **data}
 
 
-def row_bars(
-    name: str,
-    place: int,
-    values: Sequence[float | None],
-    hover: str,
-    color: str | None = None,
-) -> Any:
+def row_bars(name: str, place: int, values: Values, hover: str, color: str | None = None) -> Trace:
     """Returns a trace of horizontal bars in rows at 0, 1, 2 and so on."""
     rows = list(range(len(values)))
     return bar(name, place, color, x=values, y=rows, orientation="h", hovertemplate=hover)
 
 
 def draw_bars(
-    traces: Sequence[Any],
+    traces: Iterable[Trace],
     names: Sequence[str],
     heading: str,
     *,
     height: int,
     hovermode: str = "closest",
     barmode: str = "stack",
-) -> str:
-    """Returns the JSON of a figure of horizontal bars, with a row for each name.
-
-    Args:
-        traces: Traces with their bars in rows at 0, 1, 2 and so on.
-        names: Names of the rows, top row first.
-        heading: Title of the value axis, with its unit.
-        height: Height of the figure in pixels.
-        hovermode: Plotly's `hovermode`.
-        barmode: Plotly's `barmode`: the bars of a row are stacked, or in a group.
-    """
+) -> dict[str, Any]:
+    """Returns a figure of horizontal bars, with a row for each name, the first one on top."""
     return draw(
         traces,
         height=height,
         barmode=barmode,
         hovermode=hovermode,
         xaxis=axis(heading, rangemode="tozero"),
-        yaxis=names_axis(names),
+        yaxis=names_axis([label(name, 24) for name in names]),
     )

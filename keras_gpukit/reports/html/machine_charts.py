@@ -4,101 +4,84 @@ from __future__ import annotations
 
 from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Flat, Unknown, axis
-from keras_gpukit.reports.html.reading_lines import NO_READINGS, Line, are_enough, lines_chart
-from keras_gpukit.reports.html.time_axis import TimeAxis
+from keras_gpukit.reports.html.chart import Chart, Omitted, axis, draw
+from keras_gpukit.reports.html.over_time import Curve, TimeAxis
+from keras_gpukit.reports.tables import Table
 
-_BUSY = "How busy GPUs and host were"
-_DISK = "Disk reads"
-_MIB = 2**20
+NO_READINGS = "the run was over before two readings, which come about once a second"
+_MIB, _GIB = 2**20, 2**30
 # Reading logs and libraries causes this much; it limits neither local nor network disks.
 _LEAST_BYTES_PER_S = _MIB
-GIB = 2**30
-_DEVICES = "Memory of the devices"
-_HOST = "Memory of the host"
 
 
-def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
     """Returns a chart of the utilization of each GPU and of the host's CPU cores."""
-    lines = [
-        Line(f"GPU {index}", series, "utilization_percent") for index, series in run.gpus.items()
+    curves = [
+        Curve(f"GPU {index}", series, "utilization_percent") for index, series in run.gpus.items()
     ]
     if run.host:
-        lines.append(Line("all cores", run.host, "cpu_percent"))
-        lines.append(Line("this process", run.host, "process_cpu_percent"))
-    lines = [line for line in lines if line.is_known]
-    if not are_enough(lines):
-        return Unknown(_BUSY, NO_READINGS)
-    words = [f"{line.name} {units.number(line.band.overall or 0)} %" for line in lines]
-    if all(line.is_flat for line in lines):
-        return Flat(_BUSY, f"hardly changed: {', '.join(words)}")
-    told = f"Busy on average: {', '.join(words)}."
+        curves.append(Curve("all cores", run.host, "cpu_percent"))
+        curves.append(Curve("this process", run.host, "process_cpu_percent"))
+    curves = _known(curves)
+    each = ", ".join(f"{one.name} {units.number(one.band.overall or 0)} %" for one in curves)
+    words = f"Busy on average: {each}."
     if not run.gpus:
         record = run.summary.utilization
         because = record.gpus_unknown_because if record else None
-        told += f" GPUs could not be read: {because}" if because else " No GPU was read."
-    yaxis = axis("busy, %", range=[0, 101])
-    return lines_chart(_BUSY, told, lines, time, yaxis, size=1, unit="%")
+        words += f" GPUs could not be read: {because}" if because else " No GPU was read."
+    flat = f"hardly changed: {each}" if all(one.is_flat for one in curves) else None
+    return _draw(curves, time, words, flat, "busy, %", 1, "%", range=[0, 101])
 
 
-def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
     """Returns a chart of the bytes read per second, from all disks and by all processes."""
-    if run.host is None:
-        return Unknown(_DISK, NO_READINGS)
-    line = Line("all disks", run.host, "disk_read_bytes_per_s")
-    if not line.is_known or not are_enough([line]):
-        return Unknown(_DISK, NO_READINGS)
-    mean, most = (f"{units.size(each or 0)}/s" for each in (line.band.overall, line.band.highest))
-    if (line.band.highest or 0) < _LEAST_BYTES_PER_S:
-        return Flat(_DISK, f"never more than {most}")
-    told = f"All disks of the machine, all processes: {mean} on average, {most} at most."
-    yaxis = axis("MiB/s", rangemode="tozero")
-    return lines_chart(_DISK, told, [line], time, yaxis, size=_MIB, unit="MiB/s")
+    host = run.host
+    curves = _known([Curve("all disks", host, "disk_read_bytes_per_s")] if host else [])
+    if not curves:
+        return Omitted(NO_READINGS)
+    band = curves[0].band
+    mean, most = (f"{units.size(each or 0)}/s" for each in (band.overall, band.highest))
+    words = f"All disks of the machine, all processes: {mean} on average, {most} at most."
+    flat = f"never more than {most}" if (band.highest or 0) < _LEAST_BYTES_PER_S else None
+    return _draw(curves, time, words, flat, "MiB/s", _MIB, "MiB/s", rangemode="tozero")
 
 
-def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
     """Returns a chart of memory in TensorFlow's allocators and on whole GPUs.
 
     The caption gives the limits, because drawing them would flatten the lines.
     """
-    lines: list[Line] = []
+    curves: list[Curve] = []
     words: list[str] = []
     for device, series in run.memory.items():
-        lines.append(Line(f"{device} in use", series, "current_bytes"))
-        lines.append(Line(f"{device} peak so far", series, "peak_bytes"))
+        curves.append(Curve(f"{device} in use", series, "current_bytes"))
+        curves.append(Curve(f"{device} peak so far", series, "peak_bytes"))
         words += _at_most(f"{device} held", series, "peak_bytes", "limit_bytes")
     for index, series in run.gpus.items():
         name = f"GPU {index}, all processes"
-        lines.append(Line(name, series, "memory_used_bytes"))
+        curves.append(Curve(name, series, "memory_used_bytes"))
         words += _at_most(f"{name} held", series, "memory_used_bytes", "memory_total_bytes")
     record = run.summary.memory
-    because = (record and record.unknown_because) or NO_READINGS
-    return _memory(_DEVICES, lines, time, words, because)
+    return _memory(curves, time, words, (record and record.unknown_because) or NO_READINGS)
 
 
-def host_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Flat | Unknown:
+def host_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
     """Returns a chart of the host memory that this process holds."""
     if run.host is None:
-        return Unknown(_HOST, NO_READINGS)
-    lines = [Line("this process", run.host, "memory_bytes")]
+        return Omitted(NO_READINGS)
     words = _at_most("this process held", run.host, "memory_bytes", "memory_total_bytes")
-    return _memory(_HOST, lines, time, words, NO_READINGS)
+    return _memory([Curve("this process", run.host, "memory_bytes")], time, words)
 
 
 def _memory(
-    title: str, lines: list[Line], time: TimeAxis, words: list[str], because: str
-) -> Chart | Flat | Unknown:
-    lines = [line for line in lines if line.is_known]
-    if not are_enough(lines):
-        return Unknown(title, because)
-    if all(line.is_flat for line in lines):
-        return Flat(title, f"hardly changed: {'; '.join(words)}")
-    most = max(line.band.highest or 0 for line in lines)
-    size, unit = (GIB, "GiB") if most >= GIB else (2**20, "MiB")
-    told = "; ".join(words)
-    told = f"{told[:1].upper()}{told[1:]}."
-    yaxis = axis(unit, rangemode="tozero")
-    return lines_chart(title, told, lines, time, yaxis, size=size, unit=unit)
+    curves: list[Curve], time: TimeAxis, words: list[str], because: str = NO_READINGS
+) -> Chart | Omitted:
+    curves, each = _known(curves), "; ".join(words)
+    most = max((curve.band.highest or 0 for curve in curves), default=0)
+    size, unit = (_GIB, "GiB") if most >= _GIB else (_MIB, "MiB")
+    flat = f"hardly changed: {each}" if all(curve.is_flat for curve in curves) else None
+    caption = f"{each[:1].upper()}{each[1:]}."
+    return _draw(curves, time, caption, flat, unit, size, unit, because, rangemode="tozero")
 
 
 def _at_most(what: str, series: TimeSeries, used: str, limit: str) -> list[str]:
@@ -106,3 +89,47 @@ def _at_most(what: str, series: TimeSeries, used: str, limit: str) -> list[str]:
     if most is None:
         return []
     return [f"{what} at most {units.size(most)}" + (f" of {units.size(total)}" if total else "")]
+
+
+def _known(curves: list[Curve]) -> list[Curve]:
+    return [curve for curve in curves if curve.band.overall is not None]
+
+
+def _draw(
+    curves: list[Curve],
+    time: TimeAxis,
+    caption: str,
+    flat: str | None,
+    heading: str,
+    size: float,
+    unit: str,
+    because: str = NO_READINGS,
+    **yaxis: object,
+) -> Chart | Omitted:
+    """Returns a chart of curves over time, with a table for each of their time series.
+
+    Args:
+        curves: Curves with readings.
+        time: The run's axis.
+        caption: Description of the curves in words.
+        flat: Words in place of the chart, if all curves are flat; None if they are not.
+        heading: Title of the value axis.
+        size: Size of the shown unit in that of the figures, such as 2**20 for bytes in MiB.
+        unit: The shown unit.
+        because: Words in place of the chart, if no curve has two points.
+        **yaxis: Range of the value axis.
+    """
+    if not any(len(curve.series.time_s) > 1 for curve in curves):
+        return Omitted(because)
+    if flat is not None:
+        return Omitted(flat, is_flat=True)
+    traces = [time.whereabouts(curves[0].series, (curves[0].band.overall or 0.0) / size)]
+    tables: dict[int, tuple[str, Table]] = {}  # a time series has a table, named by its first curve
+    for place, curve in enumerate(curves):
+        traces += curve.draw(place, time, size, unit)
+        those = [each for each in curves if each.series is curve.series]
+        columns = [(f"{each.name} ({unit})", each.figure, size) for each in those]
+        tables.setdefault(id(curve.series), (curve.name, time.table(curve.series, columns)))
+    (_, table), *more = tables.values()
+    figure = draw(traces, xaxis=time.layout(), yaxis=axis(heading, **yaxis))
+    return Chart(caption, table, figure, tuple(more), over_time=True)

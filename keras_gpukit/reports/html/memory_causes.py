@@ -6,60 +6,51 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import Chart, Unknown, shortened
-from keras_gpukit.reports.html.reading_lines import NO_READINGS
-from keras_gpukit.reports.html.words import not_told
+from keras_gpukit.reports.html.chart import Chart, Omitted, shortened
+from keras_gpukit.reports.html.machine_charts import NO_READINGS
+from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
 from keras_gpukit.reports.tables import Table
 
-_TITLE = "Memory at the peak, by cause"
-_OF_STEPS = ("batch", "activations", "gradients", "workspace")
-_COLUMNS = ("at the peak", "predicted", "measured")
+_OF_STEPS = "batch, activations, gradients, workspace, together"
 
 
-def memory_causes(run: RunReport) -> Chart | Unknown:
+def memory_causes(run: RunReport) -> Chart | Omitted:
     """Returns tables of the predicted memory of a step next to the measured memory of the run."""
     record = run.summary.memory
     if record is None or not (record.devices or record.prediction):
-        because = record.unknown_because if record else None
-        return Unknown(_TITLE, because or NO_READINGS)
-    if record.weights_bytes is None and record.prediction is None:
-        return Unknown(_TITLE, not_told(run, "the model was not read"))
-    fullest = record.fullest
-    causes = Table(_COLUMNS, tuple(_rows(record, fullest)), _note(record))
-    tensors = _largest(record.prediction) or causes
-    words = _words(record.prediction, fullest, run.summary.out_of_memory is not None)
-    return Chart(_TITLE, words, None, tensors, shown=causes)
-
-
-def _largest(prediction: MemoryPrediction | None) -> Table | None:
-    """Returns a table of the largest tensors at the predicted peak; None without a prediction."""
-    if prediction is None or not prediction.largest:
-        return None
-    rows = tuple(
+        return Omitted((record and record.unknown_because) or NO_READINGS)
+    prediction, fullest = record.prediction, record.fullest
+    if record.weights_bytes is None and prediction is None:
+        return Omitted(unrecorded(run, "the model was not read"))
+    causes = Table(("at the peak", "predicted", "measured"), _rows(record, fullest), _note(record))
+    tensors = tuple(
         (
             shortened(each.name),
             each.layer or "",
             " × ".join(f"{size:,}" for size in each.shape),
             units.size(each.size_bytes),
         )
-        for each in prediction.largest
+        for each in (prediction.largest if prediction else ())
     )
     heads = ("operation", "layer", "shape", "size")
-    return Table(heads, rows, "The largest tensors at the predicted peak.")
+    largest = Table(heads, tensors, "The largest tensors at the predicted peak.")
+    words = _words(prediction, fullest, run.summary.out_of_memory is not None)
+    return Chart(words, largest if tensors else causes, shown=causes)
 
 
-def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> list[tuple[str, ...]]:
+def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> tuple[tuple[str, ...], ...]:
     measured = {"weights": record.weights_bytes, "optimizer slots": record.slots_bytes}
-    rows: list[tuple[str, ...]] = [
-        (name, _range(record.prediction, field), _size(measured.get(name)))
-        for name, field in MEMORY_CAUSES.items()
-    ]
     of_steps = None if fullest is None else record.steps_bytes(fullest)
-    rows.append((f"{', '.join(_OF_STEPS)}, together", "", _size(of_steps)))
-    peak_bytes = None if fullest is None else fullest.needed_bytes
-    rows.append(("all", _range(record.prediction, "total_bytes"), _size(peak_bytes)))
-    return rows
+    rows = [
+        *((name, field, measured.get(name)) for name, field in MEMORY_CAUSES.items()),
+        (_OF_STEPS, None, of_steps),
+        ("all", "total_bytes", None if fullest is None else fullest.needed_bytes),
+    ]
+    return tuple(
+        (name, _range(record.prediction, field), units.known(size_bytes, units.size, ""))
+        for name, field, size_bytes in rows
+    )
 
 
 def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None, died: bool) -> str:
@@ -91,17 +82,11 @@ def _note(record: MemoryRecord) -> str:
     return f"A lower bound: {because}." if because else ""
 
 
-def _range(prediction: MemoryPrediction | None, field: str) -> str:
-    if prediction is None or prediction.low is None or prediction.high is None:
+def _range(prediction: MemoryPrediction | None, field: str | None) -> str:
+    if prediction is None or prediction.low is None or prediction.high is None or field is None:
         return ""
     sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
     low, high = map(units.size, sizes)
     if prediction.is_lower_bound:
         return f"at least {low}"
-    if prediction.is_upper_bound:
-        return f"at most {high}"
-    return units.span(low, high)
-
-
-def _size(size_bytes: int | None) -> str:
-    return units.known(size_bytes, units.size, "")
+    return f"at most {high}" if prediction.is_upper_bound else units.span(low, high)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from keras_gpukit.records.capture import CaptureRecord, MissedCapture
+from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
-from keras_gpukit.reports.evidence import advice_of, evidence_sentences
-from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.capture_charts import (
+from keras_gpukit.reports import evidence, phrases, run_words, units
+from keras_gpukit.reports.html import links, words
+from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
+from keras_gpukit.reports.html.captures import (
     capture_memory_chart,
     captures_chart,
     each_step_chart,
+    stage_names,
 )
-from keras_gpukit.reports.html.chart import Chart, Flat, Unknown
-from keras_gpukit.reports.html.input_chart import input_chart
-from keras_gpukit.reports.html.links import Link, captures_of, chart_links, stage_names
+from keras_gpukit.reports.html.chart import Chart, Omitted
 from keras_gpukit.reports.html.machine_charts import (
     device_memory_chart,
     disk_chart,
@@ -28,23 +26,16 @@ from keras_gpukit.reports.html.machine_charts import (
     utilization_chart,
 )
 from keras_gpukit.reports.html.memory_causes import memory_causes
-from keras_gpukit.reports.html.placement_chart import placement_chart
+from keras_gpukit.reports.html.over_time import TimeAxis
 from keras_gpukit.reports.html.run_comparison import (
     stages_of_runs_chart,
     stalls_chart,
     step_times_chart,
 )
-from keras_gpukit.reports.html.run_names import run_ids
-from keras_gpukit.reports.html.runs_table import runs_table
-from keras_gpukit.reports.html.stages_chart import stages_chart
-from keras_gpukit.reports.html.state_notes import state_note
-from keras_gpukit.reports.html.step_distribution_chart import step_distribution_chart
-from keras_gpukit.reports.html.time_axis import TimeAxis
-from keras_gpukit.reports.html.timeline_chart import timeline_chart
-from keras_gpukit.reports.html.wall_time_chart import script_chart, wall_time_chart
-from keras_gpukit.reports.html.workers_chart import workers_chart
-from keras_gpukit.reports.phrases import correction, saved_parts
-from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+from keras_gpukit.reports.html.runs_table import run_ids, runs_table
+from keras_gpukit.reports.html.step_charts import distribution_chart, input_chart
+from keras_gpukit.reports.html.timeline import timeline_chart
+from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -52,57 +43,57 @@ _SCRIPTS = (
     *("report.js", "linked_charts.js", "page_tools.js"),
     *("runs_table.js", "table_filter.js", "refresh.js"),
 )
-Keyed = tuple[str, Chart | Flat | Unknown]
-"""A chart with its key, such as "timeline", which ends its id in the page."""
+_FIRST = ("wall-time", "timeline")
+"""Charts that follow the verdict directly."""
+Keyed = tuple[str, str, Chart | Omitted | None]
+"""A chart with its key, such as "timeline", which ends its id in the page, and its title."""
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A chart with its id in the page."""
+class Shown(NamedTuple):
+    """A chart with its id in the page, and its title."""
 
     id: str
+    title: str
     chart: Chart
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
-    """The charts of one run, or of captures without a run.
+    """The charts of one run, of the script, of captures without a run, or of several runs.
 
     Attributes:
         id: Id of the section, for links.
-        run: The run; None for captures without a run and for comparisons of runs.
-        shown: Charts that are drawn.
-        flat: Sentences in place of charts that would only show flat lines.
-        unknown: Charts that cannot be drawn.
+        run: The run; None if the section is not about one.
         brief: Whether the run has no charts because it is one of many. A brief section is hidden
             until a link to it is followed.
+        shown: Charts that are drawn, by key.
+        omitted: Titles of charts that are left out, each with the reason.
     """
 
     id: str
-    run: RunReport | None
-    shown: tuple[Shown, ...]
-    flat: tuple[Flat, ...]
-    unknown: tuple[Unknown, ...]
+    run: RunReport | None = None
     brief: bool = False
+    shown: dict[str, Shown] = field(default_factory=dict)
+    omitted: list[tuple[str, Omitted]] = field(default_factory=list)
+
+    def add(self, charts: Iterable[Keyed]) -> Section:
+        """Adds charts and those that are left out; None is neither."""
+        for key, title, chart in charts:
+            if isinstance(chart, Chart):
+                self.shown[key] = Shown(f"{self.id}-{key}", title, chart)
+            elif chart is not None:
+                self.omitted.append((title, chart))
+        return self
 
     @property
-    def first(self) -> tuple[Shown, ...]:
+    def first(self) -> list[Shown]:
         """The charts that follow the verdict directly: where the time went, and the timeline."""
-        leading = (f"{self.id}-wall-time", f"{self.id}-timeline")
-        return tuple(each for each in self.shown if each.id in leading)
+        return [each for key, each in self.shown.items() if key in _FIRST]
 
     @property
-    def others(self) -> tuple[Shown, ...]:
+    def others(self) -> list[Shown]:
         """All other charts."""
-        return tuple(each for each in self.shown if each not in self.first)
-
-    @property
-    def links(self) -> dict[str, Link]:
-        """Link to each chart, by the chart's key."""
-        return {
-            each.id.removeprefix(f"{self.id}-"): Link(f"#{each.id}-title", each.chart.title)
-            for each in self.shown
-        }
+        return [each for key, each in self.shown.items() if key not in _FIRST]
 
 
 def plotly_js() -> str:
@@ -138,110 +129,92 @@ def render(
         profile_href: Returns the URL of a capture's trace in TensorBoard's Profile tab; None if
             unknown.
     """
-    ids = run_ids(report.runs)
     sections = [
-        _section(name, run, _run_charts(run))
-        if run.has_time_series
-        else Section(name, run, (), (), (), brief=True)
-        for name, run in zip(ids, report.runs, strict=True)
+        Section(name, run, brief=not run.has_time_series).add(
+            _run_charts(run) if run.has_time_series else ()
+        )
+        for name, run in zip(run_ids(report.runs), report.runs, strict=True)
         if run.has_time_series or href(run) is None
     ]
     if report.captures or not report.runs:
-        sections.append(_section("captures", None, _capture_charts(report.captures)))
-    beside = _section("runs", None, _beside(report.runs)) if len(report.runs) > 1 else None
-    script = None
+        sections.append(Section("captures").add(_capture_charts(report.captures)))
+    beside = runs = script = None
+    if len(report.runs) > 1:
+        beside, runs = Section("runs").add(_beside(report.runs)), runs_table(report.runs, href)
     if report.script is not None:
-        script = _section("script", None, iter([("time", script_chart(report.script))]))
+        title = "Where the whole script's time went"
+        script = Section("script").add([("time", title, script_chart(report.script))])
     figures = {
         shown.id: shown.chart.figure
         for section in (*sections, *filter(None, (beside, script)))
-        for shown in section.shown
+        for shown in section.shown.values()
         if shown.chart.figure is not None
     }
-    runs = runs_table(report.runs, href) if beside else None
     text: str = _template().render(
         report=report,
         sections=sections,
         beside=beside,
         script=script,
-        script_finding=report.script and ManyShortCalls().judge_script(report.script),
         runs=runs,
         runs_data=_in_script(runs.data) if runs else None,
+        evidence=evidence,
+        links=links,
+        phrases=phrases,
+        run_words=run_words,
+        units=units,
         words=words,
-        state_note=state_note,
-        evidence=evidence_sentences,
-        chart_links=chart_links,
-        captures_of=captures_of,
         profile_href=profile_href,
-        advice_of=advice_of,
-        saved_parts=saved_parts,
-        correction=correction,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),
-        figures=_in_script(_as_json(figures)),
+        figures=_in_script(figures),
         plotly_js=plotly_js() if plotly_src is None else None,
         plotly_src=plotly_src,
     )
     return text
 
 
-def _run_charts(run: RunReport) -> Iterator[Keyed]:
-    began_s = run.began_s or 0.0
-    epochs = tuple(event for event in run.events if event.kind == "epoch")
-    time = TimeAxis(began_s, max((run.ended_s or began_s) - began_s, 0.0), epochs)
-    yield "wall-time", wall_time_chart(run)
-    yield "timeline", timeline_chart(run, time)
-    if (workers := workers_chart(run)) is not None:
-        yield "workers", workers
-    yield "step-times", step_distribution_chart(run, time)
-    yield "input", input_chart(run, time)
-    yield "stages", stages_chart(run)
-    yield "busy", utilization_chart(run, time)
-    yield "disk", disk_chart(run, time)
-    yield "device-memory", device_memory_chart(run, time)
-    yield "memory-causes", memory_causes(run)
-    yield "host-memory", host_memory_chart(run, time)
-    yield "placement", placement_chart(run)
+def _run_charts(run: RunReport) -> list[Keyed]:
+    time = TimeAxis.of(run)
     profiler = run.summary.captures
     missed = profiler.missed if profiler else ()
-    yield from _capture_charts(run.captures, missed, stage_names(run))
+    return [
+        ("wall-time", "Where the whole run's time went", wall_time_chart(run)),
+        ("timeline", "Timeline", timeline_chart(run, time)),
+        ("workers", "The workers next to each other", workers_chart(run)),
+        ("step-times", "Distribution of step times", distribution_chart(run, time)),
+        ("input", "Wait for input over the run", input_chart(run, time)),
+        ("stages", "Stages of the input pipeline", stages_chart(run)),
+        ("busy", "How busy GPUs and host were", utilization_chart(run, time)),
+        ("disk", "Disk reads", disk_chart(run, time)),
+        ("device-memory", "Memory of the devices", device_memory_chart(run, time)),
+        ("memory-causes", "Memory at the peak, by cause", memory_causes(run)),
+        ("host-memory", "Memory of the host", host_memory_chart(run, time)),
+        ("placement", "Where operations ran", placement_chart(run)),
+        *_capture_charts(run.captures, missed, stage_names(run)),
+    ]
 
 
-def _capture_charts(
-    captures: Sequence[CaptureReport],
-    missed: Sequence[MissedCapture] = (),
-    names: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Keyed]:
-    yield "captures", captures_chart(captures, missed, names)
-    if captures:
-        yield "each-step", each_step_chart(captures)
-        yield "capture-memory", capture_memory_chart(captures)
+def _capture_charts(captures: Sequence[CaptureReport], *of_run: Any) -> list[Keyed]:
+    return [
+        ("captures", "Captured steps", captures_chart(captures, *of_run)),
+        ("each-step", "Each captured step", each_step_chart(captures)),
+        ("capture-memory", "Memory during the newest capture", capture_memory_chart(captures)),
+    ]
 
 
-def _beside(runs: Sequence[RunReport]) -> Iterator[Keyed]:
-    yield "step-times", step_times_chart(runs)
-    yield "stalls", stalls_chart(runs)
-    yield "stages", stages_of_runs_chart(runs)
+def _beside(runs: Sequence[RunReport]) -> list[Keyed]:
+    return [
+        ("step-times", "Step times of the runs", step_times_chart(runs)),
+        ("stalls", "Input stalls of the runs", stalls_chart(runs)),
+        ("stages", "Stages of the runs' input pipelines", stages_of_runs_chart(runs)),
+    ]
 
 
-def _section(name: str, run: RunReport | None, charts: Iterator[Keyed]) -> Section:
-    all_charts = tuple(charts)
-    return Section(
-        name,
-        run,
-        tuple(Shown(f"{name}-{key}", each) for key, each in all_charts if isinstance(each, Chart)),
-        tuple(each for _, each in all_charts if isinstance(each, Flat)),
-        tuple(each for _, each in all_charts if isinstance(each, Unknown)),
-    )
+def _in_script(data: Any) -> str:
+    """Returns data as JSON for a script element: no name in it can end the script."""
+    import msgspec
 
-
-def _as_json(figures: dict[str, str]) -> str:
-    """Joins figures, which are JSON already, to one JSON object by chart id."""
-    return "{" + ",".join(f"{json.dumps(name)}:{each}" for name, each in figures.items()) + "}"
-
-
-def _in_script(text: str) -> str:
-    """Escapes JSON for a script element: no name in it can end the script."""
+    text = msgspec.json.encode(data).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

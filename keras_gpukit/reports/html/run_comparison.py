@@ -1,4 +1,4 @@
-"""Charts of several runs: over time, and stage by stage."""
+"""Charts of several runs, over time and stage by stage, and what their names share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
+from keras_gpukit.reports.html.bar_charts import stage_cost
 from keras_gpukit.reports.html.chart import (
     PALETTE,
     Chart,
-    Unknown,
+    Omitted,
+    Trace,
     axis,
     draw,
     draw_bars,
@@ -18,58 +20,47 @@ from keras_gpukit.reports.html.chart import (
     row_bars,
     scaled,
 )
-from keras_gpukit.reports.html.run_names import common_prefix
-from keras_gpukit.reports.html.stages_chart import stage_cost
-from keras_gpukit.reports.html.time_axis import TimeAxis
-from keras_gpukit.reports.html.windows import corners
+from keras_gpukit.reports.html.over_time import TimeAxis, corners
 from keras_gpukit.reports.tables import Table
 
 # Lines must differ by more than their colour.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
-_STAGES = "Stages of the runs' input pipelines"
+_SEPARATORS = "-_.,= "
+_LEAST_PREFIX = 8
+"""Characters; shorter shared beginnings of the last part of a path are kept for readability."""
 
 
-def step_times_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
+def step_times_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
     """Returns a chart of the step times of all runs that have a time series."""
-    return _overlaid(runs, "Step times of the runs", "step_time_s", "ms per step", 1e3, "ms")
+    return _overlaid(runs, "step_time_s", "ms per step", 1e3, "ms")
 
 
-def stalls_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
+def stalls_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
     """Returns a chart of the input stalls of all runs that have a time series."""
-    return _overlaid(runs, "Input stalls of the runs", "stall_fraction", "input stall, %", 1e2, "%")
+    return _overlaid(runs, "stall_fraction", "input stall, %", 1e2, "%")
 
 
-def stages_of_runs_chart(runs: Sequence[RunReport]) -> Chart | Unknown:
+def stages_of_runs_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
     """Returns a chart of the stages of the newest runs, the same stage of each side by side."""
     drawn = [run for run in runs if run.has_time_series and run_stages(run)]
     if len(drawn) < 2:
-        return Unknown(_STAGES, "fewer than two of the newest runs have a measured pipeline")
+        return Omitted("fewer than two of the newest runs have a measured pipeline")
     cut = len(common_prefix([run.name for run in runs]))
-    names = stage_names_of(drawn)
-    stages = [run_stages(run) for run in drawn]
+    short = [run.name[cut:] for run in drawn]
+    names, stages = stage_names_of(drawn), [run_stages(run) for run in drawn]
     traces = []
-    for place, (run, each) in enumerate(zip(drawn, stages, strict=True)):
+    for place, (run_name, each) in enumerate(zip(short, stages, strict=True)):
         costs_s = [each[name].cost_per_batch_s if name in each else None for name in names]
-        name = label(run.name[cut:], 40)
-        traces.append(row_bars(name, place, scaled(costs_s, 1e-3), f"{name}: %{{x:.3~f}} ms"))
+        text = label(run_name, 40)
+        traces.append(row_bars(text, place, scaled(costs_s, 1e-3), f"{text}: %{{x:.3~f}} ms"))
     height = 110 + (12 + 14 * len(drawn)) * len(names)
-    rows = [label(name, 24) for name in names]
-    figure = draw_bars(traces, rows, "ms per batch", height=height, barmode="group")
-    table = Table(
-        ("stage", *(run.name[cut:] for run in drawn)),
-        tuple(
-            (
-                name,
-                *(
-                    stage_words(run, each.get(name))
-                    for run, each in zip(drawn, stages, strict=True)
-                ),
-            )
-            for name in names
-        ),
+    figure = draw_bars(traces, names, "ms per batch", height=height, barmode="group")
+    found = list(zip(drawn, stages, strict=True))
+    rows = tuple(
+        (name, *(stage_words(run, each.get(name)) for run, each in found)) for name in names
     )
     words = "Time of each stage per batch, from the stage nearest to training back to the sources."
-    return Chart(_STAGES, words, figure, table)
+    return Chart(words, Table(("stage", *short), rows), figure)
 
 
 def run_stages(run: RunReport) -> dict[str, StageRecord]:
@@ -91,11 +82,9 @@ def stage_names_of(runs: Sequence[RunReport]) -> list[str]:
     for run in runs:
         place = 0
         for name in run_stages(run):
-            if name in names:
-                place = names.index(name) + 1
-            else:
+            if name not in names:
                 names.insert(place, name)
-                place += 1
+            place = names.index(name) + 1
     return names
 
 
@@ -105,50 +94,65 @@ def stage_words(run: RunReport, stage: StageRecord | None) -> str:
         return ""
     pipeline = run.summary.pipeline
     is_bottleneck = pipeline is not None and stage == pipeline.bottleneck
-    told = (stage_cost(stage), stage.location, "bottleneck" if is_bottleneck else None)
-    return ", ".join(filter(None, told))
+    parts = (stage_cost(stage), stage.location, "bottleneck" if is_bottleneck else None)
+    return ", ".join(filter(None, parts))
+
+
+def common_prefix(names: Sequence[str]) -> str:
+    """Returns the prefix that can be left out of all names; "" without such a prefix.
+
+    The prefix has whole folders, then a beginning of the last part of the path that ends in a
+    separator, if that is long enough: all of "resnet50-imagenet-", but nothing of "lr-".
+    """
+    if len(set(names)) < 2:
+        return ""
+    # A prefix of the first and last name in sort order is a prefix of all names between them.
+    first, last = min(names), max(names)
+    pairs = zip(first, last, strict=False)
+    length = next((place for place, (a, b) in enumerate(pairs) if a != b), len(first))
+    common = first[:length]
+    folders = common.rfind("/") + 1
+    within = max(common.rfind(separator) for separator in _SEPARATORS) + 1
+    return common[: within if within - folders >= _LEAST_PREFIX else folders]
 
 
 def _overlaid(
-    runs: Sequence[RunReport], title: str, figure: str, heading: str, factor: float, unit: str
-) -> Chart | Unknown:
-    from plotly import graph_objects as go
-
+    runs: Sequence[RunReport], figure: str, heading: str, factor: float, unit: str
+) -> Chart | Omitted:
     drawn = [
         (run, run.steps)
         for run in runs
         if run.steps and len(run.steps.time_s) > 1 and run.steps.figures[figure].overall is not None
     ]
     if len(drawn) < 2:
-        return Unknown(title, "fewer than two of the newest runs have it over time")
+        return Omitted("fewer than two of the newest runs have it over time")
     longest_s = max(series.time_s[-1] - (run.began_s or 0.0) for run, series in drawn)
     cut = len(common_prefix([run.name for run in runs]))
     traces, rows, means = [], [], []
     for place, (run, series) in enumerate(drawn):
-        time = TimeAxis(run.began_s or series.time_s[0], longest_s)
+        time, name = TimeAxis(run.began_s or series.time_s[0], longest_s), run.name[cut:]
         band = series.figures[figure]
         values = scaled(band.mean, 1 / factor)
         line = tuple(corners(series))
-        traces.append(
-            go.Scatter(
-                x=[time.place(corner.time_s) for corner in line],
-                y=[None if corner.point is None else values[corner.point] for corner in line],
-                name=label(run.name[cut:], 40),
-                # Dashes would hide the short pieces of a line between two epochs.
-                mode="lines+markers",
-                marker={"symbol": _SYMBOLS[place % len(_SYMBOLS)], "size": 5, "maxdisplayed": 40},
-                line={
-                    "width": 2,
-                    "shape": "vh",
-                    "color": PALETTE[place % len(PALETTE)],
-                },
-                hovertemplate=f"%{{y:.3~f}} {unit}",
-            )
-        )
-        means.append(f"{run.name[cut:]} {units.number((band.overall or 0.0) * factor)} {unit}")
-        overall = (band.lowest, band.overall, band.highest)
-        texts = ("" if value is None else units.number(value * factor) for value in overall)
-        rows.append((run.name[cut:], *texts))
+        symbol, color = _SYMBOLS[place % len(_SYMBOLS)], PALETTE[place % len(PALETTE)]
+        trace: Trace = {
+            "type": "scatter",
+            "x": [time.place(time_s) for time_s, _ in line],
+            "y": [None if point is None else values[point] for _, point in line],
+            "name": label(name, 40),
+            # Dashes would hide the short pieces of a line between two epochs.
+            "mode": "lines+markers",
+            "marker": {"symbol": symbol, "size": 5, "maxdisplayed": 40},
+            "line": {"width": 2, "shape": "vh", "color": color},
+            "hovertemplate": f"%{{y:.3~f}} {unit}",
+        }
+        traces.append(trace)
+        known = [
+            units.known(value, lambda value: units.number(value * factor), "")
+            for value in (band.lowest, band.overall, band.highest)
+        ]
+        means.append(f"{name} {known[1]} {unit}")
+        rows.append((name, *known))
     drawing = draw(traces, xaxis=time.layout(), yaxis=axis(heading, rangemode="tozero"))
     table = Table(("run", f"lowest ({unit})", f"mean ({unit})", f"highest ({unit})"), tuple(rows))
-    return Chart(title, f"On average: {', '.join(means)}.", drawing, table)
+    return Chart(f"On average: {', '.join(means)}.", table, drawing)

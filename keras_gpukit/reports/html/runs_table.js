@@ -41,8 +41,8 @@
     const all = rows();
     let shown = 0;
     for (const row of all) {
-      const told = `${row.querySelector("a").title} ${row.textContent}`.toLowerCase();
-      row.hidden = !view.words.every((word) => told.includes(word));
+      const words = `${row.querySelector("a").title} ${row.textContent}`.toLowerCase();
+      row.hidden = !view.words.every((word) => words.includes(word));
       shown += !row.hidden;
     }
     const runs = `${all.length.toLocaleString("en")} runs`;
@@ -125,19 +125,19 @@
   function pick(ids) {
     view.picked = ids.slice(-2);
     compare();
-    const told = view.picked.length === 2 ? `#compare=${view.picked.join(",")}` : "#runs";
-    if (location.hash !== told && (view.picked.length === 2 || location.hash.startsWith("#compare="))) {
+    const hash = view.picked.length === 2 ? `#compare=${view.picked.join(",")}` : "#runs";
+    if (location.hash !== hash && (view.picked.length === 2 || location.hash.startsWith("#compare="))) {
       // In TensorBoard the address is that of its page.
-      history[window === parent ? "pushState" : "replaceState"](null, "", told);
+      history[window === parent ? "pushState" : "replaceState"](null, "", hash);
       dispatchEvent(new Event("gpukit:moved"));
     }
   }
 
   function follow() {
-    const told = /^#compare=([\w-]+),([\w-]+)$/.exec(location.hash);
-    view.picked = told ? told.slice(1) : [];
+    const hash = /^#compare=([\w-]+),([\w-]+)$/.exec(location.hash);
+    view.picked = hash ? hash.slice(1) : [];
     compare();
-    if (told) one("#comparison").scrollIntoView({ block: "nearest" });
+    if (hash) one("#comparison").scrollIntoView({ block: "nearest" });
   }
 
   function arrange() {

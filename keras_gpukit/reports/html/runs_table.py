@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.run_comparison import run_stages, stage_names_of, stage_words
-from keras_gpukit.reports.html.run_names import common_prefix, run_ids
+from keras_gpukit.reports.html.run_comparison import (
+    common_prefix,
+    run_stages,
+    stage_names_of,
+    stage_words,
+)
+from keras_gpukit.reports.run_words import headline_of
 
 _UNKNOWN = "unknown"
 _SEVERITIES = ("critical", "warning", "info", "good", "unknown")
 
 
-@dataclass(frozen=True)
-class Cell:
+class RunCell(NamedTuple):
     """A cell of the table.
 
     Attributes:
@@ -34,39 +38,52 @@ class Cell:
     badge: tuple[str, str] | None = None
     part: float | None = None
 
-    @property
-    def words(self) -> str:
-        """Plain text of the cell; the badge's text if it has no other."""
-        return self.text or (self.badge[1] if self.badge else "")
 
-
-@dataclass(frozen=True)
-class Row:
+class RunRow(NamedTuple):
     """A row of the table: one run; `name` is without the prefix that all names share."""
 
     id: str
     href: str
     name: str
     full_name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[RunCell, ...]
 
 
-@dataclass(frozen=True)
-class RunsTable:
+class RunsTable(NamedTuple):
     """A table of runs.
 
     Attributes:
         prefix: Prefix that all names share; the table leaves it out.
         columns: Headings of the columns.
         rows: Rows of the table, the newest run first.
-        data: JSON object for comparisons: each run's name, figures, settings and stages by run
-            id, and the names of all stages in their order.
+        data: Data for comparisons: each run's name, figures, settings and stages by run id, and
+            the names of all stages in their order.
     """
 
     prefix: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    data: str
+    rows: tuple[RunRow, ...]
+    data: dict[str, Any]
+
+
+def run_id(run: RunReport) -> str:
+    """Returns a run's id for links; it does not depend on other runs in the report.
+
+    The id is the same whether the report covers the run's folder or a folder above it.
+    """
+    key = f"{run.began_s} {run.name.rpartition('/')[2]}".encode("utf-8", "replace")
+    return f"run-{hashlib.sha256(key).hexdigest()[:10]}"
+
+
+def run_ids(runs: Sequence[RunReport]) -> tuple[str, ...]:
+    """Returns a unique id for each run, also if records are copies of each other."""
+    seen: dict[str, int] = {}
+    ids = []
+    for run in runs:
+        name = run_id(run)
+        seen[name] = number = seen.get(name, 0) + 1
+        ids.append(name if number == 1 else f"{name}-{number}")
+    return tuple(ids)
 
 
 def runs_table(
@@ -76,102 +93,85 @@ def runs_table(
 
     `href` returns the URL of the page that shows a run; None if it is shown in this page.
     """
-    names = [run.name for run in runs]
-    prefix = common_prefix(names)
-    ids = run_ids(runs)
-    told = [settings(run) for run in runs]
+    prefix = common_prefix([run.name for run in runs])
+    all_settings = [settings(run) for run in runs]
     cells = [_cells(run) for run in runs]
     _mark_best(cells)
     # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
     kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
-    differ = differing(told)
-    rows = tuple(
-        Row(
-            id=name,
-            href=href(run) or f"#{name}",
-            name=run.name[len(prefix) :],
-            full_name=run.name,
-            cells=(
-                *(figures[column] for column in kept),
-                *(Cell(each.get(column, _UNKNOWN)) for column in differ),
-            ),
-        )
-        for name, run, figures, each in zip(ids, runs, cells, told, strict=True)
-    )
-    compared = {
-        row.id: {
-            "name": row.name,
-            "figures": [[name, figures[name].words, figures[name].value] for name in kept],
+    names = dict.fromkeys(name for each in all_settings for name in each)
+    differ = [name for name in names if len({each.get(name) for each in all_settings}) > 1]
+    rows, compared = [], {}
+    for name, run, figures, each in zip(run_ids(runs), runs, cells, all_settings, strict=True):
+        short = run.name[len(prefix) :]
+        shown = [figures[column] for column in kept]
+        shown += [RunCell(each.get(column, _UNKNOWN)) for column in differ]
+        rows.append(RunRow(name, href(run) or f"#{name}", short, run.name, tuple(shown)))
+        compared[name] = {
+            "name": short,
+            "figures": [[name, _text(figures[name]), figures[name].value] for name in kept],
             "settings": each,
             "stages": {name: stage_words(run, stage) for name, stage in run_stages(run).items()},
         }
-        for row, run, figures, each in zip(rows, runs, cells, told, strict=True)
-    }
     data = {"runs": compared, "stages": stage_names_of(runs)}
-    return RunsTable(prefix, (*kept, *differ), rows, json.dumps(data, separators=(",", ":")))
+    return RunsTable(prefix, (*kept, *differ), tuple(rows), data)
 
 
-def _cells(run: RunReport) -> dict[str, Cell]:
-    summary, verdict = run.summary, words.verdict(run)
-    workers = summary.environment.workers
+def _text(cell: RunCell) -> str:
+    return cell.text or (cell.badge[1] if cell.badge else "")
+
+
+def _cells(run: RunReport) -> dict[str, RunCell]:
+    summary, headline = run.summary, headline_of(run)
+    severity = headline.severity
+    each = " on each worker" if summary.environment.workers > 1 else ""
     busy = mean_busy_percent(summary.gpus)
     busy_fraction = None if busy is None else busy / 100
-    peak = max(summary.memory_peak_bytes.values(), default=None)
-    lasted_s = (
-        None if run.began_s is None or run.ended_s is None else max(run.ended_s - run.began_s, 0.0)
-    )
-    wall_s = summary.throughput.wall_s if summary.throughput else None
+    lasted_s = summary.throughput.wall_s if summary.throughput else None
+    if lasted_s is None and run.began_s is not None and run.ended_s is not None:
+        lasted_s = max(run.ended_s - run.began_s, 0.0)
     stall = summary.input_stall_fraction
-    severity = float(_SEVERITIES.index(verdict.severity))
+    peak = max(summary.memory_peak_bytes.values(), default=None)
+    place = float(_SEVERITIES.index(severity))
     return {
-        "verdict": Cell(verdict.headline, severity, (verdict.severity, verdict.severity)),
+        "verdict": RunCell(headline.text, place, (severity, severity)),
         "step time": _cell(summary.step_time_s, units.duration),
         "input stall": _cell(stall, units.percentage, part=stall),
-        "examples/s": _cell(
-            summary.examples_per_s,
-            lambda rate: units.number(rate) + (" on each worker" if workers > 1 else ""),
-        ),
+        "examples/s": _cell(summary.examples_per_s, lambda rate: units.number(rate) + each),
         "GPU busy": _cell(busy_fraction, units.percentage, part=busy_fraction),
         "peak memory": _cell(peak, units.size),
         "steps": _cell(summary.steps, units.number),
-        "ran for": _cell(lasted_s if wall_s is None else wall_s, units.duration),
-        "state": Cell("", badge=(run.state, words.STATES[run.state])),
-        "began": Cell(words.moment(run.began_s), run.began_s),
+        "ran for": _cell(lasted_s, units.duration),
+        "state": RunCell("", badge=(run.state, words.STATES[run.state])),
+        "began": RunCell(units.moment(run.began_s), run.began_s),
     }
 
 
-def _mark_best(cells: list[dict[str, Cell]]) -> None:
+def _mark_best(cells: list[dict[str, RunCell]]) -> None:
     """Marks the run with the most examples per second."""
     rates = [each["examples/s"].value or 0.0 for each in cells]
     if any(rates):
         best = cells[rates.index(max(rates))]
-        best["examples/s"] = replace(best["examples/s"], badge=("good", "best"))
+        best["examples/s"] = best["examples/s"]._replace(badge=("good", "best"))
 
 
-def _cell(value: float | None, text: Callable[[float], str], part: float | None = None) -> Cell:
+def _cell(value: float | None, text: Callable[[float], str], part: float | None = None) -> RunCell:
     if value is None:
-        return Cell(_UNKNOWN)
-    return Cell(text(value), float(value), part=None if part is None else min(max(part, 0.0), 1.0))
+        return RunCell(_UNKNOWN)
+    return RunCell(text(value), float(value), part=part and min(max(part, 0.0), 1.0))
 
 
 def settings(run: RunReport) -> dict[str, str]:
     """Returns a run's settings by name, the most frequently changed settings first."""
     summary = run.summary
     versions = summary.environment.versions
-    setup = dict(words.setup(summary))
-    told = {
+    known = {
         "call": run.phase,
         "examples per step": _examples_per_step(summary),
-        **{name: value for name, value in setup.items() if name not in versions},
+        **{name: value for name, value in words.setup(summary) if name not in versions},
         **versions,
     }
-    return {name: value for name, value in told.items() if value is not None}
-
-
-def differing(runs: Sequence[dict[str, str]]) -> tuple[str, ...]:
-    """Returns the names of settings that differ between runs, in the settings' order."""
-    names = dict.fromkeys(name for each in runs for name in each)
-    return tuple(name for name in names if len({each.get(name) for each in runs}) > 1)
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _examples_per_step(summary: RunSummary) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Finding, Saving
+from keras_gpukit.records.finding import Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
@@ -36,63 +36,45 @@ class HostCPUSaturated(Rule):
             return self.abstain(readings_too_few(summary))
         if host.cpu_percent < 100 * CORES_BUSY_FRACTION:
             return None
-        waits = is_input_bound(summary)
+        waits, on_gpu = is_input_bound(summary), bool(summary.environment.gpus)
         others = _others_percent(summary, host)
         if others is not None and others >= OTHERS_PERCENT:
-            saving = None if summary.environment.gpus else _saving(summary, host)
+            saving = None if on_gpu else _saving(summary, host)
             if saving is not None and saving.is_negligible:
-                saving = None
                 if not waits:
                     return None
-            return self._others(summary, host, others, saving, matters=bool(waits))
+                saving = None
+            return self._others(host, others, saving, "warning" if waits or not on_gpu else "info")
+        level: Severity = "warning" if waits else "info"
         if (host.job_cpu_percent or 0.0) >= JOB_PERCENT:
-            return self._job(host, matters=bool(waits))
-        if not waits and not summary.environment.gpus:
-            return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
-        less_work = LESS_WORK if summary.environment.gpus else LESS_WORK[:1]
-        return self.find(
-            "warning" if waits else "info",
-            *_evidence(host),
-            advice=(*less_work, "Give the run more cores"),
-        )
-
-    def _job(self, host: HostUtilization, *, matters: bool) -> Finding:
-        return self.find(
-            "warning" if matters else "info",
-            *_evidence(host),
-            advice=(
+            fewer = (
                 "Start fewer workers on this host, or give each cores of its own: `keras-gpukit "
-                "launch --cpus-per-worker N`",
-                *LESS_WORK[:1],
-            ),
-            title="The job's workers share the cores of this host",
-        )
+                "launch --cpus-per-worker N`"
+            )
+            title = "The job's workers share the cores of this host"
+            return self.find(level, *_evidence(host), advice=(fewer, LESS_WORK[0]), title=title)
+        if not waits and not on_gpu:
+            return self.abstain("this run trains on the CPU, which keeps the cores busy itself")
+        less_work = LESS_WORK if on_gpu else LESS_WORK[:1]
+        return self.find(level, *_evidence(host), advice=(*less_work, "Give the run more cores"))
 
     def _others(
-        self,
-        summary: RunSummary,
-        host: HostUtilization,
-        others: float,
-        saving: Saving | None,
-        *,
-        matters: bool,
+        self, host: HostUtilization, others: float, saving: Saving | None, level: Severity
     ) -> Finding:
-        on_gpu = bool(summary.environment.gpus)
         large = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
         names = [f"{use.name} (pid {use.pid})" for use in large]
-        shares = [
-            figure("CPU_use_of", use.cpu_percent, "%", name)
-            for name, use in zip(names, large, strict=True)
-        ]
         named = f": {', '.join(names)}" if names else ""
         return self.find(
-            "info" if on_gpu and not matters else "warning",
+            level,
             *_evidence(host),
             figure("other_processes", others, "%"),
-            *shares,
+            *(
+                figure("CPU_use_of", use.cpu_percent, "%", name)
+                for name, use in zip(names, large, strict=True)
+            ),
             advice=(
                 "Stop other processes that use the cores, or give the run its own cores",
-                *LESS_WORK[:1],
+                LESS_WORK[0],
             ),
             saving=saving,
             title=f"Other processes keep the cores busy{named}",

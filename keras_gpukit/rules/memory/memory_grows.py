@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple, get_args
 
 from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.records.finding import Figure
@@ -13,14 +13,13 @@ from keras_gpukit.rules.memory.growth import (
     THIS_PROCESS,
     WARM_UP,
     Growth,
+    Turn,
     growths_between,
     growths_over_time,
-    has_enough,
-    has_enough_readings,
     readings_of,
 )
 from keras_gpukit.rules.rule import Outcome, Rule, figure, too_short
-from keras_gpukit.rules.slowdown.levels import FEWEST
+from keras_gpukit.rules.slowdown.shifts import FEWEST
 
 MOSTLY = 0.5
 """Least share of the growth that a cause must account for; our choice."""
@@ -36,8 +35,7 @@ MODELS_KEPT = (
 )
 
 
-@dataclass(frozen=True)
-class Cause:
+class GrowthCause(NamedTuple):
     """A cause of memory growth.
 
     Attributes:
@@ -53,7 +51,7 @@ class Cause:
     matters: bool = False
 
 
-def cause_of(summary: RunSummary, growth: Growth) -> Cause | None:
+def cause_of(summary: RunSummary, growth: Growth) -> GrowthCause | None:
     """Returns the cause of most of the growth; None if no reading shows it."""
     readings = readings_of(summary, growth.turn)
     if growth.per_turn_bytes is None or len(readings) < 2:
@@ -74,7 +72,7 @@ def is_filling(summary: RunSummary, growth: Growth) -> bool:
     return added_bytes >= MOSTLY * (growth.per_turn_bytes or 0.0)
 
 
-def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
+def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | None:
     """Returns a collection in a callback, the model or the script that grows as fast as memory."""
     later = [each for each in readings[len(readings) // 2 :] if each.kept]
     for each in later[-1].kept if later else ():
@@ -88,7 +86,7 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
         # untouched pages.
         if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
             items = () if each.length is None else (figure("items_of", each.length, of=each.name),)
-            return Cause(
+            return GrowthCause(
                 (
                     f"{each.label} keeps more tensors or arrays from {growth.turn} to "
                     f"{growth.turn}: keep numbers, such as `float(loss)`, or only the latest",
@@ -98,7 +96,7 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     return None
 
 
-def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
+def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | None:
     """Returns models that still exist after their fits, more after each, as the cause.
 
     Either their variables account for most of the growth, or each also keeps its traced step.
@@ -112,7 +110,7 @@ def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
     if not by_variables and last.tracings - middle.tracings < turns:
         return None
     held = f"{last.models_bytes / 2**20:.0f} MiB" if by_variables else "their traced steps"
-    return Cause(
+    return GrowthCause(
         MODELS_KEPT,
         (
             figure("models_alive", last.models),
@@ -136,7 +134,7 @@ def _per_turn_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
     return None
 
 
-def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
+def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | None:
     """Returns tracing in each epoch or fit as the cause: each trace keeps a graph on the host."""
     middle, last = readings[len(readings) // 2], readings[-1]
     tracings = last.tracings - middle.tracings
@@ -148,7 +146,7 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> Cause | None:
         if growth.turn == "epoch"
         else "compile one model once and reset its weights, or train each in a process of its own"
     )
-    return Cause((advice,), (figure("traced_again", last.tracings, "times"),))
+    return GrowthCause((advice,), (figure("traced_again", last.tracings, "times"),))
 
 
 _LOOK_FOR = "look for what is kept: lists of losses or batches, tensors in callbacks, metrics"
@@ -168,19 +166,12 @@ class MemoryGrows(Rule):
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Looks for the growth that is closest to running out of memory."""
-        by_epochs = has_enough(summary, "epoch")
-        by_fits = has_enough(summary, "fit")
-        if not (by_epochs or by_fits or has_enough_readings(summary)):
+        by_epochs, by_fits = (growths_between(summary, turn) for turn in get_args(Turn))
+        over_time = growths_over_time(summary)
+        if by_epochs is None and by_fits is None and over_time is None:
             return too_short(f"needs {self.requires}")
-        found = [
-            each
-            for each in (growths_between(summary, "epoch") if by_epochs else ())
-            if not is_filling(summary, each)
-        ]
-        if not found and by_fits:
-            found = [*growths_between(summary, "fit")]
-        if not found and not by_epochs:
-            found = [*growths_over_time(summary)]
+        found = [each for each in by_epochs or () if not is_filling(summary, each)]
+        found = found or by_fits or (over_time if by_epochs is None else None) or []
         if not found:
             return None
         worst = max(found, key=lambda growth: growth.urgency)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem, Xid
 from keras_gpukit.records.installation import CUDALibrary, DriverGPU
@@ -14,15 +14,8 @@ _RESET = "Reset the GPU, `sudo nvidia-smi --gpu-reset`, or restart the machine."
 _RETURN = f"{_RESET} If it comes back, test it with `dcgmi diag -r 3` and return it."
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """One kind of error.
-
-    Attributes:
-        text: Description of the error.
-        advice: Recommended action.
-        needs_reset: Whether the GPU needs a reset before it works again.
-    """
+class Meaning(NamedTuple):
+    """Description of an error, the advice, and whether the GPU works again only after a reset."""
 
     text: str
     advice: str
@@ -73,126 +66,103 @@ def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tupl
     found = [
         problem
         for gpu in gpus
-        for check in (_state, _held, _memory_errors, _xid)
-        for problem in check(gpu, by_index.get(gpu.index, GPUHealth(gpu.index)))
+        for problem in _of_gpu(gpu, by_index.get(gpu.index, GPUHealth(gpu.index)))
     ]
     return tuple(sorted(found, key=lambda each: not each.blocks))
 
 
-def _reset(gpu: DriverGPU) -> str:
-    return f"End its processes, then `sudo nvidia-smi --gpu-reset -i {gpu.index}`"
+def _of_gpu(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
+    def problem(code: str, text: str, advice: str, *, blocks: bool = False) -> Problem:
+        return Problem(code, text, advice, index, blocks)
 
-
-def _state(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    """Yields problems with a GPU's state: no program can compute on it in such a state."""
     index, action, mode = gpu.index, health.recovery_action, health.compute_mode or ""
+    reset = f"End its processes, then `sudo nvidia-smi --gpu-reset -i {index}`"
     if gpu.error is not None:
-        yield Problem(
+        yield problem(
             "gpu_lost",
             f"GPU {index} does not answer (NVML says {gpu.error}).",
             "Restart the machine. If it happens again, check its power and seating, and look for "
             "its errors with `sudo dmesg | grep -i xid`.",
-            index,
             blocks=True,
         )
     if action not in (None, "none"):
-        yield Problem(
+        yield problem(
             "recovery_needed",
             f"After an error of GPU {index} the driver asks to {action}.",
-            f"{_reset(gpu)}; if that fails, restart the machine."
+            f"{reset}; if that fails, restart the machine."
             if "reset the GPU" in str(action)
             else "The administrator of the machine has to: training there would fail.",
-            index,
             blocks=True,
         )
     if mode == "prohibited":
-        yield Problem(
+        yield problem(
             "compute_prohibited",
             f"GPU {index} is in compute mode PROHIBITED: no program may compute there.",
             f"`sudo nvidia-smi -i {index} -c DEFAULT`.",
-            index,
             blocks=True,
         )
     if "exclusive" in mode and health.processes:
-        yield Problem(
+        yield problem(
             "exclusive_process",
             f"GPU {index} is in an exclusive compute mode, and {_names(health)} has it.",
             f"End that process, use another GPU, or `sudo nvidia-smi -i {index} -c DEFAULT`.",
-            index,
             blocks=True,
         )
     if gpu.mig == ():
-        yield Problem(
+        yield problem(
             "mig_without_instance",
             f"GPU {index} is in MIG mode without an instance, so CUDA does not list it.",
             f"Create instances, such as `sudo nvidia-smi mig -i {index} -cgi 0 -C`, or leave MIG "
             f"mode: `sudo nvidia-smi -i {index} -mig 0`.",
-            index,
             blocks=True,
         )
-
-
-def _held(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
     # In MIG mode, each instance of a GPU has its own memory.
-    if health.memory_used_bytes is None or not gpu.memory_bytes or gpu.mig is not None:
-        return
-    used = health.memory_used_bytes
-    free = gpu.memory_bytes - used
-    if used < SIZEABLE_FRACTION * gpu.memory_bytes and free >= LEAST_FREE_BYTES:
-        return
-    sizes = f"{used / 2**30:.1f} of {gpu.memory_bytes / 2**30:.1f} GiB"
-    if health.processes:
-        by = f"; {_names(health)}"
-        fix = "End those that are left over"
-    else:
-        by = ", and the driver shows no process that does, as in most containers"
-        fix = "Look with `nvidia-smi` outside of the container"
-    yield Problem(
-        "memory_held",
-        f"{sizes} of GPU {gpu.index}'s memory are in use{by}.",
-        f"{fix}, or use another GPU: CUDA_VISIBLE_DEVICES, or configure_gpus(devices=...).",
-        gpu.index,
-        blocks=free < LEAST_FREE_BYTES,
-    )
-
-
-def _memory_errors(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
+    if health.memory_used_bytes is not None and gpu.memory_bytes and gpu.mig is None:
+        used = health.memory_used_bytes
+        free = gpu.memory_bytes - used
+        if used >= SIZEABLE_FRACTION * gpu.memory_bytes or free < LEAST_FREE_BYTES:
+            by, fix = (
+                (f"; {_names(health)}", "End those that are left over")
+                if health.processes
+                else (
+                    ", and the driver shows no process that does, as in most containers",
+                    "Look with `nvidia-smi` outside of the container",
+                )
+            )
+            sizes = f"{used / 2**30:.1f} of {gpu.memory_bytes / 2**30:.1f} GiB"
+            yield problem(
+                "memory_held",
+                f"{sizes} of GPU {index}'s memory are in use{by}.",
+                f"{fix}, or use another GPU: CUDA_VISIBLE_DEVICES, or configure_gpus(devices=...).",
+                blocks=free < LEAST_FREE_BYTES,
+            )
     if health.remapping_failed:
-        yield Problem(
+        yield problem(
             "remapping_failed",
-            f"Memory of GPU {gpu.index} has errors that could not be replaced.",
+            f"Memory of GPU {index} has errors that could not be replaced.",
             "NVIDIA's criterion for returning the GPU; until then use another.",
-            gpu.index,
         )
     if health.remapping_pending:
-        yield Problem(
+        yield problem(
             "remapping_pending",
-            f"Memory of GPU {gpu.index} had errors, and is replaced at the next reset.",
-            f"{_reset(gpu)}, or restart the machine. Until then training works.",
-            gpu.index,
+            f"Memory of GPU {index} had errors, and is replaced at the next reset.",
+            f"{reset}, or restart the machine. Until then training works.",
         )
     if health.ecc_uncorrected:
-        yield Problem(
+        yield problem(
             "ecc_errors",
-            f"GPU {gpu.index} had {health.ecc_uncorrected} uncorrected memory errors since the "
+            f"GPU {index} had {health.ecc_uncorrected} uncorrected memory errors since the "
             "driver was loaded; each ends the program that it hits.",
-            f"{_reset(gpu)}. If they come back, test it with `dcgmi diag -r 3` and return it.",
-            gpu.index,
+            f"{reset}. If they come back, test it with `dcgmi diag -r 3` and return it.",
         )
-
-
-def _xid(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
-    found = worst_of(health.xids or ())
-    if found is None:
-        return
-    xid, meaning = found
-    yield Problem(
-        "xid",
-        f"GPU {gpu.index} had Xid {xid.code} ({meaning.text}), {len(health.xids or ())} Xid errors "
-        f"in all since the machine started: {xid.text}",
-        meaning.advice,
-        gpu.index,
-    )
+    if (found := worst_of(health.xids or ())) is not None:
+        xid, meaning = found
+        yield problem(
+            "xid",
+            f"GPU {index} had Xid {xid.code} ({meaning.text}), {len(health.xids or ())} Xid errors "
+            f"in all since the machine started: {xid.text}",
+            meaning.advice,
+        )
 
 
 def _names(health: GPUHealth) -> str:
@@ -209,20 +179,27 @@ def library_problems(
     libraries: Sequence[CUDALibrary], packages: Sequence[CUDAPackage]
 ) -> tuple[Problem, ...]:
     """Returns the problems of the libraries that were found; missing ones are left to `no_gpu`."""
-    return (
-        *(_broken(each) for each in libraries if each.path is not None and each.error is not None),
-        *_old_cudnn(libraries, packages),
-        *(_clash(each) for each in packages if each.fits is False),
+    broken = (
+        Problem(
+            "library_not_loadable",
+            f"{each.name} is at {each.path} and cannot be loaded: {each.error}.",
+            _replace(each),
+            blocks=True,
+        )
+        for each in libraries
+        if each.path is not None and each.error is not None
     )
-
-
-def _broken(library: CUDALibrary) -> Problem:
-    return Problem(
-        "library_not_loadable",
-        f"{library.name} is at {library.path} and cannot be loaded: {library.error}.",
-        _replace(library),
-        blocks=True,
+    clashing = (
+        Problem(
+            "package_clash",
+            f"{each.name} {each.installed} is installed; TensorFlow asks for {each.needs}.",
+            f'pip install "{each.name}{each.needs}", in an environment without the package that '
+            "asked for the other version (`pip check` names it).",
+        )
+        for each in packages
+        if each.fits is False
     )
+    return (*broken, *_old_cudnn(libraries, packages), *clashing)
 
 
 def _old_cudnn(
@@ -248,15 +225,6 @@ def _old_cudnn(
             else _replace(library),
             blocks=True,
         )
-
-
-def _clash(package: CUDAPackage) -> Problem:
-    return Problem(
-        "package_clash",
-        f"{package.name} {package.installed} is installed; TensorFlow asks for {package.needs}.",
-        f'pip install "{package.name}{package.needs}", in an environment without the package that '
-        "asked for the other version (`pip check` names it).",
-    )
 
 
 def _replace(library: CUDALibrary) -> str:

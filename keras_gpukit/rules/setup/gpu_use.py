@@ -34,12 +34,12 @@ class Throttled(Rule):
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the share of readings of each GPU and reason with the threshold."""
-        told = [gpu for gpu in gpu_readings(summary) if gpu.throttle_fractions is not None]
-        if not told:
+        known = [gpu for gpu in gpu_readings(summary) if gpu.throttle_fractions is not None]
+        if not known:
             return self.abstain(gpu_readings_unknown_because(summary))
         limited = [
             (gpu.index, reason, fraction)
-            for gpu in told
+            for gpu in known
             for reason, fraction in (gpu.throttle_fractions or {}).items()
             if reason in LIMITS and fraction >= THROTTLED_FRACTION
         ]

@@ -93,40 +93,46 @@ def _hidden(machine: Machine) -> Cause | None:
     return None
 
 
+_DRIVER_CAUSES = {
+    "LibraryNotFound": (
+        "no_driver",
+        "No NVIDIA driver is installed (its library libnvidia-ml is not found).",
+        "On a machine with an NVIDIA GPU, install the driver; `nvidia-smi` shows it working.",
+    ),
+    "LibraryNotFound in a container": (
+        "driver_not_passed_in",
+        "The NVIDIA driver is loaded in the kernel, but its libraries are not here: this "
+        "looks like a container that was not given the GPUs.",
+        "Start it with the NVIDIA Container Toolkit, such as `docker run --gpus all`.",
+    ),
+    "DriverNotLoaded": (
+        "driver_not_loaded",
+        "The NVIDIA driver is installed but not loaded in the kernel.",
+        "Restart the machine, or load it with `modprobe nvidia`; see `dmesg`.",
+    ),
+    "LibRmVersionMismatch": (
+        "driver_mismatch",
+        "The NVIDIA driver's libraries are of another version than the loaded driver.",
+        "It was updated while running: restart the machine (or, in a container, the host).",
+    ),
+}
+"""Cause by NVML's error."""
+
+
 def _driver(machine: Machine) -> Cause | None:
     driver = machine.driver
     if machine.platform == "darwin" or driver.error is None:
         return None
-    if driver.error == "LibraryNotFound" and driver.kernel_module:
-        return Cause(
-            "driver_not_passed_in",
-            "The NVIDIA driver is loaded in the kernel, but its libraries are not here: this "
-            "looks like a container that was not given the GPUs.",
-            "Start it with the NVIDIA Container Toolkit, such as `docker run --gpus all`.",
-        )
-    if driver.error == "LibraryNotFound":
-        return Cause(
-            "no_driver",
-            "No NVIDIA driver is installed (its library libnvidia-ml is not found).",
-            "On a machine with an NVIDIA GPU, install the driver; `nvidia-smi` shows it working.",
-        )
-    if driver.error == "DriverNotLoaded":
-        return Cause(
-            "driver_not_loaded",
-            "The NVIDIA driver is installed but not loaded in the kernel.",
-            "Restart the machine, or load it with `modprobe nvidia`; see `dmesg`.",
-        )
-    if driver.error == "LibRmVersionMismatch":
-        return Cause(
-            "driver_mismatch",
-            "The NVIDIA driver's libraries are of another version than the loaded driver.",
-            "It was updated while running: restart the machine (or, in a container, the host).",
-        )
+    is_outside = driver.error == "LibraryNotFound" and driver.kernel_module
+    known = _DRIVER_CAUSES.get(driver.error + (" in a container" if is_outside else ""))
     # With any other error NVML answers no question, but CUDA may still work.
     return Cause(
-        "driver_fails",
-        f"The NVIDIA driver does not answer (NVML says {driver.error}).",
-        "Does `nvidia-smi` work? If not, fix that first.",
+        *known
+        or (
+            "driver_fails",
+            f"The NVIDIA driver does not answer (NVML says {driver.error}).",
+            "Does `nvidia-smi` work? If not, fix that first.",
+        )
     )
 
 

@@ -56,6 +56,38 @@ class Anomalies:
         return usual
 
 
+class Stretches:
+    """Joins windows of steps to stretches of a least length.
+
+    Args:
+        least_s: Least length of a stretch, in seconds.
+    """
+
+    def __init__(self, least_s: float) -> None:
+        self._least_s = least_s
+        self.clear()
+
+    def clear(self) -> None:
+        """Drops the windows since the last complete stretch."""
+        self._steps, self._duration_s = 0, 0.0
+        self._wait_s: float | None = 0.0
+
+    def add(self, window: StepWindow) -> tuple[float, float | None] | None:
+        """Adds a window; at the end of a stretch, returns its step time in s, and its stall."""
+        self._steps += window.steps
+        self._duration_s += window.duration_s
+        if self._wait_s is None or window.input_wait_s is None:
+            self._wait_s = None
+        else:
+            self._wait_s += window.input_wait_s
+        if self._duration_s < self._least_s:
+            return None
+        stall = None if self._wait_s is None else self._wait_s / self._duration_s
+        step_time_s = self._duration_s / self._steps
+        self.clear()
+        return step_time_s, stall
+
+
 class StepAnomalies:
     """Detects when steps take longer than before, or wait longer for input.
 
@@ -67,43 +99,27 @@ class StepAnomalies:
     def __init__(self, slower: float | None, stall_rise: float | None) -> None:
         self._step_time = None if slower is None else Anomalies(lambda usual: usual * slower)
         self._stall = None if stall_rise is None else Anomalies(lambda usual: usual + stall_rise)
-        self._steps = 0
-        self._duration_s = 0.0
-        self._wait_s: float | None = 0.0
+        self._stretches = Stretches(STRETCH_S)
 
     def skip(self) -> None:
         """Drops the windows since the last complete stretch: a capture was under way."""
-        self._forget()
+        self._stretches.clear()
 
     def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
         """Adds a window of steps; returns the trigger and the reason in words if a figure rose."""
-        self._steps += window.steps
-        self._duration_s += window.duration_s
-        if self._wait_s is None or window.input_wait_s is None:
-            self._wait_s = None
-        else:
-            self._wait_s += window.input_wait_s
-        if self._duration_s < STRETCH_S:
+        stretch = self._stretches.add(window)
+        if stretch is None:
             return None
-        step_time_s = self._duration_s / self._steps
-        stall = None if self._wait_s is None else self._wait_s / self._duration_s
-        self._forget()
+        step_time_s, stall = stretch
         # Both detectors get every value, even if the first one reports an anomaly.
         usual_s = None if self._step_time is None else self._step_time.add(step_time_s)
         usual_stall = None if self._stall is None or stall is None else self._stall.add(stall)
         if usual_stall is not None:
             return "stall", f"input stall {stall:.0%}, usually {usual_stall:.0%}"
         if usual_s is not None:
-            told = (
-                f"steps took {seconds(step_time_s * 1e3)} ms, usually {seconds(usual_s * 1e3)} ms"
-            )
-            return "step time", told
+            took = f"steps took {seconds(step_time_s * 1e3)} ms"
+            return "step time", f"{took}, usually {seconds(usual_s * 1e3)} ms"
         return None
-
-    def _forget(self) -> None:
-        self._steps = 0
-        self._duration_s = 0.0
-        self._wait_s = 0.0
 
 
 class UtilizationAnomalies:
@@ -121,8 +137,8 @@ class UtilizationAnomalies:
         usual = self._idle.add(100 - utilization_percent)
         if usual is None:
             return None
-        told = f"GPUs {utilization_percent:.0f} % busy, usually {100 - usual:.0f} %"
-        return "utilization", told
+        now = f"GPUs {utilization_percent:.0f} % busy"
+        return "utilization", f"{now}, usually {100 - usual:.0f} %"
 
 
 # These are our choice. A run that is over by then needs no profile.
@@ -154,20 +170,26 @@ class AutomaticCaptures:
         self._due_s = began_s + after_s
         self._suspected = suspected
         self._slowdown = None if suspected else StepAnomalies(SLOWER, None)
-        self._steps, self._duration_s = 0, 0.0
+        # Of a suspected run, every window counts, whether or not steps are steady.
+        self._stretches = Stretches(0.0 if suspected else STEADY_STRETCH_S)
         self._step_time_s: float | None = None
         self._is_steady = False
 
     def skip(self) -> None:
         """Drops the windows since the last complete stretch: a capture was under way."""
-        self._steps, self._duration_s = 0, 0.0
+        self._stretches.clear()
         if self._slowdown is not None:
             self._slowdown.skip()
 
     def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
         """Adds a window of steps; returns the trigger and the reason if a capture is due."""
         slower = None if self._slowdown is None else self._slowdown.add(window)
-        self._note(window)
+        if (stretch := self._stretches.add(window)) is not None:
+            before_s, self._step_time_s = self._step_time_s, stretch[0]
+            self._is_steady = self._suspected or (
+                before_s is not None
+                and abs(self._step_time_s - before_s) <= STEADY_WITHIN * before_s
+            )
         if window.time_s < self._due_s:
             return None
         if slower is not None:
@@ -180,14 +202,3 @@ class AutomaticCaptures:
             return None
         self.none_because = None
         return "steady", f"steady steps of {seconds(self._step_time_s * 1e3)} ms"
-
-    def _note(self, window: StepWindow) -> None:
-        self._steps += window.steps
-        self._duration_s += window.duration_s
-        if self._duration_s < STEADY_STRETCH_S and not self._suspected:
-            return
-        before_s, self._step_time_s = self._step_time_s, self._duration_s / self._steps
-        self._steps, self._duration_s = 0, 0.0
-        self._is_steady = self._suspected or (
-            before_s is not None and abs(self._step_time_s - before_s) <= STEADY_WITHIN * before_s
-        )

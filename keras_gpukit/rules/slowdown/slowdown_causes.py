@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import BETWEEN_STEPS, HOST_CPU, HOST_PROCESS_CPU, INPUT_WAIT
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series, Shift
+from keras_gpukit.records.shift import Shift
 from keras_gpukit.rules.rule import figure
-from keras_gpukit.rules.slowdown.shifts import scale_of, series_of
+from keras_gpukit.rules.slowdown.shifts import LARGER, series_of
 
 MOSTLY = 0.5
 """Least share of a change that a cause, a callback or a stage must account for; our choice."""
@@ -22,7 +23,6 @@ SINCE_STEPS = "step time since then"
 # Share of a drift at each of its ends; the two parts are compared with each other.
 _END_OF_DRIFT = 0.2
 _OTHERS_PERCENT = 15.0
-_CLOCK = "sm_clock_mhz"
 _LOOK_INTO_STEPS = (
     "look for what grows: longer examples, lists kept between steps, memory that runs out",
     "profile a step before and one after: `keras_gpukit.Profiler(log_dir, at_steps=...)`",
@@ -42,8 +42,7 @@ Spans = tuple[Span, Span]
 """Stretches before and after a change."""
 
 
-@dataclass(frozen=True)
-class Cause:
+class SlowdownCause(NamedTuple):
     """A change that came together with a longer step time.
 
     Attributes:
@@ -59,7 +58,7 @@ class Cause:
     advice: tuple[str, ...] = ()
 
 
-def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
+def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause:
     """Returns what changed when steps became slower.
 
     Args:
@@ -68,38 +67,37 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float = 0.0) -> Cause:
         begin_s: Start of the level before the shift, in seconds since the run began.
     """
     spans = _spans(shift, begin_s)
-    waits = _levels(series_of(summary, INPUT_WAIT), spans)
-    record = summary.input
-    is_refuted = record is None or record.live_stall_fraction is not None
-    is_known = record is not None and record.confidence != "upper bound" and not is_refuted
+    least_ms = MOSTLY * (shift.after - shift.before)
+    waits, record = _levels(summary, INPUT_WAIT, spans), summary.input
     captured = tuple(_captures(summary, shift))
     words = ""
     evidence: tuple[Figure, ...] = ()
+    is_known = record and record.confidence != "upper bound" and record.live_stall_fraction is None
     if waits is not None and is_known:
-        if waits[1] - waits[0] >= MOSTLY * (shift.after - shift.before):
+        if waits[1] - waits[0] >= least_ms:
             return _input(summary, spans, waits, captured)
         words, evidence = "the steps' own work slowed down", _changed("input_wait", waits, "ms")
     look = _LOOK_INTO_STEPS[:1] if captured else _LOOK_INTO_STEPS
     return (
-        _callbacks(summary, shift, spans)
+        _callbacks(summary, least_ms, spans)
         or _slower_clock(summary, spans)
         or _busy_neighbours(summary, spans)
-        or Cause(words, SINCE_STEPS, evidence, (*captured, *look))
+        or SlowdownCause(words, SINCE_STEPS, evidence, (*captured, *look))
     )
 
 
 def _spans(shift: Shift, begin_s: float) -> Spans:
-    before_s, after_s = (begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s)
-    if shift.kind == "drift":
-        end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
-        after_s = (shift.end_s - end_s, shift.end_s)
-        if shift.elapsed_s <= begin_s:
-            before_s = (shift.elapsed_s, shift.elapsed_s + end_s)
-    return before_s, after_s
+    if shift.kind == "level":
+        return (begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s)
+    end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
+    from_start = shift.elapsed_s <= begin_s
+    before_s = (begin_s, shift.elapsed_s + end_s) if from_start else (begin_s, shift.elapsed_s)
+    return before_s, (shift.end_s - end_s, shift.end_s)
 
 
-def _levels(series: Series | None, spans: Spans) -> tuple[float, float] | None:
-    """Returns a series' medians before and after a change; None if a stretch has no points."""
+def _levels(summary: RunSummary, tag: str, spans: Spans) -> tuple[float, float] | None:
+    """Returns a figure's medians before and after a change; None if a stretch has no points."""
+    series = series_of(summary, tag)
     points = list(zip(series.elapsed_s, series.mean, strict=True)) if series else []
     before, after = ([mean for at, mean in points if span[0] < at <= span[1]] for span in spans)
     return (statistics.median(before), statistics.median(after)) if before and after else None
@@ -113,7 +111,7 @@ def _changed(
 
 def _input(
     summary: RunSummary, spans: Spans, waits: tuple[float, float], captured: tuple[str, ...]
-) -> Cause:
+) -> SlowdownCause:
     evidence: tuple[Figure, ...] = _changed("input_wait", waits, "ms")
     slower = _slower_stage(summary.pipeline, spans)
     python = summary.input.python if summary.input else None
@@ -123,7 +121,7 @@ def _input(
         name, where = stage.name, stage.where
         evidence += _changed("time_per_batch_of", costs_ms, "ms", name)
     neighbours = _busy_neighbours(summary, spans)
-    return Cause(
+    return SlowdownCause(
         f"{name} slowed down{where}",
         SINCE_INPUT,
         evidence + (neighbours.evidence if neighbours else ()),
@@ -146,12 +144,13 @@ def _slower_stage(
     """
     if pipeline is None:
         return None
-    before, after = (_costs_s(pipeline, span) for span in spans)
-    rises = [max(later - one, 0.0) for one, later in zip(before, after, strict=False)]
+    costs_s = list(zip(*(_costs_s(pipeline, span) for span in spans), strict=False))
+    rises = [max(later - one, 0.0) for one, later in costs_s]
     largest = max(range(len(rises)), key=rises.__getitem__, default=0)
     if not rises or rises[largest] <= MOSTLY * sum(rises):
         return None
-    return pipeline.stages[largest], (1e3 * before[largest], 1e3 * after[largest])
+    before_s, after_s = costs_s[largest]
+    return pipeline.stages[largest], (1e3 * before_s, 1e3 * after_s)
 
 
 def _costs_s(pipeline: PipelineRecord, span_s: Span) -> list[float]:
@@ -165,34 +164,30 @@ def _costs_s(pipeline: PipelineRecord, span_s: Span) -> list[float]:
     return [statistics.median(costs) for costs in columns]
 
 
-def _callbacks(summary: RunSummary, shift: Shift, spans: Spans) -> Cause | None:
-    """Returns callbacks as the cause if most of the extra step time is between steps, else None."""
-    between = _levels(series_of(summary, BETWEEN_STEPS), spans)
-    if between is None or between[1] - between[0] < MOSTLY * (shift.after - shift.before):
+def _callbacks(summary: RunSummary, least_ms: float, spans: Spans) -> SlowdownCause | None:
+    between = _levels(summary, BETWEEN_STEPS, spans)
+    if between is None or between[1] - between[0] < least_ms:
         return None
     parts = summary.breakdown
     name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0)) if parts else ("", 0.0)
     is_named = parts is not None and longest_s >= MOSTLY * parts.callbacks_s
     words = f"the callback {name} slowed down" if is_named else "callbacks slowed down"
     figures = _changed("between_steps", between, "ms")
-    return Cause(words, SINCE_CALLBACKS, figures, _LOOK_INTO_CALLBACKS)
+    return SlowdownCause(words, SINCE_CALLBACKS, figures, _LOOK_INTO_CALLBACKS)
 
 
-def _slower_clock(summary: RunSummary, spans: Spans) -> Cause | None:
-    """Returns a fallen GPU clock as the cause; None if no clock fell or clocks are unknown."""
-    for series in summary.series:
-        clocks = _levels(series, spans) if series.tag.endswith(f"/{_CLOCK}") else None
-        scale = scale_of(summary, series.tag)
-        if clocks and scale and clocks[0] > clocks[1] and scale.differ(*clocks):
-            gpu = f"GPU:{series.tag.split('/')[1]}"
+def _slower_clock(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
+    for tag in (each.tag for each in summary.series if each.tag.endswith("/sm_clock_mhz")):
+        clocks = _levels(summary, tag, spans)
+        if clocks and clocks[0] >= LARGER * clocks[1] > 0:
+            gpu = f"GPU:{tag.split('/')[1]}"
             figures = _changed("clock_of", clocks, "MHz", gpu)
-            return Cause(f"the clock of {gpu} fell", SINCE_STEPS, figures, _LOOK_AT_GPU)
+            return SlowdownCause(f"the clock of {gpu} fell", SINCE_STEPS, figures, _LOOK_AT_GPU)
     return None
 
 
-def _busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
-    """Returns other processes that started to use the cores; None if none did or it is unknown."""
-    busy, own = (_levels(series_of(summary, tag), spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
+def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
+    busy, own = (_levels(summary, tag, spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
     if busy is None or own is None:
         return None
     percents = busy[0] - own[0], busy[1] - own[1]
@@ -201,13 +196,15 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
     if percents[1] - percents[0] < max(_OTHERS_PERCENT, sum(each or 0.0 for each in known)):
         return None
     others = host.others[:1] if host else ()
-    first = [(f"{use.name} (pid {use.pid})", use.cpu_percent) for use in others]
-    return Cause(
+    return SlowdownCause(
         "other processes began to use the CPU",
         SINCE_STEPS,
         (
             *_changed("CPU_used_by_other_processes", percents, "%"),
-            *(figure("CPU_use_of", used, "%", name) for name, used in first),
+            *(
+                figure("CPU_use_of", use.cpu_percent, "%", f"{use.name} (pid {use.pid})")
+                for use in others
+            ),
         ),
         ("stop the other processes, or give the run its own cores",),
     )
@@ -215,10 +212,10 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> Cause | None:
 
 def _captures(summary: RunSummary, shift: Shift) -> Iterator[str]:
     """Yields where to look: the first profile after the change, and the last one before it."""
-    captures = summary.captures.captures if summary.captures else ()
-    after = [each for each in captures if each.path and each.first_step >= shift.step]
-    before = [each for each in captures if each.path and each.first_step < shift.step]
+    captures = [each for each in (summary.captures or ProfilerRecord()).captures if each.path]
+    after = [each for each in captures if each.first_step >= shift.step]
+    before = [each for each in captures if each.first_step < shift.step]
     if after:
-        told = f"see the profile of step {after[0].first_step:,} ({after[0].reason})"
+        profile = f"see the profile of step {after[0].first_step:,} ({after[0].reason})"
         other = f", and compare it with that of step {before[-1].first_step:,}" if before else ""
-        yield told + other
+        yield profile + other

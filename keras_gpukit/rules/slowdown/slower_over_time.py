@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
 
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
@@ -12,12 +12,11 @@ from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.slowdown.levels import FEWEST
-from keras_gpukit.rules.slowdown.shifts import series_of, shifts_in
+from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
 from keras_gpukit.rules.slowdown.slowdown_causes import (
     SINCE_CALLBACKS,
     SINCE_INPUT,
-    Cause,
+    SlowdownCause,
     cause_of,
 )
 from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
@@ -30,8 +29,7 @@ WARM_UP_SHARE = 0.2
 _SAME = 1.1
 
 
-@dataclass(frozen=True)
-class Slowdown:
+class Slowdown(NamedTuple):
     """A change to slower steps.
 
     Attributes:
@@ -66,10 +64,9 @@ class SlowerOverTime(Rule):
         # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
             return too_short(f"needs {self.requires}")
-        found = slowdowns(summary, series)
-        if not found:
+        worst = max(_slowdowns(summary, series), key=lambda each: each.lost_s, default=None)
+        if worst is None:
             return None
-        worst = max(found, key=lambda each: each.lost_s)
         steps_ms = (mean * steps for mean, steps in zip(series.mean, series.weight, strict=True))
         share = worst.lost_s / (sum(steps_ms) / 1e3)
         if share < LEAST_SHARE:
@@ -89,22 +86,21 @@ class SlowerOverTime(Rule):
         )
 
 
-def slowdowns(summary: RunSummary, series: Series) -> tuple[Slowdown, ...]:
-    """Returns the changes to slower steps after the warm-up, in order."""
-    shifts = shifts_in(summary, STEP_TIME)
+def _slowdowns(summary: RunSummary, series: Series) -> Iterator[Slowdown]:
+    """Yields the changes to slower steps after the warm-up, in order."""
+    shifts, begin_s = shifts_in(summary, STEP_TIME), 0.0
     warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
-    found = []
-    begin_s = 0.0
     for place, shift in enumerate(shifts):
         drifts_from_start = shift.kind == "drift" and shift.elapsed_s == 0.0
         if shift.after > shift.before and (shift.elapsed_s >= warm_up_s or drifts_from_start):
             later = (each for each in shifts[place + 1 :] if each.after < _SAME * shift.before)
-            found.append(_slowdown(series, shift, next(later, None), begin_s))
+            back = next(later, None)
+            yield Slowdown(shift, begin_s, back, *_lost_s(series, shift, begin_s, back))
         begin_s = shift.elapsed_s
-    return tuple(found)
 
 
-def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) -> Slowdown:
+def _lost_s(series: Series, shift: Shift, begin_s: float, back: Shift | None) -> Iterator[float]:
+    """Yields the extra time over the level before, and over its ninth and its first decile."""
     end_s = back.elapsed_s if back else series.elapsed_s[-1]
     points = list(zip(series.elapsed_s, series.mean, series.weight, strict=True))
     before = [mean for until_s, mean, _ in points if begin_s < until_s <= shift.elapsed_s]
@@ -112,15 +108,12 @@ def _slowdown(series: Series, shift: Shift, back: Shift | None, begin_s: float) 
     fast_ms = slow_ms = shift.before
     if shift.kind == "level" and len(before) > 1:
         fast_ms, *_, slow_ms = statistics.quantiles(before, n=10, method="inclusive")
-
-    def lost_s(level: float) -> float:
-        slow = (each for each in points if shift.elapsed_s < each[0] <= end_s)
-        return sum((mean - level) * steps for _, mean, steps in slow) / 1e3
-
-    return Slowdown(shift, begin_s, back, lost_s(shift.before), lost_s(slow_ms), lost_s(fast_ms))
+    slower = [each for each in points if shift.elapsed_s < each[0] <= end_s]
+    for level in (shift.before, slow_ms, fast_ms):
+        yield sum((mean - level) * steps for _, mean, steps in slower) / 1e3
 
 
-def _title(slowdown: Slowdown, cause: Cause) -> str:
+def _title(slowdown: Slowdown, cause: SlowdownCause) -> str:
     shift, back = slowdown.shift, slowdown.back
     times = f"{two_digits(shift.after / shift.before)}× slower"
     when = f", when {cause.words}" if cause.words else ""

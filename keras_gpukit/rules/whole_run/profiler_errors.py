@@ -19,5 +19,5 @@ REMEDIES = {
 
 def remedy(error: str) -> str | None:
     """Returns what is wrong and how to fix it; None for an unknown error."""
-    said = error.lower()
-    return next((remedy for sign, remedy in REMEDIES.items() if sign in said), None)
+    text = error.lower()
+    return next((remedy for sign, remedy in REMEDIES.items() if sign in text), None)

@@ -22,8 +22,8 @@ export function read() {
 export function move({ run, at }) {
   const others = parts().filter((part) => ![RUN, AT].includes(split(part)[0]));
   const own = [[RUN, run], [AT, at]].filter(([, value]) => value);
-  const told = own.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
-  const hash = `#${[...others, ...told].join("&")}`;
+  const pairs = own.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  const hash = `#${[...others, ...pairs].join("&")}`;
   if (hash !== around.location.hash) around.history.pushState(around.history.state, "", hash);
 }
 

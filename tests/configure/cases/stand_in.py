@@ -20,7 +20,7 @@ def pretend(count, name="NVIDIA A100", capability=(8, 0), memory_bytes=80 * GIB)
     from tensorflow.python import pywrap_tfe
 
     from keras_gpukit.sensors import devices
-    from keras_gpukit.sensors.identity import CUDADevice
+    from keras_gpukit.sensors.devices import CUDADevice
 
     real = pywrap_tfe.TF_ListPhysicalDevices
     pywrap_tfe.TF_ListPhysicalDevices = lambda: [

@@ -151,24 +151,24 @@ def eager(idle_s, host_s=0.0, device_s=0.0, step_s=0.06, matmul_s=0.0, devices=(
 
 
 def test_eager_steps_are_named_with_the_time_in_python():
-    told = found(run(eager=True, profile=eager(0.045, 0.015, matmul_s=0.002)))
-    assert told.title.startswith("compile(run_eagerly=True) starts each operation of a step ")
-    assert told.title.endswith("from Python: 45 of 100 s")
-    assert told.advice == ("compile(run_eagerly=False)",)
-    assert told.severity == "critical"
-    assert told.saving.low_s == pytest.approx(45.0)
-    assert told.saving.high_s == pytest.approx(COMPUTE_S - 2.0)
+    result = found(run(eager=True, profile=eager(0.045, 0.015, matmul_s=0.002)))
+    assert result.title.startswith("compile(run_eagerly=True) starts each operation of a step ")
+    assert result.title.endswith("from Python: 45 of 100 s")
+    assert result.advice == ("compile(run_eagerly=False)",)
+    assert result.severity == "critical"
+    assert result.saving.low_s == pytest.approx(45.0)
+    assert result.saving.high_s == pytest.approx(COMPUTE_S - 2.0)
 
 
 def test_what_a_profiler_adds_to_eager_steps_is_no_cost_of_theirs():
-    told = found(run(eager=True, profile=eager(0.065, 0.015, step_s=0.08)))
-    assert told.saving.low_s == pytest.approx(45.0)
+    result = found(run(eager=True, profile=eager(0.065, 0.015, step_s=0.08)))
+    assert result.saving.low_s == pytest.approx(45.0)
 
 
 def test_a_gpu_keeps_its_time_of_what_eager_steps_are_said_to_lose():
     devices = (DeviceProfile("GPU:0", 0.2, 0.2, kernels=100),)
-    told = found(run(eager=True, gpus=GPUS, profile=eager(0.04, 0.008, 0.012, devices=devices)))
-    assert told.saving.high_s == pytest.approx(COMPUTE_S - 12.0)
+    result = found(run(eager=True, gpus=GPUS, profile=eager(0.04, 0.008, 0.012, devices=devices)))
+    assert result.saving.high_s == pytest.approx(COMPUTE_S - 12.0)
 
 
 def test_eager_steps_have_one_cause():
@@ -182,17 +182,17 @@ def test_eager_steps_have_one_cause():
 
 def test_the_debug_mode_of_tf_data_is_the_cause_of_a_wait_for_input():
     slow = run(settings.DEBUG_MODE, input_s=30.0)
-    told = found(slow, "input-bound")
+    result = found(slow, "input-bound")
     cause = f"waiting for data: {settings.DEBUG_MODE} runs tf.data serially in Python"
-    assert told.title.endswith(cause)
-    assert told.advice == (f"remove {settings.DEBUG_MODE}",)
-    assert (told.severity, told.saving.low_s) == ("critical", 0.0)
-    assert judge(slow).findings[0] == told
+    assert result.title.endswith(cause)
+    assert result.advice == (f"remove {settings.DEBUG_MODE}",)
+    assert (result.severity, result.saving.low_s) == ("critical", 0.0)
+    assert judge(slow).findings[0] == result
     assert found(run(settings.DEBUG_MODE, input_s=1.0), "input-bound") is None
     slow = replace(slow, input=replace(slow.input, stall_fraction=None, breakdown=UNKNOWN))
-    told = found(slow)
-    assert told.title == f"{settings.DEBUG_MODE} runs tf.data serially in Python"
-    assert told.evidence[0].value == pytest.approx(95.0)
+    result = found(slow)
+    assert result.title == f"{settings.DEBUG_MODE} runs tf.data serially in Python"
+    assert result.evidence[0].value == pytest.approx(95.0)
 
 
 # Preprocessing layers in the model
@@ -219,20 +219,20 @@ AUGMENTS = profile((ROTATES, 24.0), ("functional/augment/random_flip/Sel", 12.0)
 
 
 def test_preprocessing_layers_are_named_with_their_share():
-    told = found(run(preprocessing=LAYERS, profile=AUGMENTS), "preprocessing-in-model")
-    assert told.title.startswith("Preprocessing in the model takes 60 % of each step, mostly ")
-    assert told.title.endswith("random_rotation")
-    assert told.severity == "critical"
-    assert told.saving.low_s == pytest.approx(36.0 * 0.9)
-    assert told.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
-    shares = {figure.name: figure.value for figure in told.evidence}
+    result = found(run(preprocessing=LAYERS, profile=AUGMENTS), "preprocessing-in-model")
+    assert result.title.startswith("Preprocessing in the model takes 60 % of each step, mostly ")
+    assert result.title.endswith("random_rotation")
+    assert result.severity == "critical"
+    assert result.saving.low_s == pytest.approx(36.0 * 0.9)
+    assert result.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
+    shares = {figure.name: figure.value for figure in result.evidence}
     assert shares["share of random_rotation"] == pytest.approx(40.0)
 
 
 def test_operations_that_ran_in_parallel_are_taken_off_at_the_lower_end():
     parallel = replace(AUGMENTS, parts_s={"host compute": 0.048})
-    told = found(run(preprocessing=LAYERS, profile=parallel), "preprocessing-in-model")
-    assert told.saving.low_s == pytest.approx(24.0 * 0.9)
+    result = found(run(preprocessing=LAYERS, profile=parallel), "preprocessing-in-model")
+    assert result.saving.low_s == pytest.approx(24.0 * 0.9)
 
 
 def test_layers_go_into_the_input_only_where_that_helps():
@@ -268,7 +268,7 @@ def test_cheap_layers_and_models_without_any_are_no_finding():
 
 
 def test_tensorboard_is_advised_on_what_it_was_asked_for():
-    def told(at_epochs_s, **arguments):
+    def result(at_epochs_s, **arguments):
         summary = run(callbacks_s=30.0)
         written = {f"TensorBoard.{key}": f"{key}={each}" for key, each in arguments.items()}
         parts = replace(
@@ -286,11 +286,11 @@ def test_tensorboard_is_advised_on_what_it_was_asked_for():
         )
 
     given = {"histogram_freq": 1, "profile_batch": (5, 50)}
-    histograms = told(27.0, **given)
+    histograms = result(27.0, **given)
     assert histograms.title == "TensorBoard(histogram_freq=1) takes 28 of 100 s"
     assert histograms.advice[0].startswith("TensorBoard(histogram_freq=0), or less often")
-    both = told(10.0, **given)
+    both = result(10.0, **given)
     assert both.title == "TensorBoard(profile_batch=(5, 50), histogram_freq=1) takes 28 of 100 s"
     assert "18 s between steps, 10 s at epochs' ends" in both.advice[0]
-    assert told(27.0).title == "TensorBoard takes 28 of 100 s"
-    assert not any("update_freq" in line for line in told(27.0).advice)
+    assert result(27.0).title == "TensorBoard takes 28 of 100 s"
+    assert not any("update_freq" in line for line in result(27.0).advice)

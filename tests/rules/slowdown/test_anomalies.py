@@ -46,7 +46,7 @@ def window(step_time_s: float, stall: float | None = 0.0, duration_s: float = 1.
 
 
 def told_of(watch: StepAnomalies, windows) -> list:
-    return [told for each in windows if (told := watch.add(each)) is not None]
+    return [found for each in windows if (found := watch.add(each)) is not None]
 
 
 def test_slower_steps_and_more_stall_are_told_in_words():
@@ -77,5 +77,5 @@ def test_short_windows_are_put_together():
 
 def test_gpus_that_idle_are_told_of():
     watch = UtilizationAnomalies(30)
-    told = [watch.add(percent) for percent in [95.0] * 20 + [90.0] * 5 + [40.0] * 5]
-    assert [each for each in told if each] == [("utilization", "GPUs 40 % busy, usually 95 %")]
+    found = [watch.add(percent) for percent in [95.0] * 20 + [90.0] * 5 + [40.0] * 5]
+    assert [each for each in found if each] == [("utilization", "GPUs 40 % busy, usually 95 %")]

@@ -28,43 +28,46 @@ from keras_gpukit.rules.slowdown.anomalies import AutomaticCaptures
 def asked(step_times_s, began_s: float = 1000.0):
     """What is asked for, and after how many seconds, in a run of windows of a second each."""
     when = AutomaticCaptures(began_s)
-    told = []
+    result = []
     for second, step_time_s in enumerate(step_times_s, 1):
         steps = round(1 / step_time_s)
         window = StepWindow("fit", began_s + second, 0, steps, steps * step_time_s)
         if (found := when.add(window)) is not None:
-            told.append((second, *found))
-    return told, when.none_because
+            result.append((second, *found))
+    return result, when.none_because
 
 
 def test_steady_steps_are_captured_once_twenty_seconds_into_a_run():
-    told, none_because = asked([0.01] * 60)
-    assert told == [(20, "steady", "steady steps of 10 ms")]
+    result, none_because = asked([0.01] * 60)
+    assert result == [(20, "steady", "steady steps of 10 ms")]
     assert none_because is None
 
 
 def test_a_shorter_run_is_not_captured():
-    told, none_because = asked([0.01] * 19)
-    assert told == []
+    result, none_because = asked([0.01] * 19)
+    assert result == []
     assert "20 s" in none_because
 
 
 def test_a_run_that_warms_up_longer_is_captured_when_it_has():
-    told, _ = asked([0.2 * 0.9**second for second in range(28)] + [0.01] * 20)
-    [(second, trigger, _)] = told
+    result, _ = asked([0.2 * 0.9**second for second in range(28)] + [0.01] * 20)
+    [(second, trigger, _)] = result
     assert trigger == "steady"
     assert 35 <= second <= 40
 
 
 def test_a_run_that_never_settles_is_not_captured():
-    told, none_because = asked(([0.01] * 5 + [0.02] * 5) * 6)
-    assert [trigger for _, trigger, _ in told] == []
+    result, none_because = asked(([0.01] * 5 + [0.02] * 5) * 6)
+    assert [trigger for _, trigger, _ in result] == []
     assert "steady" in none_because
 
 
 def test_of_all_slowdowns_the_first_one_is_captured():
-    told, _ = asked([0.01] * 40 + [0.02] * 40 + [0.05] * 40)
-    assert [(second, trigger) for second, trigger, _ in told] == [(20, "steady"), (43, "step time")]
+    result, _ = asked([0.01] * 40 + [0.02] * 40 + [0.05] * 40)
+    assert [(second, trigger) for second, trigger, _ in result] == [
+        (20, "steady"),
+        (43, "step time"),
+    ]
 
 
 def test_windows_of_a_capture_count_for_neither():

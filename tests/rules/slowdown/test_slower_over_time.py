@@ -64,8 +64,8 @@ def test_a_run_of_a_few_seconds_is_too_short_however_many_epochs_it_has():
 
 
 def test_a_slow_stage_is_named_with_when_and_how_much():
-    told = fed_by(costs(0, 60, 20, 3), costs(60, 80, 25, 40), costs(80, 128, 21, 214))
-    finding = slower(run(waits(1.0, 1.0 + ADDED_MS), input=told))
+    result = fed_by(costs(0, 60, 20, 3), costs(60, 80, 25, 40), costs(80, 128, 21, 214))
+    finding = slower(run(waits(1.0, 1.0 + ADDED_MS), input=result))
     assert finding.title == (
         "Steps are 6.4× slower from step 361, 1.2 min in, when read_record slowed down "
         "(train.py:12)"
@@ -79,8 +79,8 @@ def test_a_slow_stage_is_named_with_when_and_how_much():
 
 
 def test_a_stage_that_was_read_only_across_the_change_is_still_named():
-    told = fed_by(costs(0, 140, 20, 3), costs(60, 120, 21, 214))
-    assert "read_record slowed down" in slower(run(waits(1.0, 212.0), input=told)).title
+    result = fed_by(costs(0, 140, 20, 3), costs(60, 120, 21, 214))
+    assert "read_record slowed down" in slower(run(waits(1.0, 212.0), input=result)).title
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_without_a_slow_stage_the_input_is_named(record, words):
 
 def test_a_slowdown_of_the_input_comes_before_the_wait_that_came_with_it():
     total_s = 28 * 10 * ADDED_MS / 1e3
-    told = fed_by(measured_steps=640, wait_s=total_s / 640, stall_fraction=total_s / WALL_S)
-    summary = run(waits(0.0, ADDED_MS), input=told)
+    result = fed_by(measured_steps=640, wait_s=total_s / 640, stall_fraction=total_s / WALL_S)
+    summary = run(waits(0.0, ADDED_MS), input=result)
     assert of_input(summary).low_s >= slower(summary).saving.low_s
     codes = [finding.code for finding in judge(summary).findings]
     assert codes[:2] == ["slower-over-time", "input-bound"]
@@ -111,9 +111,9 @@ def test_a_slowdown_of_the_input_comes_before_the_wait_that_came_with_it():
 
 def test_a_wait_from_the_start_comes_before_a_small_slowdown():
     levels = [200.0] * 44 + [260.0] * 20
-    told = fed_by(measured_steps=640, wait_s=0.19, stall_fraction=0.87)
+    result = fed_by(measured_steps=640, wait_s=0.19, stall_fraction=0.87)
     summary = run(
-        {"step/time_ms": levels, "input/wait_ms": [180.0] * 44 + [240.0] * 20}, input=told
+        {"step/time_ms": levels, "input/wait_ms": [180.0] * 44 + [240.0] * 20}, input=result
     )
     codes = [finding.code for finding in judge(summary).findings]
     assert codes[:2] == ["input-bound", "slower-over-time"]
@@ -233,8 +233,8 @@ def test_a_runs_own_workers_are_no_other_processes(whose):
 
 
 def test_an_input_that_other_processes_slow_down_says_so():
-    told = fed_by(costs(0, 60, 20, 3), costs(80, 128, 21, 214))
-    finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=told))
+    result = fed_by(costs(0, 60, 20, 3), costs(80, 128, 21, 214))
+    finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=result))
     assert "read_record slowed down" in finding.title
     assert figures_of(finding)["earlier CPU used by other processes"] == pytest.approx(5.0)
     assert "the other processes" in finding.advice[0]

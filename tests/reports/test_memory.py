@@ -1,7 +1,8 @@
-"""The report's table of memory by cause: what was predicted next to what was measured."""
+"""Memory by cause, predicted next to measured, and the note on memory that ran out."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from helpers.recorded_runs import SUMMARY
@@ -11,18 +12,20 @@ from keras_gpukit.records.memory import (
     AllocatorState,
     HeldTensor,
     MemoryByCause,
+    MemoryOption,
     MemoryPrediction,
     OutOfMemory,
 )
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.evidence import evidence_sentences
-from keras_gpukit.reports.html.chart import Unknown
+from keras_gpukit.reports.html.chart import Omitted
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.words import key_figures
+from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 LOW = MemoryByCause(GIB, 2 * GIB, GIB // 4, 4 * GIB, GIB // 2, GIB // 4)
 HIGH = replace(LOW, activations_bytes=6 * GIB)
 DEVICE = DeviceMemory("GPU:0", 3 * GIB, 9 * GIB, 80 * GIB)
@@ -36,12 +39,12 @@ MEMORY = MemoryRecord(
 )
 
 
-def told(memory):
+def chart_of(memory):
     return memory_causes(RunReport("run", "completed", summary=replace(SUMMARY, memory=memory)))
 
 
 def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
-    chart = told(MEMORY)
+    chart = chart_of(MEMORY)
     rows = {row[0]: row[1:] for row in chart.shown.rows}
     assert rows["weights"] == ("1 GiB", "1 GiB")
     assert rows["optimizer slots"] == ("2 GiB", "2 GiB")
@@ -58,14 +61,14 @@ def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
 def test_what_only_the_first_step_took_is_not_held_against_the_prediction():
     gpu = replace(DEVICE, peak_bytes=20 * GIB, first_step_peak_bytes=20 * GIB)
     memory = replace(MEMORY, devices=(replace(gpu, later_peak_bytes=9 * GIB),))
-    chart = told(memory)
+    chart = chart_of(memory)
     assert {row[0]: row[2] for row in chart.shown.rows}["all"] == "9 GiB"
     assert chart.caption.endswith("held at most 9 GiB, 6 % more; the first step took 20 GiB.")
     assert ("GPU:0 peak memory", "9 GiB") in key_figures(replace(SUMMARY, memory=memory))
 
 
 def test_steps_compiled_by_xla_are_predicted_as_an_upper_bound():
-    chart = told(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
+    chart = chart_of(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
     assert {row[0]: row[1] for row in chart.shown.rows}["all"] == "at most 10 GiB"
     assert chart.shown.note.startswith("An upper bound: XLA fuses")
     assert "were predicted to need at most 10 GiB" in chart.caption
@@ -82,19 +85,54 @@ def test_a_run_that_ran_out_of_memory_is_not_held_against_the_prediction():
 def test_the_state_of_the_allocator_is_told_in_sentences():
     state = AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB)
     judged = judge(replace(SUMMARY, out_of_memory=OutOfMemory("GPU:0", state=state)))
-    told = " ".join(evidence_sentences(judged.findings[0]))
-    assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in told
-    assert "use takes" not in told
+    result = " ".join(evidence_sentences(judged.findings[0]))
+    assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in result
+    assert "use takes" not in result
 
 
 def test_without_a_prediction_it_says_why():
-    chart = told(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
+    chart = chart_of(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
     assert chart.shown.note == "Not predicted: it was not asked for."
     assert chart.caption == "GPU:0 held at most 9 GiB."
-    assert isinstance(told(None), Unknown)
+    assert isinstance(chart_of(None), Omitted)
 
 
 def test_the_summary_and_the_page_begin_with_both_figures():
     summary = replace(SUMMARY, memory=MEMORY)
     assert "GPU:0 peak 9 GiB of 80 GiB (8.5 GiB predicted)" in headline(summary)
     assert ("peak memory, predicted", "8.5 GiB") in key_figures(summary)
+
+
+TOO_LITTLE = (
+    MemoryOption("mixed precision", 328 * MIB, False, 64),
+    MemoryOption("rematerialization", 392 * MIB, False, 64),
+)
+APART = "  Not enough on its own:"
+
+
+def lines(*options: MemoryOption) -> list[str]:
+    state = AllocatorState(128 * MIB, 256 * MIB, 160 * MIB)
+    return note(OutOfMemory("GPU:0", None, "conv", state=state, options=options)).splitlines()
+
+
+def test_what_is_not_enough_on_its_own_is_listed_apart():
+    result = lines(*TOO_LITTLE, MemoryOption("batch size", 157 * MIB, True, 32))
+    begin = result.index(APART)
+    assert result[begin - 1].startswith("  - batch_size=32")
+    assert [line for line in result[:begin] if line.startswith("  - ")] == [result[begin - 1]]
+    assert "mixed_precision=" in result[begin + 1]
+    assert "rematerialize" in result[begin + 2]
+    assert APART not in lines(MemoryOption("batch size", 157 * MIB, True, 32))
+    assert lines(*TOO_LITTLE)[-3] == APART
+
+
+def test_the_functions_that_it_names_exist():
+    import keras
+
+    import keras_gpukit as gpukit
+
+    result = "\n".join(lines(*TOO_LITTLE))
+    named = re.findall(r"(keras_gpukit|keras\.config)\.(\w+)\(", result)
+    assert len(named) == 3
+    for module, name in named:
+        assert callable(getattr(gpukit if module == "keras_gpukit" else keras.config, name))

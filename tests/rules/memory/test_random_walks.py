@@ -15,7 +15,7 @@ from random_walks import (
     walk,
 )
 
-from keras_gpukit.rules.memory.growth import MOST_CHANCE, chance_of_rise, steady_rise
+from keras_gpukit.rules.memory.growth import rises_evenly, steady_rise
 
 SEEDS = range(120)
 
@@ -37,18 +37,20 @@ def test_lines_with_noise_are_growth(count, noise):
     assert share(is_growth_by_epochs, drawn) >= 0.95
 
 
-def chance(*values: float) -> float:
-    """Of readings that come evenly."""
-    return chance_of_rise(list(enumerate(values)))
-
-
-def test_the_chance_is_that_of_the_signed_rank_test():
-    # Of six steps all must rise, or of 64 equally likely ways so many others rank as high.
-    assert chance(0, 1, 3, 6, 10, 15, 21) == 1 / 64
-    assert chance(0, -1, 1, 4, 8, 13, 19) == 2 / 64  # the smallest step falls
-    assert chance(21, 15, 10, 6, 3, 1, 0) == 1.0
-    assert chance(*[5.0] * 8) == 1.0  # nothing rises
-    assert chance(*range(40)) < MOST_CHANCE == 1 / 64
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0, 1, 3, 6, 10, 15, 21), True),
+        ((0, -1, 1, 4, 8, 13, 19), False),  # of six differences none may be a fall
+        ((0, -1, 1, 4, 8, 13, 19, 26), True),  # of seven the smallest may
+        ((0, 1, -1, 4, 8, 13, 19, 26), False),
+        ((21, 15, 10, 6, 3, 1, 0), False),
+        ((5,) * 8, False),
+        (range(40), True),
+    ],
+)
+def test_only_the_smallest_differences_may_be_falls(values, expected):
+    assert rises_evenly(list(enumerate(values))) is expected
 
 
 def test_a_moment_that_falls_counts_for_no_more_where_readings_come_often():
@@ -57,5 +59,5 @@ def test_a_moment_that_falls_counts_for_no_more_where_readings_come_often():
     at_first = [681.5, 683.9, 684.2, 686.2, 688.5, 688.8, 690.7, 693.1, 693.4, 695.3]
     later = [696.4, 698.7, 701.1, 701.5, 696.3, 697.8, 706.7, 714.5, 724.7]
     points = list(zip(epochs, [*at_first, *later], strict=True))
-    assert chance_of_rise(points) <= MOST_CHANCE
+    assert rises_evenly(points)
     assert steady_rise([(epoch, int(value * 2**20)) for epoch, value in points], 32 * 2**20)

@@ -1,0 +1,303 @@
+"""Charts and tables of captured profiles: the parts of a step's time, operations, and memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from keras_gpukit.records.capture import MissedCapture
+from keras_gpukit.records.profile import (
+    KernelProfile,
+    OperationProfile,
+    Part,
+    ProfileRecord,
+    StepProfile,
+)
+from keras_gpukit.records.report import CaptureReport, RunReport
+from keras_gpukit.reports import units
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Omitted,
+    Trace,
+    axis,
+    bar,
+    dashed,
+    draw,
+    draw_bars,
+    label,
+    row_bars,
+    shortened,
+)
+from keras_gpukit.reports.tables import Table
+
+_MOST_DRAWN = 12
+_MOST_ROWS = 10
+_PARTS: dict[Part, str] = {
+    "device compute": COLORS["compute"],
+    "host compute": COLORS["first step"],
+    "input wait": COLORS["input"],
+    "collectives": COLORS["callbacks"],
+    "host to device": COLORS["validation"],
+    "other copies": "#5fa3a3",
+    "kernel launch": COLORS["epoch starts"],
+    "between steps": "#a58b6f",
+    "idle": COLORS["other"],
+}
+_TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
+_NOTHING = "nothing was captured; keras_gpukit.Profiler takes profiles of a few steps"
+
+
+def captures_chart(
+    captures: Sequence[CaptureReport],
+    missed: Sequence[MissedCapture] = (),
+    stage_names: Mapping[str, str] = MappingProxyType({}),
+) -> Chart | Omitted:
+    """Returns a chart of each capture's mean step time, split into its parts.
+
+    `stage_names` are the stages' names in the page, by their names in the profiles.
+    """
+    if not captures:
+        because = f"no capture was started: {missed[0].because}" if missed else _NOTHING
+        return Omitted(because)
+    drawn = [each for each in captures if each.profile and each.profile.parts_s][-_MOST_DRAWN:]
+    profiles = [each.profile for each in drawn if each.profile]
+    figure, more = None, []
+    if missed:
+        rows = tuple((f"{each.step:,}", each.reason, each.because) for each in missed)
+        table = Table(("step", "because", "not started because"), rows)
+        more.append(("Captures that were not started", table))
+    if profiles:
+        traces = [
+            row_bars(part, place, spent_ms, "%{x:.3~f} ms", _PARTS[part])
+            for place, (part, spent_ms) in enumerate(_parts_ms(profiles).items())
+        ]
+        names = [
+            f"step {each.capture.first_step:,}" if each.capture else each.name.split("/")[0]
+            for each in drawn
+        ]
+        height = 150 + 36 * len(profiles)
+        figure = draw_bars(traces, names, "ms a step", height=height, hovermode="y unified")
+        more += [
+            (f"Newest capture: {title}", table)
+            for title, table in _detail_tables(profiles[-1], stage_names)
+        ]
+    heads = ("capture", "because", "steps", "step time", "stall", "training blocked", "remarks")
+    table = Table(heads, tuple(_row(each) for each in captures))
+    return Chart(_words(captures, drawn[-1] if drawn else None), table, figure, tuple(more))
+
+
+def _row(each: CaptureReport) -> tuple[str, ...]:
+    capture, profile = each.capture, each.profile
+    remarks = [f"not read: {each.unread_because}" if each.unread_because else None]
+    if capture:
+        remarks += [capture.failed_because, capture.ended_early_because, capture.incomplete_because]
+    if profile:
+        remarks += [profile.incomplete_because, profile.steps_unknown_because, *profile.problems]
+    return (
+        shortened(each.name),
+        capture.reason if capture else "not by a Profiler",
+        f"{profile.steps:,}" if profile else "",
+        units.known(profile.step_time_s, units.duration) if profile else "",
+        units.known(profile.stall_fraction, units.percentage) if profile else "",
+        units.duration(capture.held_up_s) if capture else "",
+        "; ".join(filter(None, remarks)),
+    )
+
+
+def _detail_tables(
+    profile: ProfileRecord, stage_names: Mapping[str, str]
+) -> Iterator[tuple[str, Table]]:
+    """Yields the known tables of where a capture's time went, each with its heading."""
+    if profile.kinds_s:
+        longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
+        rows = tuple((str(kind), units.duration(spent_s)) for kind, spent_s in longest)
+        yield "computation by kind", Table(("kind", "time per step"), rows)
+    if profile.operations:
+        operations = [(each, each.kind) for each in profile.operations]
+        yield "longest operations", _longest(profile, "operation", "kind", operations)
+    if profile.kernels:
+        kernels = [(each, _TENSOR_CORES[each.tensor_core]) for each in profile.kernels]
+        yield "longest kernels", _longest(profile, "kernel", "Tensor Cores", kernels)
+    if profile.stages:
+        stages = tuple(
+            (
+                shortened(stage_names.get(each.name, each.name)),
+                each.kind,
+                units.duration(each.blocked_s),
+                units.percentage(each.share),
+                units.duration(each.own_s),
+            )
+            for each in profile.stages[:_MOST_ROWS]
+        )
+        heads = ("stage", "kind", "blocked per step", "share of the wait", "busy per step")
+        yield "stages that training waited for", Table(heads, stages)
+
+
+def _longest(
+    profile: ProfileRecord,
+    what: str,
+    remark: str,
+    found: Sequence[tuple[OperationProfile | KernelProfile, str]],
+) -> Table:
+    steps = max(profile.steps, 1)
+    rows = tuple(
+        (
+            shortened(each.name),
+            remarked,
+            units.duration(each.time_s / steps),
+            units.number(each.count / steps),
+            units.percentage(each.share),
+        )
+        for each, remarked in found[:_MOST_ROWS]
+    )
+    return Table((what, remark, "time per step", "count per step", "share"), rows)
+
+
+def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:
+    count = "One profile" if len(captures) == 1 else f"{len(captures):,} profiles"
+    if newest is None or newest.profile is None:
+        return f"{count}, none with steps that could be read."
+    profile = newest.profile
+    parts = sorted(profile.parts_s.items(), key=lambda part: -part[1])[:3]
+    longest = ", ".join(f"{name} {units.duration(spent_s)}" for name, spent_s in parts)
+    because = f" ({newest.capture.reason})" if newest.capture else ""
+    words = f"{count}. In the newest{because} a step went to: {longest}."
+    idle_s = profile.parts_s.get("idle")
+    if idle_s and not profile.devices and "host compute" in profile.parts_s:
+        together_s = profile.parts_s["host compute"] + idle_s
+        words += (
+            " Idle is mostly Python code around the operations; TensorBoard's Profile tab counts it"
+            f" as host compute too, {units.duration(together_s)} together."
+        )
+    if profile.stall_fraction is not None:
+        words += f" {units.percentage(profile.stall_fraction)} of its time was input stall."
+    busy = [
+        f"{each.device} was busy {units.percentage(each.busy_fraction)} of the time"
+        for each in profile.devices
+    ]
+    return f"{words} {', '.join(busy)}." if busy else words
+
+
+def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[Part, list[float | None]]:
+    """Returns the milliseconds of each part, per step or capture, without parts that none has."""
+    spent_s = {part: [each.parts_s.get(part) for each in of] for part in _PARTS}
+    return {
+        part: [None if each_s is None else round(each_s * 1e3, 5) for each_s in all_s]
+        for part, all_s in spent_s.items()
+        if any(all_s)
+    }
+
+
+def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Omitted | None:
+    """Returns a chart with a bar per step of the newest capture that has several steps."""
+    several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
+    if not several or several[-1].profile is None:
+        return Omitted("no capture has several distinguishable steps") if captures else None
+    newest, steps = several[-1], several[-1].profile.each_step
+    names = [
+        f"{place if step.number is None else step.number}" for place, step in enumerate(steps, 1)
+    ]
+    parts_ms = _parts_ms(steps)
+    places = list(range(len(names)))
+    traces = [
+        bar(part, place, _PARTS[part], x=places, y=spent_ms, hovertemplate="%{y:.3~f} ms")
+        for place, (part, spent_ms) in enumerate(parts_ms.items())
+    ]
+    ticks = {"tickmode": "array", "tickvals": places, "ticktext": names}
+    figure = draw(
+        traces,
+        barmode="stack",
+        xaxis=axis("step", **(ticks if len(names) <= _MOST_DRAWN else {"showticklabels": False})),
+        yaxis=axis("ms", rangemode="tozero"),
+    )
+    rows = tuple(
+        (
+            number,
+            units.duration(step.duration_s),
+            *(units.known(step.parts_s.get(part), units.duration) for part in parts_ms),
+        )
+        for number, step in zip(names, steps, strict=True)
+    )
+    durations_s = [step.duration_s for step in steps]
+    fastest, slowest = units.duration(min(durations_s)), units.duration(max(durations_s))
+    reason = newest.capture.reason if newest.capture else newest.name
+    words = f"From {fastest} to {slowest} a step ({reason})."
+    return Chart(words, Table(("step", "time", *parts_ms), rows), figure)
+
+
+def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Omitted | None:
+    """Returns a chart of the memory per allocator during the newest capture, with its peak."""
+    memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]
+    if not memories:
+        return Omitted("no profile has readings of an allocator") if captures else None
+    traces: list[Trace] = [
+        {
+            "type": "scatter",
+            "x": [round(point.time_s * 1e3, 3) for point in memory.timeline],
+            "y": [round(point.used_bytes / 2**20, 3) for point in memory.timeline],
+            "name": label(memory.allocator),
+            "line": {**dashed(place), "shape": "hv"},
+            "hovertemplate": "%{y:.4~f} MiB",
+        }
+        for place, memory in enumerate(memories[-1])
+    ]
+    figure = draw(
+        traces,
+        xaxis=axis("ms since the first captured step began"),
+        yaxis=axis("MiB", rangemode="tozero"),
+    )
+    rows, words, more = [], [], []
+    for memory in memories[-1]:
+        peak = units.size(memory.peak_bytes)
+        total, before = memory.total_bytes, memory.before_bytes
+        rows.append(
+            (
+                memory.allocator,
+                peak,
+                *(units.known(size, units.size, "") for size in (total, before)),
+                units.known(memory.fragmentation, units.percentage, ""),
+            )
+        )
+        words.append(f"{memory.allocator} held at most {peak}")
+        holders = tuple(
+            (shortened(each.operation), units.size(each.bytes), each.shape or "")
+            for each in memory.holdings[:_MOST_ROWS]
+        )
+        if holders:
+            held = Table(("held by", "size", "shape"), holders)
+            more.append((f"{memory.allocator} at its peak", held))
+    heads = (
+        *("allocator", "peak", "total"),
+        "of the peak, from before the capture",
+        "of its free memory, not in the largest block",
+    )
+    return Chart(f"{'; '.join(words)}.", Table(heads, tuple(rows)), figure, tuple(more))
+
+
+def stage_names(run: RunReport) -> dict[str, str]:
+    """Maps the names of stages in a run's profiles to their names in the pipeline's record.
+
+    Without a `name=`, a profile names a stage by its kind, the pipeline's record by its function.
+    Both are the same stage if the pipeline has only one stage of that kind.
+    """
+    pipeline = run.summary.pipeline
+    of_kind: dict[str, list[str]] = {}
+    for stage in pipeline.stages if pipeline else ():
+        of_kind.setdefault(_plain(stage.kind), []).append(stage.name)
+    found: dict[str, str] = {}
+    for each in run.captures:
+        stages = each.profile.stages if each.profile else ()
+        kinds = [_plain(stage.kind) for stage in stages]
+        for profiled, kind in zip(stages, kinds, strict=True):
+            names = of_kind.get(kind, [])
+            if len(names) == 1 and kinds.count(kind) == 1 and not profiled.is_named:
+                found[profiled.name] = names[0]
+    return found
+
+
+def _plain(kind: str) -> str:
+    """Normalizes a kind: "ParallelMapV2" to "map", "map and batch" to "mapandbatch"."""
+    text = re.sub(r"[ _]", "", kind.lower())
+    return re.sub(r"(dataset)?(v\d+)?$", "", text).removeprefix("parallel")

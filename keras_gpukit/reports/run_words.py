@@ -1,0 +1,113 @@
+"""A run of a report in words: its headline, its verdict in one line, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.reports import phrases, units
+from keras_gpukit.rules.verdict import ENDED_BY
+from keras_gpukit.rules.whole_run.endings import doing
+
+_MOST_UNJUDGED = 0.5
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The headline of a run.
+
+    Attributes:
+        severity: "critical", "warning" or "info" with a finding. Without one, "good"; or "unknown"
+            if the run was not judged, was interrupted, or its time is not accounted for.
+        text: Summary in one line.
+        finding: Finding that the headline states; None without one.
+        note: Parts that were not judged, and why; None with a finding, or if all were.
+    """
+
+    severity: str
+    text: str
+    finding: Finding | None = None
+    note: str | None = None
+
+
+def headline_of(run: RunReport) -> Headline:
+    """Returns the worst finding as a headline; without a finding, "good" or "unknown"."""
+    verdict = run.summary.verdict
+    worst = phrases.worst(run.summary)
+    if worst is not None:
+        return Headline(worst.severity, worst.title, worst)
+    if not (verdict.findings or verdict.passed or verdict.not_applicable):
+        return Headline("unknown", "Not judged: the run has no figures to judge by.")
+    # Finding nothing is no good news if the run's time is not accounted for.
+    is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable
+    severity = "unknown" if is_unclear or run.summary.ending == "interrupted" else "good"
+    return Headline(severity, phrases.all_well(run.summary), note=phrases.checks(verdict))
+
+
+def verdict_line(run: RunReport) -> str:
+    """Returns the worst finding, or a sentence that nothing was found.
+
+    For a run that did not complete, the line also says how it ended. If more than half of the rules
+    could not judge, a line without a critical finding or warning says what was not judged, and why.
+    """
+    headline, end, verdict = headline_of(run), _end(run), run.summary.verdict
+    finding, unjudged = headline.finding, len(verdict.not_applicable)
+    if headline.severity in ("critical", "warning"):
+        line = f"{headline.severity}: {headline.text}"
+        names_end = end is None or (finding is not None and finding.code in ENDED_BY)
+        return line if names_end else f"{line}; {end}"
+    is_most = unjudged > _MOST_UNJUDGED * (unjudged + len(verdict.findings) + len(verdict.passed))
+    sentences = (
+        None if end is None else f"{end[:1].upper()}{end[1:]}.",
+        # Without a finding, an interrupted run's headline only says that it was interrupted.
+        None if run.state == "interrupted" and finding is None else headline.text,
+        phrases.checks(verdict) if is_most else None,
+    )
+    return " ".join(filter(None, sentences))
+
+
+def _end(run: RunReport) -> str | None:
+    """Describes how a run ended, or that it is still running; None if it completed."""
+    steps, where = run.summary.steps, ""
+    if run.progress is not None:
+        where = f" after step {run.progress.step:,}"
+    elif steps is not None:
+        where = f" after {units.count(steps, 'step')}"
+    by = run.summary.ended_by
+    return {
+        "completed": None,
+        "running": f"still running{where}",
+        "interrupted": f"interrupted{where}" if by is None else f"interrupted by {by}",
+        "unfinished": f"ended without a summary{where} (killed, or without a Monitor)",
+    }[run.state]
+
+
+def state_note(run: RunReport) -> str | None:
+    """Returns a note on a run that is in progress or ended early; None if it completed."""
+    if run.state == "completed":
+        return None
+    lasted, hang = "an unknown time", ""
+    if run.began_s is not None and run.ended_s is not None:
+        lasted = units.duration(max(run.ended_s - run.began_s, 0.0))
+    if run.hang is not None and run.hang.lasted_s is None:
+        since = units.moment(run.hang.began_s)
+        hang = f" No step has ended since {since}: {run.hang.activity}."
+    if run.state == "running":
+        now = doing(run.progress) if run.progress else "its first step has not started"
+        return (
+            f"Running for {lasted}: {now}.{hang} The pipeline's stages and the parts "
+            "of the wall time are updated less often than the charts."
+        )
+    after = None if run.began_s is None else f"{lasted} after it began"
+    where = None if run.progress is None else f"while {doing(run.progress)}"
+    if run.state == "interrupted":
+        what = run.summary.ended_by or "An exception or interrupt"
+        ended = ", ".join(filter(None, (f"{what} ended the run", after, where)))
+        return f"{ended}.{hang} The page shows what was measured until then."
+    alive = f"It was last alive at {units.moment(run.ended_s)}"
+    seen = ", ".join(filter(None, (alive, after, where)))
+    return (
+        "The run wrote no summary: its process was killed, or it had no Monitor. "
+        f"{seen}.{hang} The page shows what was recorded until then."
+    )

@@ -1,0 +1,95 @@
+"""Text, tables and panels for terminals, and their HTML for notebooks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Container, Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table as RichTable
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from keras_gpukit.reports.tables import Table
+from keras_gpukit.reports.units import printable
+
+_ASCII = str.maketrans({"µ": "u", "×": "x"})
+# Legible on a light page and on a dark one. The notebook itself sets the colour of plain text.
+_ANSI = [(140,) * 3, (209, 36, 47), (26, 127, 55), (191, 135, 0), *[(27, 124, 131)] * 4]
+_THEME = TerminalTheme((255,) * 3, (24,) * 3, _ANSI)
+_HTML = (
+    '<pre style="white-space:pre;overflow-x:auto;line-height:normal;background:none;'
+    "font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace\">{code}</pre>"
+)
+_HTML_COLUMNS = 120
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Returns a text for a panel: control characters are escaped, markup is not parsed."""
+    return Text(printable(text), style=style)
+
+
+def table(
+    rows: Iterable[Sequence[str | Text]], heads: Sequence[str] = (), numbers: Container[str] = ()
+) -> RichTable:
+    """Returns a table without lines; strings are never parsed as markup.
+
+    Args:
+        rows: Cells of each row.
+        heads: Headings of the columns; none for a table without a heading.
+        numbers: Headings of the columns that are on the right and not wrapped.
+    """
+    made = RichTable(box=None, pad_edge=False, show_header=any(heads))
+    for head in heads:
+        is_number = head in numbers
+        made.add_column(head, justify="right" if is_number else "left", no_wrap=is_number)
+    for row in rows:
+        made.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
+    return made
+
+
+def terminal_table(content: Table, numbers: Container[str] = ()) -> RichTable:
+    """Returns a table of the reports for a terminal, without its note; see `table`."""
+    return table(content.rows, content.columns, numbers)
+
+
+def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -> Panel:
+    """Returns a frame with a title around parts, without those that are None."""
+    shown = (each for each in parts if each is not None)
+    return Panel(Group(*shown), title=title, title_align="left", expand=False)
+
+
+def as_text(shown: RenderableType) -> str:
+    """Returns the text that a terminal of 100 columns shows, without colours."""
+    text = io.StringIO()
+    Console(width=100, file=text).print(shown)
+    return text.getvalue()
+
+
+def as_html(shown: RenderableType) -> str:
+    """Returns what a terminal shows as HTML, for notebooks; its text is escaped."""
+    console = Console(
+        file=io.StringIO(), record=True, width=_HTML_COLUMNS, highlight=False, force_jupyter=False
+    )
+    console.print(shown)
+    return console.export_html(theme=_THEME, code_format=_HTML, inline_styles=True)
+
+
+def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
+    """Prints to a console, with ASCII replacements if its encoding lacks "µ" or "×".
+
+    Args:
+        renderable: The object to print.
+        console: Console to print to; standard output by default, without colours if that is not
+            a terminal.
+    """
+    console = console or Console()
+    try:
+        "µ×".encode(console.encoding)
+    except UnicodeEncodeError:
+        with console.capture() as capture:
+            console.print(renderable)
+        console.file.write(capture.get().translate(_ASCII))
+    else:
+        console.print(renderable)
