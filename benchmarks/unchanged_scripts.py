@@ -30,17 +30,7 @@ DURATIONS = re.compile(rb"\d+(?:\.\d+)?(?:us|ms|s|min|h)\b(?:/(?:step|epoch))?")
 def run(
     command: tuple[str, ...], script: Path, folder: Path, arguments: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Runs a script.
-
-    Args:
-        command: What runs it.
-        script: The script.
-        folder: Where it runs.
-        arguments: Its arguments.
-
-    Returns:
-        Its exit code, standard output and standard error.
-    """
+    """Runs a script in a folder; returns its exit code, standard output and standard error."""
     done = subprocess.run(
         [*command, str(script), *arguments],
         cwd=folder,
@@ -82,25 +72,11 @@ def main() -> int:
     arguments = parser.parse_args()
     scripts = sorted(SCRIPTS.glob(f"{arguments.only or '*'}.py"))
     rows = {script.stem: compare(script) for script in scripts}
+    keys = ("exit_code", "repeatable", "same_exit_code", "same_output", "report")
     print_table(
         "unchanged scripts under Python and under keras-gpukit run",
         ("script", "exit code", "repeatable", "same code", "same output", "report"),
-        (
-            (
-                name,
-                *(
-                    str(row[key])
-                    for key in (
-                        "exit_code",
-                        "repeatable",
-                        "same_exit_code",
-                        "same_output",
-                        "report",
-                    )
-                ),
-            )
-            for name, row in rows.items()
-        ),
+        ((name, *(str(row[key]) for key in keys)) for name, row in rows.items()),
     )
     if arguments.json:
         save(arguments.json, __file__, scripts=rows)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
-from keras_gpukit.arguments import check, check_flag, is_a, refuse
+from keras_gpukit.arguments import check, is_a, refuse
 from keras_gpukit.distributed.strategies import ACCEPTED, NAMES
 
 POLICIES = ("float32", "float64", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
@@ -149,44 +149,19 @@ def check_seed(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def flag(argument: str) -> Callable[[Any], bool]:
-    """Returns the check of an argument that is True or False."""
-
-    def checked(value: Any) -> bool:
-        check_flag(argument, value)
-        return bool(value)
-
-    return checked
-
-
-def optional_flag(argument: str, *names: str) -> Callable[[Any], Any]:
-    """Returns the check of an argument that is None, True, False or one of `names`."""
-    accepted = " or ".join(["None (leave as it is)", "True", "False", *map(_quoted, names)])
+def one_of(argument: str, *values: Any) -> Callable[[Any], Any]:
+    """Returns the check of an argument that is one of some values: None, a boolean or a name."""
+    words = [_quoted(each) if isinstance(each, str) else str(each) for each in values]
+    accepted = " or ".join(words).replace("None", "None (leave as it is)")
 
     def checked(value: Any) -> Any:
-        if value is None or isinstance(value, bool):
-            return value
-        return _named(argument, names, accepted, value)
+        names = [each for each in values if isinstance(each, str)]
+        is_a_name = isinstance(value, str) and bool(names)
+        if value not in names if is_a_name else not any(value is each for each in values):
+            refuse(argument, accepted, value, ValueError if is_a_name else TypeError)
+        return value
 
     return checked
-
-
-def optional_name(argument: str, *names: str) -> Callable[[Any], Any]:
-    """Returns the check of an argument that is None or one of `names`."""
-    accepted = f"None (leave as it is) or one of {_listed(names)}"
-
-    def checked(value: Any) -> Any:
-        return value if value is None else _named(argument, names, accepted, value)
-
-    return checked
-
-
-def _named(argument: str, names: tuple[str, ...], accepted: str, value: Any) -> str:
-    if not (isinstance(value, str) and names):
-        refuse(argument, accepted, value, TypeError)
-    if value not in names:
-        refuse(argument, accepted, value, ValueError)
-    return value
 
 
 def _quoted(name: str) -> str:

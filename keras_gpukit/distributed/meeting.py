@@ -36,7 +36,7 @@ def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s
             process uses this process's port.
     """
     started_s = time.monotonic()
-    said = False
+    is_reported = False
     missing = dict(others)
     with _listening(own_address) as listener:
         while True:
@@ -51,8 +51,8 @@ def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s
                     "for why it ended or did not start, and check that this machine can reach its "
                     "address. If it only needs longer, raise `worker_timeout_s`."
                 )
-            if waited_s >= _SAY_AFTER_S and not said:
-                said = True
+            if waited_s >= _SAY_AFTER_S and not is_reported:
+                is_reported = True
                 logger.warning("keras_gpukit: still waiting for %s.", _listed(missing))
             time.sleep(_RETRY_S)
 

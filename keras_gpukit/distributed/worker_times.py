@@ -5,11 +5,6 @@ wait for is known by nothing but how long each of them waits there: input waits,
 processor time are the same for a worker whose device is slow. A profile would show it too, but
 TensorFlow's profiler may crash processes that run collectives across workers (2.21 on CPUs, when it
 was stopped, on any thread, also without this package).
-
-Private names, seen on TensorFlow 2.21: `CollectiveReplicaLauncher`, whose `all_reduce` and
-`_all_gather` run every collective of `MultiWorkerMirroredStrategy`, and
-`context.context().check_collective_ops_peer_health`, which that strategy calls for every worker
-every 30 s. If one is gone, what it measures is unknown.
 """
 
 from __future__ import annotations
@@ -21,11 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.errors import GPUKitError, logger
+from keras_gpukit.distributed.tf_private import ask_peer, wrap_collectives
+from keras_gpukit.errors import logger
 from keras_gpukit.records.operations import OWN_SCOPE
 from keras_gpukit.records.worker_comparison import RoundTrip
 
-_METHODS = ("all_reduce", "_all_gather")
 # Answering two requests per second costs a worker under a millisecond of processor time, whatever
 # the size of the cluster. The timeout keeps a dead peer from blocking the sampling thread.
 TIMEOUT_S = 1.0
@@ -39,18 +34,11 @@ class CollectiveClock:
     Functions that are traced while it is installed have two clock readings around each collective.
     They depend on its input and output, and nothing depends on them, so they change no value of the
     training. On a GPU the host runs ahead of the device, and the readings would say nothing.
-
-    Raises:
-        GPUKitError: If this TensorFlow has no `CollectiveReplicaLauncher` with the known methods.
     """
 
     def __init__(self) -> None:
         import tensorflow as tf
-        from tensorflow.python.distribute import cross_device_utils
 
-        self._launcher = getattr(cross_device_utils, "CollectiveReplicaLauncher", None)
-        if not all(hasattr(self._launcher, name) for name in _METHODS):
-            raise GPUKitError("this TensorFlow makes collectives in another way")
         with tf.init_scope(), tf.device("CPU:0"):
             # A plain resource: under a strategy, a variable would be a distributed one.
             self._handle = tf.raw_ops.VarHandleOp(
@@ -71,7 +59,7 @@ class CollectiveClock:
 
         self._enter, self._leave = enter, leave
         self._users = 0
-        self._replaced: dict[str, tuple[Any, Any]] = {}
+        self._undo: Callable[[], None] = lambda: None
 
     @property
     def total_s(self) -> float:
@@ -81,24 +69,20 @@ class CollectiveClock:
         return float(tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.float64).numpy())
 
     def install(self) -> None:
-        """Adds the readings to functions traced from now on, until as many calls of `remove`."""
+        """Adds the readings to functions traced from now on, until as many calls of `remove`.
+
+        Raises:
+            GPUKitError: If this TensorFlow makes collectives in another way.
+        """
+        if not self._users:
+            self._undo = wrap_collectives(self._clocked)
         self._users += 1
-        if self._users > 1:
-            return
-        for name in _METHODS:
-            original = getattr(self._launcher, name)
-            self._replaced[name] = original, self._clocked(original)
-            setattr(self._launcher, name, self._replaced[name][1])
 
     def remove(self) -> None:
         """Puts TensorFlow's own methods back, unless other code has replaced them meanwhile."""
         self._users -= 1
-        if self._users:
-            return
-        for name, (original, clocked) in self._replaced.items():
-            if getattr(self._launcher, name) is clocked:
-                setattr(self._launcher, name, original)
-        self._replaced.clear()
+        if not self._users:
+            self._undo()
 
     def _clocked(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -138,15 +122,15 @@ class RoundTrips:
         index: Index of this worker.
         tasks: TensorFlow's task names of all workers, by index.
         ask: Function that takes a task and a timeout in seconds, and returns once the task has
-            answered.
-        now: Clock in seconds.
+            answered. Tests replace it.
+        now: Clock in seconds. Tests replace it.
     """
 
     def __init__(
         self,
         index: int,
         tasks: Sequence[str],
-        ask: Callable[[str, float], None],
+        ask: Callable[[str, float], None] = ask_peer,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         peers = {(index + step) % len(tasks) for step in range(1, NEIGHBOURS + 1)} - {index}
@@ -175,13 +159,6 @@ class RoundTrips:
             for peer, readings in self._readings.items()
             if readings
         )
-
-
-def ask_peer(task: str, timeout_s: float) -> None:
-    """Asks a worker whether it is alive, over the connection that collectives use, and waits."""
-    from tensorflow.python.eager import context
-
-    context.context().check_collective_ops_peer_health(task, timeout_in_ms=int(timeout_s * 1000))
 
 
 def tasks_of(model: Any) -> tuple[str, ...]:

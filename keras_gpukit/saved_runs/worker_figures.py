@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.machine import mean_busy_percent
+from keras_gpukit.records.names import RUN_FILE_OF_ANY
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.worker_comparison import (
@@ -16,9 +19,15 @@ from keras_gpukit.records.worker_comparison import (
     trains_with_others,
 )
 from keras_gpukit.rules import judge
+from keras_gpukit.saved_runs.run_file import RunFile
 
 # Largest tolerated difference between the clocks of two machines.
 CLOCKS_DIFFER_S = 5.0
+# Workers of a synchronous run end together, and each writes its record within about a second.
+SUMMARIES_WITHIN_S = 5.0
+# A worker writes its first line within this time after its start.
+FIRST_LINES_WITHIN_S = 3.0
+LOOK_EVERY_S = 0.1
 
 
 def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
@@ -57,16 +66,21 @@ def own_figures(run: RunReport) -> WorkerFigures | None:
     return replace(figures_of(worker.index, run.summary), compared=steps)
 
 
-def overlap(one: RunReport, other: RunReport) -> bool:
-    """Whether two runs overlapped in time, with a tolerance for clocks that differ.
-
-    False if a start or end is unknown.
-    """
-    begun_s = [run.began_s for run in (one, other) if run.began_s is not None]
-    ended_s = [run.ended_s for run in (one, other) if run.ended_s is not None]
-    if len(begun_s) + len(ended_s) < 4:
-        return False
-    return max(begun_s) <= min(ended_s) + CLOCKS_DIFFER_S
+def _peers(own: RunReport, own_index: int, runs: Iterable[RunReport]) -> dict[int, RunReport]:
+    """Returns the run of each other worker, by index: of those at the same time, the nearest."""
+    found: dict[int, tuple[float, RunReport]] = {}
+    for run in runs:
+        index = run.worker.index if run.worker is not None else None
+        if index is None or index == own_index:
+            continue
+        if own.began_s is None or own.ended_s is None or run.began_s is None or run.ended_s is None:
+            continue
+        distance_s = abs(own.began_s - run.began_s)
+        apart_s = max(own.began_s, run.began_s) - min(own.ended_s, run.ended_s)
+        is_nearer = index not in found or distance_s < found[index][0]
+        if apart_s <= CLOCKS_DIFFER_S and is_nearer:
+            found[index] = distance_s, run
+    return {index: run for index, (_, run) in found.items()}
 
 
 def comparison(
@@ -116,13 +130,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
     own, count = own_figures(chief), chief.worker.count if chief.worker else None
     if own is None or count is None:
         return chief
-    peers: dict[int, RunReport] = {}
-    for run in runs:
-        index = run.worker.index if run.worker is not None else None
-        if index and overlap(chief, run):
-            before = peers.get(index)
-            if before is None or _distance_s(chief, run) < _distance_s(chief, before):
-                peers[index] = run
+    peers = _peers(chief, own.index, runs)
     others = [each for each in map(own_figures, peers.values()) if each is not None]
     missing = sorted(set(range(1, count)) - {each.index for each in others})
     known = comparison(own, others, count, missing_words(missing))
@@ -144,5 +152,49 @@ def _is_chief(run: RunReport) -> bool:
     return run.is_chief and is_one_of_several and run.phase in (None, "fit")
 
 
-def _distance_s(one: RunReport, other: RunReport) -> float:
-    return abs((one.began_s or 0.0) - (other.began_s or 0.0))
+def compare_in_folder(
+    folder: Path,
+    own: WorkerFigures,
+    expected: int,
+    began_s: float,
+    *,
+    within_s: float = SUMMARIES_WITHIN_S,
+    now: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> WorkerComparison:
+    """Compares the workers as a run ends, once all records are complete or the time is over.
+
+    A worker whose record is incomplete is compared by the lines that it has written so far.
+
+    Args:
+        folder: Folder of the workers' records, `<log_dir>/gpukit`.
+        own: Figures of this worker.
+        expected: Number of workers that train together.
+        began_s: Start of the run, in seconds since the Unix epoch.
+        within_s: Maximum time to wait for the other records, in seconds.
+        now: Clock that returns seconds since the Unix epoch.
+        sleep: Function that waits for a number of seconds.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    files: dict[Path, RunFile] = {}
+    until_s = now() + within_s
+    while True:
+        now_s = now()
+        for path in folder.iterdir():
+            name = RUN_FILE_OF_ANY.fullmatch(path.name)
+            if name and (name["worker"] or "").isdigit() and path not in files:
+                files[path] = RunFile(path, path.stem)
+        recorded = [file.runs(now_s, in_full=False)[-1:] for file in files.values()]
+        this = RunReport("", "running", began_s=began_s, ended_s=now_s)
+        peers = _peers(this, own.index, [run for runs in recorded for run in runs])
+        missing = set(range(expected)) - {own.index} - peers.keys()
+        waits = any(run.summary.ending is None for run in peers.values()) or (
+            bool(missing) and now_s < began_s + FIRST_LINES_WITHIN_S
+        )
+        if not waits or now_s >= until_s:
+            break
+        sleep(LOOK_EVERY_S)
+    others = [each for each in map(own_figures, peers.values()) if each is not None]
+    return comparison(own, others, expected, missing_words(sorted(missing)))

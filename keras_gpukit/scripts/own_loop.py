@@ -1,10 +1,4 @@
-"""Measures a script that iterates over a dataset in a loop of its own, without `fit`.
-
-Private names of TensorFlow, seen on 2.21: `OwnedIterator.__next__`, which a `for` loop over a
-dataset calls for each batch, in `tensorflow.python.data.ops.iterator_ops`. Keras' `fit` and
-`evaluate` do not call it, since their steps fetch batches in a graph. Without it, a script without
-`fit` is not measured.
-"""
+"""Measures a script that iterates over a dataset in a loop of its own, without `fit`."""
 
 from __future__ import annotations
 
@@ -20,6 +14,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.cells import place
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
@@ -81,9 +76,7 @@ class OwnLoops:
     def install(self) -> None:
         """Starts to time batches. Needs TensorFlow imported."""
         with self._guard:
-            from tensorflow.python.data.ops import iterator_ops
-
-            iterator_ops.OwnedIterator.__next__ = self._timed(iterator_ops.OwnedIterator.__next__)
+            wrap_takes(self._timed)
 
     def summary(self) -> RunSummary | None:
         """Ends the readings; returns the judged record of the longest loop, None without one."""
@@ -153,7 +146,7 @@ class OwnLoops:
         with self._guard:
             if self._readings is None:
                 self._readings = _start_readings()
-            if not tf_private.shows_models(iterator._iterator_resource.device):
+            if not tf_private.shows_models(device_of(iterator)):
                 return
             if tf_private.has_model(iterator):
                 if batches == 1:

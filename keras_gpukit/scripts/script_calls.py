@@ -44,7 +44,7 @@ class _Call:
         self.began_s, self.began_cpu_s = time.perf_counter(), time.thread_time()
 
 
-class _Sums:
+class _CallSums:
     """Calls of one method from one place that have ended."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class ScriptCalls:
     def __init__(self, cost_s: Callable[[], float]) -> None:
         self._cost_s = cost_s
         self._call: _Call | None = None
-        self._sums: dict[tuple[Method, str], _Sums] = {}
+        self._sums: dict[tuple[Method, str], _CallSums] = {}
         self._first_began_s: float | None = None
         self._libraries: tuple[str, ...] = (PACKAGE + os.sep,)
         self._guard = Guard("Timing the script's calls", "Their times are incomplete.")
@@ -169,7 +169,7 @@ class ScriptCalls:
                 kinds = ("all", *call.traces)
                 call.first = dict.fromkeys(kinds, _Batch(call.began_s, total_s, cpu_s))
             key = call.method, call.place
-            sums = self._sums.get(key) or self._sums.setdefault(key, _Sums())
+            sums = self._sums.get(key) or self._sums.setdefault(key, _CallSums())
             sums.add(call, total_s, self._cost_s() - call.cost_s)
         call.model = None  # the callback list refers to the call
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from keras_gpukit.distributed.worker_times import (
     CollectiveClock,
     RoundTrips,
-    ask_peer,
     collective_clock,
     tasks_of,
 )
@@ -28,8 +27,12 @@ from keras_gpukit.records.worker_comparison import (
     WorkerFigures,
     trains_with_others,
 )
-from keras_gpukit.saved_runs.peers import Peers
-from keras_gpukit.saved_runs.worker_figures import comparison, figures_of
+from keras_gpukit.saved_runs.worker_figures import (
+    SUMMARIES_WITHIN_S,
+    compare_in_folder,
+    comparison,
+    figures_of,
+)
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.step_shares import StepShares
 
@@ -110,10 +113,9 @@ class WorkerWatch:
         if self._log_dir is None:
             because = "nothing is written: give Monitor the same log_dir on every worker"
             return comparison(own, (), self._count, because)
-        peers = Peers(self._log_dir / FOLDER, self._count, self._began_s)
-        if summary.ending == "interrupted":
-            return peers.compare(own, within_s=0.0)
-        return peers.compare(own)
+        within_s = 0.0 if summary.ending == "interrupted" else SUMMARIES_WITHIN_S
+        folder = self._log_dir / FOLDER
+        return compare_in_folder(folder, own, self._count, self._began_s, within_s=within_s)
 
     def close(self) -> None:
         """Stops adding clocks to functions traced from now on; may be called repeatedly."""
@@ -133,15 +135,15 @@ class WorkerWatch:
             first_step=session.first_step,
             steps_per_execution=session.model.steps_per_execution,
         )
-        session.around_steps(shares.wrap, shares.pause)
         clock.install()
         self._clock = clock
+        session.around_steps(shares.wrap, shares.pause)
 
     def _watch_round_trips(self, session: Session) -> None:
         tasks = tasks_of(session.model)
         if len(tasks) != self._count:
             return
-        self._round_trips = trips = RoundTrips(self._index, tasks, ask_peer)
+        self._round_trips = trips = RoundTrips(self._index, tasks)
 
         def look() -> None:
             if session.in_steps:

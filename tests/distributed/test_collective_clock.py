@@ -14,9 +14,9 @@ CASE = Path(__file__).parent / "cases" / "clocked_collectives.py"
 @pytest.mark.tensorflow
 def test_a_wait_for_a_late_replica_is_counted_and_no_value_changes():
     done = prepared.run(CASE)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["same"]
+    printed = json.loads(done.stdout.splitlines()[-1])
+    assert printed["same"]
     # Of two calls: the first replica waits for the second, which counts a little too.
-    assert 0.1 < told["waited_s"] < 2 * told["took_s"]
-    assert told["still_clocked"]  # another run of the process still watches
-    assert told["restored"]
+    assert 0.1 < printed["waited_s"] < 2 * printed["took_s"]
+    assert printed["still_clocked"]  # another run of the process still watches
+    assert printed["restored"]

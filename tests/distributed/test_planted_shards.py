@@ -42,8 +42,8 @@ def runs(tmp_path_factory) -> dict[str, list[RunSummary]]:
 
 def test_files_of_different_size_give_uneven_shards(runs):
     chief = runs["uneven"][0]
-    (told,) = (each for each in chief.findings if each.code == "uneven-shards")
-    figures = {each.name: each.value for each in told.evidence}
+    (finding,) = (each for each in chief.findings if each.code == "uneven-shards")
+    figures = {each.name: each.value for each in finding.evidence}
     # By the steps that were measured, to which the first one does not belong.
     expected = {"examples of worker 0": MOST, "examples of worker 1": LEAST}
     assert figures == pytest.approx(expected, rel=0.1)
@@ -52,8 +52,8 @@ def test_files_of_different_size_give_uneven_shards(runs):
     assert "uneven-shards" in runs["even"][0].verdict.passed
     # What it says can be saved is what even files of as many examples did save.
     taken_s = [run.steps * run.step_time_s for run in (chief, runs["even"][0])]
-    assert told.saving.high_s == pytest.approx(taken_s[0] - taken_s[1], rel=0.5)
-    assert told.saving.upper_bound
+    assert finding.saving.high_s == pytest.approx(taken_s[0] - taken_s[1], rel=0.5)
+    assert finding.saving.upper_bound
 
 
 def test_one_gpus_batch_is_shared_by_two_replicas(runs):
@@ -68,5 +68,5 @@ def test_one_gpus_batch_is_shared_by_two_replicas(runs):
         ),
         memory=MemoryRecord((DeviceMemory("GPU:0", 2**30, 2**30, 2**34),)),
     )
-    (told,) = (each for each in judge(seen).findings if each.code == "batch-not-scaled")
-    assert told.title == f"Each of 2 replicas gets only {GLOBAL_BATCH // 2} examples a step"
+    (finding,) = (each for each in judge(seen).findings if each.code == "batch-not-scaled")
+    assert finding.title == f"Each of 2 replicas gets only {GLOBAL_BATCH // 2} examples a step"

@@ -7,8 +7,7 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY
 from helpers.workers import LATE, four, write_worker
 
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.peers import Peers
-from keras_gpukit.saved_runs.worker_figures import figures_of
+from keras_gpukit.saved_runs.worker_figures import compare_in_folder, figures_of
 
 EVEN = four(2).members
 
@@ -69,13 +68,17 @@ class Clock:
             self.then.pop(0)()
 
 
+def compare(log_dir, clock):
+    folder = log_dir / "gpukit"
+    return compare_in_folder(folder, LATE[0], 4, BEGAN_S, now=clock, sleep=clock.sleep)
+
+
 def test_the_chief_waits_for_records_that_are_about_to_end(tmp_path):
     for index in (1, 2, 3):
         write_worker(tmp_path, index, summary=index != 3)
     clock = Clock(BEGAN_S + 10)
     clock.then = [lambda: None, lambda: write_worker(tmp_path, 3)]
-    peers = Peers(tmp_path / "gpukit", 4, BEGAN_S, clock, clock.sleep)
-    compared = peers.compare(LATE[0])
+    compared = compare(tmp_path, clock)
     assert compared.members == LATE
     assert clock.now_s - BEGAN_S - 10 == pytest.approx(0.2)
 
@@ -83,8 +86,7 @@ def test_the_chief_waits_for_records_that_are_about_to_end(tmp_path):
 def test_the_chief_waits_for_none_that_has_no_record_and_says_so(tmp_path):
     write_worker(tmp_path, 0)
     clock = Clock(BEGAN_S + 10)
-    peers = Peers(tmp_path / "gpukit", 4, BEGAN_S, clock, clock.sleep)
-    compared = peers.compare(LATE[0])
+    compared = compare(tmp_path, clock)
     assert compared.members == LATE[:1]
     assert "workers 1, 2, 3" in compared.unknown_because
     assert clock.now_s == BEGAN_S + 10
@@ -94,7 +96,7 @@ def test_a_record_that_never_ends_is_waited_for_some_seconds_only(tmp_path):
     for index in (1, 2, 3):
         write_worker(tmp_path, index, summary=False)
     clock = Clock(BEGAN_S + 9)
-    compared = Peers(tmp_path / "gpukit", 4, BEGAN_S, clock, clock.sleep).compare(LATE[0])
+    compared = compare(tmp_path, clock)
     assert len(compared.members) == 4
     assert 4 < clock.now_s - BEGAN_S - 9 < 6
 

@@ -1,4 +1,4 @@
-"""What is said when a script ends: also from elsewhere, without a reader, and of forks."""
+"""What is printed when a script ends: also from elsewhere, without a reader, and of forks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOLDS = Calls(
 )
 
 
-def conclusion(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
+def made(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
     """Of a script that was started when the made-up runs were, and that made calls."""
     fits = WatchedFits(folder)
     monkeypatch.setattr(
@@ -46,50 +46,50 @@ def conclusion(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
 def test_paths_are_told_from_where_the_script_was_started(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     os.chdir(tmp_path / "logs")
-    told.tell()
-    said = sys.stderr.getvalue()
-    assert f"Report: {os.path.join('logs', folder.path().name, REPORT)}\n" in said
+    conclusion.tell()
+    printed = sys.stderr.getvalue()
+    assert f"Report: {os.path.join('logs', folder.path().name, REPORT)}\n" in printed
 
 
 def test_the_report_is_written_where_nobody_reads_what_is_printed(monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     sys.stderr.close()
-    told.tell()
+    conclusion.tell()
     assert (folder.path() / REPORT).is_file()
 
 
 def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "killed", run_lines(90, summary=None))
     write_lines(folder.path() / "again", run_lines(60))
-    told.tell()
+    conclusion.tell()
     assert "2 fits were monitored; the longest that ended is" in sys.stderr.getvalue()
     assert "again:" in sys.stderr.getvalue()
 
 
 def test_what_ended_the_script_comes_first(monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "earlier", run_lines())
     monkeypatch.setattr("keras_gpukit.scripts.conclusion.failures", ["KeyError (a.py:3) ended it"])
-    told.tell()
+    conclusion.tell()
     assert sys.stderr.getvalue().startswith("keras-gpukit run: KeyError (a.py:3) ended it\n")
 
 
 def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "longest", run_lines(90))
     at = Progress("fit", "steps", 1000, 1, 3)
     lines = run_lines(60, summary=None, began_s=BEGAN_S + 100)
     write_lines(folder.path() / "failed", [*lines, (BEGAN_S + 160, 1000, "progress", at)])
-    told.tell()
+    conclusion.tell()
     assert "the last is" in sys.stderr.getvalue()
     assert "keras_gpukit, run killed" in sys.stderr.getvalue()
     assert "The process was killed while training" in sys.stderr.getvalue()
@@ -97,15 +97,16 @@ def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder
 
 def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch, FOLDS)
+    conclusion = made(folder, monkeypatch, FOLDS)
     for name in ("first", "second"):
         write_lines(folder.path() / name, run_lines())
-    told.tell()
-    said = sys.stderr.getvalue()
+    conclusion.tell()
+    printed = sys.stderr.getvalue()
     assert (
-        "The script took 48 s: imports 9 s, before the first call 2 s, 14 fits 31 s (22 s" in said
+        "The script took 48 s: imports 9 s, before the first call 2 s, 14 fits 31 s (22 s"
+        in printed
     )
-    first_finding = next(line for line in said.splitlines() if line.startswith("│ Verdict"))
+    first_finding = next(line for line in printed.splitlines() if line.startswith("│ Verdict"))
     assert "14 new models were traced by fit (train.py:27)" in first_finding
     page = (folder.path() / REPORT).read_text(encoding="utf-8")
     assert page.index("The whole script") < page.index("2 runs compared")
@@ -115,22 +116,22 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
 def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     scores = Calls("predict", "serve.py:9", 1000, 30.0, 20.0, 1000, repeated_s=25.0)
-    conclusion(folder, monkeypatch, scores).tell()
-    said = sys.stderr.getvalue()
-    assert "1,000 predictions 30 s (20 s of it to start)" in said
-    assert "1,000 calls of predict (serve.py:9) for one batch each" in said
+    made(folder, monkeypatch, scores).tell()
+    printed = sys.stderr.getvalue()
+    assert "1,000 predictions 30 s (20 s of it to start)" in printed
+    assert "1,000 calls of predict (serve.py:9) for one batch each" in printed
     assert not folder.is_made
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 def test_what_forks_recorded_is_reported_by_the_script(tmp_path, monkeypatch, folder):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    told = conclusion(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch)
     for name in ("first", "second"):
         if (child := os.fork()) == 0:
             write_lines(folder.path() / name, run_lines())
             os._exit(0)
         os.waitpid(child, 0)
-    told.tell()
+    conclusion.tell()
     assert "2 fits were monitored" in sys.stderr.getvalue()
     assert [each.name for each in (tmp_path / "logs").iterdir()] == [folder.path().name]

@@ -33,9 +33,9 @@ def record(of: RunFolder, index: int) -> None:
 def test_a_script_finds_the_cluster_in_tf_config_and_we_know_where_it_is_from():
     variables = pods()[1]
     set_tf_config(variables)
-    told = json.loads(variables["TF_CONFIG"])
-    assert told["cluster"] == {"worker": ["train-0:2222", "train-1:2222"]}
-    assert told["task"] == {"type": "worker", "index": 1}
+    config = json.loads(variables["TF_CONFIG"])
+    assert config["cluster"] == {"worker": ["train-0:2222", "train-1:2222"]}
+    assert config["task"] == {"type": "worker", "index": 1}
     assert read_cluster(variables).source == "Kubernetes Indexed Job"
 
 

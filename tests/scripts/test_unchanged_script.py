@@ -23,12 +23,12 @@ def test_losses_and_output_are_the_same_and_the_verdict_comes_on_top(tmp_path):
     expected = prepared.run(*arguments, env=env, folder=tmp_path).stdout.encode()
     command = [sys.executable, "-m", "keras_gpukit", "run", *ours, *arguments]
     watched = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=True)
-    printed, said = watched.stdout, watched.stderr
+    printed, reported = watched.stdout, watched.stderr
     assert b"'val_loss': [" in expected
     assert DURATIONS.sub(b"", printed) == DURATIONS.sub(b"", expected)
     (report,) = tmp_path.glob("runs/functional_classifier-*/report.html")
     in_order = [b"GPU setup", b"36 steps", b"Report: runs/", f"opened {report.as_uri()}".encode()]
-    places = [said.index(each) for each in in_order]
+    places = [reported.index(each) for each in in_order]
     assert places == sorted(places)
     assert (report.parent / "digits" / "gpukit" / "run.jsonl").is_file()
     assert b"digits" in report.read_bytes()

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
-from keras_gpukit.distributed.clusters.environment import Environment, Variables
+from keras_gpukit.distributed.clusters.environment import ClusterKind, Variables
 from keras_gpukit.distributed.clusters.launchers import INDEXED_JOB, MPI, TRAIN_JOB
 from keras_gpukit.distributed.clusters.slurm import SLURM
 from keras_gpukit.distributed.clusters.tf_config import NAME, TF_CONFIG, is_set, this_worker
 from keras_gpukit.records.cluster import Cluster
 
-__all__ = ["ENVIRONMENTS", "read_cluster", "set_tf_config", "this_worker"]
+__all__ = ["KINDS", "read_cluster", "set_tf_config", "this_worker"]
 
 SET_HERE = "GPUKIT_SET_TF_CONFIG"
 """Environment variable that is set where `TF_CONFIG` repeats what other variables say."""
 
 # The first environment that detects itself reads the cluster. TF_CONFIG comes first, since it was
 # set on purpose. mpirun and torchrun run within Slurm jobs and Kubernetes pods, never around them.
-ENVIRONMENTS: tuple[Environment, ...] = (TF_CONFIG, MPI, SLURM, TRAIN_JOB, INDEXED_JOB)
+KINDS: tuple[ClusterKind, ...] = (TF_CONFIG, MPI, SLURM, TRAIN_JOB, INDEXED_JOB)
 
 
 def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
@@ -35,7 +35,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
     """
     if environment.get(SET_HERE):
         environment = {name: text for name, text in environment.items() if name != NAME}
-    for each in ENVIRONMENTS:
+    for each in KINDS:
         if each.detects(environment):
             return each.read(Variables(environment))
     return None

@@ -56,7 +56,7 @@ def wrong(name: str, value: str, accepted: str, advice: str) -> ClusterError:
     return ClusterError(f"`{name}` {accepted}. {advice} Received: {name}={value!r}")
 
 
-class Environment(NamedTuple):
+class ClusterKind(NamedTuple):
     """One kind of environment that starts processes which train together.
 
     Its functions only read variables. They use no file, network or program.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from keras_gpukit.distributed.clusters.environment import (
     ADDRESSES,
-    Environment,
+    ClusterKind,
     Ranks,
     Variables,
     first_port,
@@ -146,11 +146,11 @@ def _read_indexed_job(variables: Variables) -> Cluster | None:
     return read_ranks(KUBERNETES, source, variables, (INDEX, WORKERS), advices, unknown)
 
 
-MPI = Environment(lambda environment: _mpi(environment) is not None, _read_mpi)
-TRAIN_JOB = Environment(
+MPI = ClusterKind(lambda environment: _mpi(environment) is not None, _read_mpi)
+TRAIN_JOB = ClusterKind(
     lambda environment: any(environment.get(names[0]) for names in _TRAIN_JOBS), _read_train_job
 )
 # Kubernetes set the index of the pod, or a manifest set the number of pods.
-INDEXED_JOB = Environment(
+INDEXED_JOB = ClusterKind(
     lambda environment: bool(environment.get(INDEX) or environment.get(WORKERS)), _read_indexed_job
 )

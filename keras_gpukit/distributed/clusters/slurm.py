@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from keras_gpukit.distributed.clusters.environment import (
-    Environment,
+    ClusterKind,
     Ranks,
     Variables,
     first_port,
@@ -196,7 +196,7 @@ def _node_addresses(variables: Variables) -> dict[str, str]:
     return addresses
 
 
-SLURM = Environment(
+SLURM = ClusterKind(
     lambda environment: bool(environment.get("SLURM_JOB_ID") or environment.get("SLURM_PROCID")),
     _read,
 )

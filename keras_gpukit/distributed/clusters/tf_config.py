@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_gpukit.distributed.clusters.environment import (
-    Environment,
+    ClusterKind,
     Variables,
     check_addresses,
     wrong,
@@ -88,7 +88,7 @@ def _task(text: str, config: dict[str, Any], addresses: Mapping[str, Any]) -> tu
     return task_type, index
 
 
-TF_CONFIG = Environment(is_set, _read)
+TF_CONFIG = ClusterKind(is_set, _read)
 
 
 def this_worker(model: Any = None) -> Worker | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from keras_gpukit.distributed.meeting import answers
+from keras_gpukit.distributed.tf_private import end_of
 from keras_gpukit.errors import WorkerError
 
 
@@ -169,11 +170,7 @@ class Coordinator:
 
 @dataclass(eq=False)
 class WorkerStep:
-    """A step that runs on a worker; its result outlives the worker.
-
-    Private name, seen on TensorFlow 2.21: `RemoteValueImpl._status_available_event`. Without it,
-    no error is raised when all workers are gone.
-    """
+    """A step that runs on a worker; its result outlives the worker."""
 
     _result: Any
     _coordinator: Coordinator
@@ -187,7 +184,7 @@ class WorkerStep:
         """
         from tensorflow.errors import OpError
 
-        ended = getattr(self._result, "_status_available_event", None)
+        ended = end_of(self._result)
         if ended is not None:
             self._coordinator.wait_for(ended)
         try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from keras_gpukit.distributed.launching.job import Task
-from keras_gpukit.distributed.launching.lines import Tail, Traceback
 
 TIMED_OUT = 124
 """Exit code of a job whose processes did not all join; the command `timeout` uses it, too."""
@@ -19,12 +19,81 @@ ALONE = (
     "-m keras_gpukit run --strategy auto SCRIPT"
 )
 """Message if no server of TensorFlow has started, neither in time nor until the end."""
+_KEPT = 1000
 _LINES_SHOWN = 10
+_BEGINS = b"Traceback (most recent call last):"
+_CHAINED = (
+    b"During handling of the above exception, another exception occurred:",
+    b"The above exception was the direct cause of the following exception:",
+)
+_LOGGED = re.compile(
+    rb"([IWEF])\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: ([IWEF]) |WARNING: All log messages "
+)
+"""Beginning of a line in TensorFlow's own log."""
 # Signs of a lost peer in messages of TensorFlow's collectives, gRPC and this package's WorkerError.
 _CONSEQUENCE = re.compile(
     rb"\b(UnavailableError|AbortedError|CancelledError|DeadlineExceededError)\b|heartbeat|"
     rb"Connection reset|Socket closed|Broken pipe|WorkerError: Lost contact with"
 )
+
+
+def is_chatter(line: bytes) -> bool:
+    """Whether a line is from TensorFlow's log and does not report an error."""
+    logged = _LOGGED.match(line)
+    return logged is not None and not {b"E", b"F"} & {*logged.groups()}
+
+
+@dataclass(frozen=True)
+class Traceback:
+    """An exception that Python printed.
+
+    Attributes:
+        lines: Lines of the traceback, including those of the exceptions that led to it.
+        at_s: Time at which the first line was read, on the clock `time.monotonic`.
+    """
+
+    lines: tuple[bytes, ...]
+    at_s: float
+
+    @property
+    def exception(self) -> bytes:
+        """The line that names the exception, which is the first one after the frames."""
+        after = len(self.lines) - self.lines[::-1].index(_BEGINS)
+        names = (line for line in self.lines[after:] if line and not line.startswith((b" ", b"|")))
+        return next(names, b"")
+
+
+class Tail:
+    """Keeps the last lines of a process."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[float, bytes, bool]] = deque(maxlen=_KEPT)
+
+    def add(self, line: bytes, at_s: float, *, is_error: bool) -> None:
+        """Adds a line."""
+        self._lines.append((at_s, line, is_error))
+
+    def last(self, count: int) -> tuple[bytes, ...]:
+        """Returns the last lines, without lines of TensorFlow's log that report no error."""
+        return tuple(line for _, line, _ in self._lines if not is_chatter(line))[-count:]
+
+    def traceback(self) -> Traceback | None:
+        """Returns the traceback that was printed last, without TensorFlow's log lines in it."""
+        kept = [
+            (at_s, line)
+            for at_s, line, is_error in self._lines
+            if is_error and not _LOGGED.match(line)
+        ]
+        begins = [number for number, (_, line) in enumerate(kept) if line == _BEGINS]
+        if not begins:
+            return None
+        first = begins.pop()
+        while begins and any(line in _CHAINED for _, line in kept[begins[-1] : first]):
+            first = begins.pop()
+        lines = [line for _, line in kept[first:]]
+        while not lines[-1]:
+            lines.pop()
+        return Traceback(tuple(lines), kept[first][0])
 
 
 @dataclass(frozen=True)
@@ -74,19 +143,19 @@ class Ending:
         traceback = self.traceback
         return self.at_s if traceback is None else min(self.at_s, traceback.at_s)
 
+    @property
+    def last_words(self) -> tuple[bytes, ...]:
+        """The last output of the process: its traceback, or else its last lines."""
+        traceback = self.traceback
+        return self.tail.last(_LINES_SHOWN) if traceback is None else traceback.lines
+
 
 def first_failure(endings: Sequence[Ending]) -> Ending:
     """Returns the process that failed first; one that failed by itself takes precedence."""
     return min(endings, key=lambda each: (each.is_consequence, each.began_s))
 
 
-def last_words(failure: Ending) -> tuple[bytes, ...]:
-    """Returns the last output of a failed process: its traceback, or else its last lines."""
-    traceback = failure.traceback
-    return failure.tail.last(_LINES_SHOWN) if traceback is None else traceback.lines
-
-
-def describe(failure: Ending, others: Sequence[Ending]) -> str:
+def describe(failure: Ending, others: Sequence[Ending] = ()) -> str:
     """Returns a sentence on a failure, and one on each of the other failures that followed."""
     text = f"{failure.task.name} {_how(failure)}."
     for other in others:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-import select
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from keras_gpukit.distributed.launching.ports import (
     is_listening,
     reserved_ports,
 )
-from keras_gpukit.distributed.launching.workers import ENDING, Signals, WorkerProcess
+from keras_gpukit.distributed.launching.workers import WorkerProcess, caught_signals
 from keras_gpukit.version import __version__
 
 PORT = 5050
@@ -44,7 +45,7 @@ def serve(workers: int, port: int) -> int:
             f"port {port} is in use. Give another --port, 0 for any. Received: --port={port}"
         )
     with ExitStack() as stack:
-        signals = stack.enter_context(Signals())
+        signals = stack.enter_context(caught_signals())
         if not port:
             (port,) = stack.enter_context(reserved_ports(1))
         running: list[WorkerProcess] = []
@@ -84,16 +85,15 @@ def _start(task: Task, arguments: list[str]) -> WorkerProcess:
 
 def _wait(
     running: list[WorkerProcess],
-    signals: Signals,
+    signals: list[signal.Signals],
     until_port: int | None = None,
-    until_s: float | None = None,
+    until_s: float = math.inf,
 ) -> int | None:
     """Returns the exit code after a signal or a death; None once the port is listened on."""
     while True:
-        select.select([signals.descriptor], [], [], _TURN_S)
-        for number in signals.read():
-            if number in ENDING:
-                return 128 + number
+        time.sleep(_TURN_S)
+        if signals:
+            return 128 + signals[0]
         for each in running:
             if each.returncode is not None:
                 name = "the dispatcher" if each.task.type == "dispatcher" else each.task.name
@@ -101,7 +101,7 @@ def _wait(
                 return 1
         if until_port is not None and is_listening(until_port):
             return None
-        if until_s is not None and time.monotonic() > until_s:
+        if time.monotonic() > until_s:
             print("The dispatcher does not start; all are stopped.", file=sys.stderr)
             return 1
 

@@ -3,10 +3,10 @@
     python -I -S keeper.py GRACE_S CPUS COMMAND …
 
 The keeper is a separate program that needs only Python's standard library, so it starts within
-20 ms. Its standard input is the *lifeline*, a pipe from the launcher. The lifeline closes when the
-launcher closes it or is killed. Then the worker's process group gets SIGTERM, and after the grace
-period the worker and all its descendants get SIGKILL. Descendants that outlive the worker get
-SIGTERM when the worker ends. The keeper ends as the worker ended: by the same exit code or signal.
+20 ms. Its standard input is the *lifeline*, a pipe from the launcher. Once the launcher asks for
+it there, or has ended, the worker and its descendants get SIGTERM, and after the grace period
+SIGKILL. Descendants that outlive the worker get the same when the worker ends. The keeper ends as
+the worker ended: by the same exit code or signal.
 
 On Linux the keeper is the reaper of its descendants. So it also finds descendants that have left
 the worker's process group and whose parents have ended. The kernel kills the worker if the keeper
@@ -19,152 +19,119 @@ import contextlib
 import ctypes
 import os
 import resource
-import select
 import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
 INTERRUPT = b"I"
 """Byte for the lifeline: the worker's process group gets SIGINT, as after Ctrl-C."""
+STOP = b"S"
+"""Byte for the lifeline: the worker and its descendants get SIGTERM, and SIGKILL later."""
 KILL = b"K"
 """Byte for the lifeline: the worker and its descendants get SIGKILL without a grace period."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_KILL_AGAIN_S = 0.2
+_KILL_AGAIN_S = 0.2  # a process may have forked meanwhile
 _LEFTOVERS_GRACE_S = 2.0
 """Seconds for processes that a worker leaves behind when it ends by itself, such as a pool's."""
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-class Keeper:
-    """Starts a worker and waits for its end.
+def main(grace_s: float, cpus: set[int], command: list[str]) -> NoReturn:
+    """Runs the worker, and ends as it ended once all of its descendants have ended, too."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
+    keeper = os.getpid()
+    worker = os.fork()
+    if not worker:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        _become(command, cpus, keeper)
+    _in_background(_follow_lifeline, worker, grace_s)
+    status = 0
+    with contextlib.suppress(ChildProcessError):  # no child is left
+        while True:
+            pid, ended = os.waitpid(-1, 0)
+            if pid == worker:
+                status = ended
+                _in_background(_end, worker, min(grace_s, _LEFTOVERS_GRACE_S))
+    if _LIBC is None:  # not the reaper: others of the group may be left
+        _signal_all(worker, signal.SIGKILL)
+    _end_as(status)
 
-    Args:
-        command: Command line of the worker.
-        grace_s: Seconds from SIGTERM to SIGKILL.
-        cpus: Processors that the worker may use; empty for all.
-    """
 
-    def __init__(self, command: list[str], grace_s: float, cpus: set[int]) -> None:
-        self._grace_s = grace_s
-        self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-        if self._libc is not None:
-            self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        # Signals interrupt the wait by a byte in this pipe. They are handled, not ignored: the
-        # worker would inherit ignored signals, but it does not inherit handlers.
-        self._wakeup, written = os.pipe()
-        os.set_blocking(self._wakeup, False)
-        os.set_blocking(written, False)
-        signal.set_wakeup_fd(written)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, lambda *_: None)
-        self._kill_at_s: float | None = None
-        self._status: int | None = None
-        self._worker = self._start(command, cpus)
+def _become(command: list[str], cpus: set[int], keeper: int) -> NoReturn:
+    """Turns this process, a fork of the keeper, into the worker."""
+    try:
+        os.setsid()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != keeper:
+                os._exit(1)
+            if cpus:
+                os.sched_setaffinity(0, cpus)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+        os.execvp(command[0], command)
+    except BaseException as error:
+        os.write(2, f"keras-gpukit launch: {command[0]}: {error}\n".encode())
+    os._exit(127)
 
-    def wait(self) -> int:
-        """Waits until the worker and its descendants have ended."""
-        watched = [sys.stdin.fileno(), self._wakeup]
-        while not self._have_ended():
-            timeout_s = None
-            if self._kill_at_s is not None:
-                timeout_s = self._kill_at_s - time.monotonic()
-                if timeout_s <= 0:
-                    self._signal_all(signal.SIGKILL)
-                    timeout_s = _KILL_AGAIN_S  # a process may have forked meanwhile
-            ready, _, _ = select.select(watched, [], [], timeout_s)
-            if self._wakeup in ready and {signal.SIGTERM, signal.SIGHUP} & set(
-                os.read(self._wakeup, 512)
-            ):
-                self._terminate(self._grace_s)
-            if sys.stdin.fileno() in ready:
-                said = os.read(sys.stdin.fileno(), 64)
-                if INTERRUPT in said:
-                    self._signal_group(signal.SIGINT)
-                if KILL in said:
-                    self._kill_at_s = time.monotonic()
-                if not said:
-                    watched.remove(sys.stdin.fileno())
-                    self._terminate(self._grace_s)
-        assert self._status is not None
-        return self._status
 
-    def _start(self, command: list[str], cpus: set[int]) -> int:
-        keeper = os.getpid()
-        worker = os.fork()
-        if worker:
-            return worker
-        try:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
-            if self._libc is not None:
-                self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                if os.getppid() != keeper:
-                    os._exit(1)
-                if cpus:
-                    os.sched_setaffinity(0, cpus)
-            nothing = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(nothing, sys.stdin.fileno())
-            os.execvp(command[0], command)
-        except BaseException as error:
-            os.write(2, f"keras-gpukit launch: {command[0]}: {error}\n".encode())
-        os._exit(127)
+def _follow_lifeline(worker: int, grace_s: float) -> None:
+    while received := os.read(sys.stdin.fileno(), 64):
+        if INTERRUPT in received:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker, signal.SIGINT)
+        if STOP in received:
+            _in_background(_end, worker, grace_s)
+        if KILL in received:
+            _end(worker, 0.0)
+    _end(worker, grace_s)
 
-    def _have_ended(self) -> bool:
-        """Reaps processes that have ended, and returns whether the worker and all others have."""
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return False
-                if pid == self._worker:
-                    self._status = status
-                    self._terminate(min(self._grace_s, _LEFTOVERS_GRACE_S))
-        except ChildProcessError:  # no child is left
-            if self._libc is None:  # not the reaper: others of the group may be left
-                self._signal_group(signal.SIGKILL)
-            return True
 
-    def _terminate(self, grace_s: float) -> None:
-        self._signal_group(signal.SIGTERM)
-        if self._status is not None:  # all that the worker left behind, in any process group
-            self._signal_all(signal.SIGTERM)
-        kill_at_s = time.monotonic() + grace_s
-        self._kill_at_s = min(kill_at_s, self._kill_at_s or kill_at_s)
+def _end(worker: int, grace_s: float) -> None:
+    if grace_s:
+        _signal_all(worker, signal.SIGTERM)
+        time.sleep(grace_s)
+    while True:
+        _signal_all(worker, signal.SIGKILL)
+        time.sleep(_KILL_AGAIN_S)
 
-    def _signal_group(self, number: signal.Signals) -> None:
+
+def _signal_all(worker: int, number: signal.Signals) -> None:
+    """Sends a signal to the worker's process group, and to each descendant outside of it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(worker, number)
+    for pid in _descendants():
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._worker, number)
-
-    def _signal_all(self, number: signal.Signals) -> None:
-        self._signal_group(number)
-        for pid in self._descendants():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) != worker:
                 os.kill(pid, number)
 
-    def _descendants(self) -> set[int]:
-        """Returns the descendants of this process; empty if the system has no /proc."""
-        parents = dict(_parents())
-        found = {os.getpid()}
-        while True:
-            more = {pid for pid, parent in parents.items() if parent in found} - found
-            if not more:
-                return found - {os.getpid()}
-            found |= more
 
-
-def _parents() -> Iterator[tuple[int, int]]:
-    if sys.platform != "linux":
-        return
-    for name in os.listdir("/proc"):
+def _descendants() -> set[int]:
+    """Returns the descendants of this process; empty if the system has no /proc."""
+    parents = {}
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 # The name of a process is in parentheses, and may itself contain some.
-                yield int(name), int(file.read().rpartition(b")")[2].split()[1])
+                parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    found, more = set[int](), {os.getpid()}
+    while more:
+        more = {pid for pid, parent in parents.items() if parent in more}
+        found |= more
+    return found
+
+
+def _in_background(action: Callable[..., None], *arguments: object) -> None:
+    threading.Thread(target=action, args=arguments, daemon=True).start()
 
 
 def _end_as(status: int) -> NoReturn:
@@ -180,4 +147,4 @@ def _end_as(status: int) -> NoReturn:
 
 if __name__ == "__main__":
     grace, given, *words = sys.argv[1:]
-    _end_as(Keeper(words, float(grace), {int(each) for each in given.split(",") if each}).wait())
+    main(float(grace), {int(each) for each in given.split(",") if each}, words)

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Mapping
 
 from keras_gpukit.distributed.launching.attempt import Attempt
-from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
+from keras_gpukit.distributed.launching.failures import describe, first_failure
 from keras_gpukit.distributed.launching.job import RUNNER, Job
-from keras_gpukit.distributed.launching.plan import Start, plan_starts, usable_cpus
-from keras_gpukit.distributed.launching.screen import Screen
-from keras_gpukit.distributed.launching.streams import Output
-from keras_gpukit.distributed.launching.workers import Signals
+from keras_gpukit.distributed.launching.output import Output, Screen
+from keras_gpukit.distributed.launching.plan import NONE, plan_processes, usable_cpus
+from keras_gpukit.distributed.launching.workers import caught_signals
 from keras_gpukit.rules.setup.visible_devices import VISIBLE
 
 
@@ -42,49 +41,32 @@ def launch(
             part of a cluster.
         OSError: If a log file cannot be written, or no more processes can be started.
     """
-    starts = plan_starts(
+    plans = plan_processes(
         job, os.environ, cpus=usable_cpus(), runner=runner, variables=variables or {}
     )
-    output = Output(_screens(), " ".join(job.command), job.log_dir)
+    out, err = Screen(sys.stdout, os.environ), Screen(sys.stderr, os.environ)
+    both = (out, out) if out.is_terminal and err.is_terminal else (out, err)
+    output = Output(both, " ".join(job.command), job.log_dir)
+    gpus = [(plan.task.name, plan.variables.get(VISIBLE, NONE)) for plan in plans]
+    shares = [f"{name}: {share}" for name, share in gpus if share != NONE]
+    if shares:
+        output.say(f"GPUs of {', of '.join(shares)}.")
     restarts = job.restarts
-    _tell_gpus(starts, output)
-    with Signals() as signals:
+    with caught_signals() as signals:
         while True:
-            attempt = Attempt(starts, output, signals, arrival_s=timeout_s, grace_s=grace_s)
+            attempt = Attempt(plans, output, signals, arrival_s=timeout_s, grace_s=grace_s)
             attempt.run()
             if attempt.ended_by is not None:
                 return 128 + attempt.ended_by
             if not attempt.failures:
                 return 0
             failure = first_failure(attempt.failures)
-            _tell_failure(failure, attempt.failures, output)
+            name = failure.task.name
+            if output.screens[1].last != name:  # what is seen last is not repeated
+                for line in failure.last_words:
+                    output.screens[1].write_line(line, name)
+            output.say(describe(failure, [e for e in attempt.failures if e is not failure]))
             if not restarts:
                 return failure.exit_code
-            output.tell(f"All are started again; restarts left after this one: {restarts - 1}.")
+            output.say(f"All are started again; restarts left after this one: {restarts - 1}.")
             restarts -= 1
-
-
-def _screens() -> tuple[Screen, Screen]:
-    screens = Screen(sys.stdout, os.environ), Screen(sys.stderr, os.environ)
-    if all(screen.is_terminal for screen in screens):
-        return screens[0], screens[0]
-    return screens
-
-
-def _tell_gpus(starts: tuple[Start, ...], output: Output) -> None:
-    shares = [
-        f"{start.task.name}: {start.variables[VISIBLE]}"
-        for start in starts
-        if start.variables.get(VISIBLE, "-1") != "-1"
-    ]
-    if shares:
-        output.tell(f"GPUs of {', of '.join(shares)}.")
-
-
-def _tell_failure(failure: Ending, failures: list[Ending], output: Output) -> None:
-    """Describes the first failure, after its last output unless the screen ends with that."""
-    screen, name, words = output.screens[1], failure.task.name, last_words(failure)
-    if not screen.ends_with(words, name):
-        for line in words:
-            screen.write_line(line, name)
-    output.tell(describe(failure, [each for each in failures if each is not failure]))

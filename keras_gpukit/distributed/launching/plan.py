@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from keras_gpukit.distributed.launching.job import CLUSTER, Job, Task, tasks_of
 from keras_gpukit.rules.setup.visible_devices import VISIBLE, entries_of
@@ -17,7 +16,7 @@ _SERVER = ("-m", "keras_gpukit.distributed.launching.servers", "training")
 
 
 @dataclass(frozen=True)
-class Start:
+class ProcessPlan:
     """Everything that is needed to start the process of a task.
 
     Attributes:
@@ -33,15 +32,15 @@ class Start:
     cpus: tuple[int, ...] = ()
 
 
-def plan_starts(
+def plan_processes(
     job: Job,
     environ: Mapping[str, str],
     *,
     cpus: Sequence[int],
-    runner: tuple[str, ...] = (),
-    variables: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Start, ...]:
-    """Plans the start of each of a job's tasks on this machine.
+    runner: tuple[str, ...],
+    variables: Mapping[str, str],
+) -> tuple[ProcessPlan, ...]:
+    """Plans the process of each of a job's tasks on this machine.
 
     Raises:
         ValueError: If the machine has too few GPUs or processors, or if this process is already
@@ -61,7 +60,7 @@ def plan_starts(
             f"this process may use {len(cpus)}. Received: --workers={job.workers}, "
             f"--cpus-per-worker={job.cpus_per_worker}"
         )
-    starts = []
+    plans = []
     for task in tasks_of(job):
         # Output should appear when the script prints it, not once a buffer of 8 KiB is full.
         own = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1", **variables}
@@ -71,8 +70,8 @@ def plan_starts(
             own[VISIBLE] = visible
         command = (*runner, *job.command) if task.runs_script else _SERVER
         bound = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
-        starts.append(Start(task, (sys.executable, *command), own, bound))
-    return tuple(starts)
+        plans.append(ProcessPlan(task, (sys.executable, *command), own, bound))
+    return tuple(plans)
 
 
 def usable_cpus() -> tuple[int, ...]:
@@ -92,7 +91,10 @@ def shared_gpus(
     """
     if job.gpus_per_worker == 0:
         return [NONE] * job.workers
-    gpus = visible_gpus(environ, count_gpus)
+    if VISIBLE in environ:
+        gpus = entries_of(environ[VISIBLE])
+    else:
+        gpus = tuple(str(index) for index in range(count_gpus() or 0))
     each = job.gpus_per_worker
     if each is None:
         if not gpus:
@@ -109,20 +111,8 @@ def shared_gpus(
     return [",".join(gpus[each * i : each * (i + 1)]) for i in range(job.workers)]
 
 
-def visible_gpus(
-    environ: Mapping[str, str], count_gpus: Callable[[], int | None]
-) -> tuple[str, ...]:
-    """Returns the index or UUID of each GPU that a process with this environment would see."""
-    if VISIBLE not in environ:
-        return tuple(str(index) for index in range(count_gpus() or 0))
-    return entries_of(environ[VISIBLE])
-
-
 def count_gpus() -> int | None:
-    """Returns the number of GPUs that the driver lists; None without a driver.
-
-    Untested on a GPU.
-    """
+    """Returns the number of GPUs that the driver lists; None without one. Untested on a GPU."""
     from keras_gpukit.sensors.driver import read_driver
 
     driver = read_driver()

@@ -43,9 +43,6 @@ def is_listening(port: int) -> bool:
     return answers(address_of(port))
 
 
-_LOOKS_APART_S = 0.25
-
-
 class Arrivals:
     """Finds the processes that keep the others waiting.
 
@@ -70,7 +67,6 @@ class Arrivals:
         self._timeout_s = timeout_s
         self._listens = listens
         self._first_came_s: float | None = None
-        self._looked_s: float | None = None
 
     @property
     def nobody_came(self) -> bool:
@@ -78,13 +74,9 @@ class Arrivals:
         return self._first_came_s is None and self._count > 1
 
     def overdue(self, now_s: float) -> tuple[Task, ...]:
-        """Returns the tasks that have not joined in time; checks at most four times a second."""
-        if not self._missing or (self._looked_s and now_s - self._looked_s < _LOOKS_APART_S):
-            return ()
-        self._looked_s = now_s
-        for task, port in list(self._missing.items()):
-            if self._listens(port):
-                del self._missing[task]
+        """Returns the tasks that have not joined in time."""
+        missing = self._missing.items()
+        self._missing = {task: port for task, port in missing if not self._listens(port)}
         if self._first_came_s is None and len(self._missing) < self._count:
             self._first_came_s = now_s
         if self._first_came_s is None or now_s - self._first_came_s < self._timeout_s:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from keras_gpukit.distributed.launching import keeper
 from keras_gpukit.distributed.launching.job import Task
@@ -61,60 +59,40 @@ class WorkerProcess:
 
     def interrupt(self) -> None:
         """Sends SIGINT to the process group, as Ctrl-C would."""
-        self._say(keeper.INTERRUPT)
+        self._write(keeper.INTERRUPT)
 
     def stop(self) -> None:
-        """Sends SIGTERM to the process group, and SIGKILL to all that is left after `grace_s`."""
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.close()
+        """Sends SIGTERM to the process, and SIGKILL to all that is left after `grace_s`."""
+        self._write(keeper.STOP)
 
     def kill(self) -> None:
         """Sends SIGKILL to the process and its descendants."""
-        self._say(keeper.KILL)
-        self.stop()
+        self._write(keeper.KILL)
 
-    def _say(self, word: bytes) -> None:
+    def _write(self, byte: bytes) -> None:
         assert self._keeper.stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # it ended, or is being stopped
-            os.write(self._keeper.stdin.fileno(), word)
+        with contextlib.suppress(OSError):  # it has ended
+            self._keeper.stdin.write(byte)
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_HANDLED = (*ENDING, signal.SIGCHLD, signal.SIGWINCH)
 
 
-class Signals:
-    """Context manager that collects signals; works only in the main thread of a process."""
+@contextlib.contextmanager
+def caught_signals() -> Iterator[list[signal.Signals]]:
+    """Yields a list to which signals are added instead of ending this process.
 
-    def __init__(self) -> None:
-        self.descriptor, self._written = os.pipe()
-        for each in (self.descriptor, self._written):
-            os.set_blocking(each, False)
-        self._before: dict[signal.Signals, Any] = {}
-        self._wakeup_before = -1
+    Signals that the caller ignores stay ignored, such as SIGHUP under nohup.
+    """
+    caught: list[signal.Signals] = []
 
-    def __enter__(self) -> Signals:
-        self._wakeup_before = signal.set_wakeup_fd(self._written, warn_on_full_buffer=False)
-        for number in _HANDLED:
-            # Signals that the caller ignores stay ignored, such as SIGHUP under nohup.
-            if signal.getsignal(number) is not signal.SIG_IGN or number not in ENDING:
-                self._before[number] = signal.signal(number, _noted)
-        return self
+    def catch(number: int, frame: FrameType | None) -> None:
+        caught.append(signal.Signals(number))
 
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
+    handled = [each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, catch) for number in handled}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(self._wakeup_before)
-        os.close(self.descriptor)
-        os.close(self._written)
-
-    def read(self) -> list[signal.Signals]:
-        """Returns the signals that have arrived since the last call."""
-        try:
-            return [signal.Signals(number) for number in os.read(self.descriptor, 512)]
-        except BlockingIOError:
-            return []
-
-
-def _noted(number: int, frame: FrameType | None) -> None:
-    """Does nothing: Python writes a signal's number to the pipe only if it has a handler."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 from math import inf
@@ -28,14 +29,10 @@ def cut(costs: Sequence[int], stages: int, bytes_at: Sequence[int]) -> tuple[int
 
 def _smallest_limit(costs: Sequence[int], stages: int) -> int:
     """Returns the smallest possible cost of the largest stage, by bisection over greedy filling."""
-    low, high = max(costs), sum(costs)
-    while low < high:
-        middle = (low + high) // 2
-        if _stages_needed(costs, middle) <= stages:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    limits = range(max(costs), sum(costs) + 1)
+    return limits[
+        bisect_left(limits, True, key=lambda limit: _stages_needed(costs, limit) <= stages)
+    ]
 
 
 def _stages_needed(costs: Sequence[int], limit: int) -> int:

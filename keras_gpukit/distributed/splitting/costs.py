@@ -53,23 +53,22 @@ def weight_bytes(unit: Unit) -> int:
 def slot_bytes(unit: Unit, optimizer: Any) -> int:
     """Returns the bytes that an optimizer adds for a unit's trainable variables.
 
-    The bytes are measured: for each variable in turn, a fresh optimizer of the same configuration
-    is built on a stand-in for the variable in host memory.
+    The bytes are measured: a fresh optimizer of the same configuration is built on stand-ins for
+    the variables in host memory.
     """
     import keras
     import tensorflow as tf
 
-    total = 0
-    for variable in unit.layer.trainable_variables:
-        with tf.device("/CPU:0"):
-            stand_in = keras.Variable(
-                keras.ops.zeros(variable.shape, variable.dtype), dtype=variable.dtype
-            )
-            fresh = type(optimizer).from_config(optimizer.get_config())
-            before = sum(map(_variable_bytes, fresh.variables))
-            fresh.build([stand_in])
-            total += sum(map(_variable_bytes, fresh.variables)) - before
-    return total
+    with tf.device("/CPU:0"):
+        stand_ins = [
+            keras.Variable(keras.ops.zeros(each.shape, each.dtype), dtype=each.dtype)
+            for each in unit.layer.trainable_variables
+        ]
+        fresh = type(optimizer).from_config(optimizer.get_config())
+        before = sum(map(_variable_bytes, fresh.variables))
+        if stand_ins:
+            fresh.build(stand_ins)
+        return sum(map(_variable_bytes, fresh.variables)) - before
 
 
 def trace_activations(model: Any, units: int, inputs: Any) -> Activations:

@@ -33,10 +33,10 @@ class Late:
 
     Attributes:
         member: The worker.
-        cause: Why it is late: "input" or "compute"; None if unknown.
         low_s: Lower quartile of its delay behind the last of the others, in seconds per step.
         median_s: Median of that delay.
         high_s: Upper quartile of that delay.
+        cause: Why it is late: "input" or "compute"; None if unknown.
         own_s: Seconds per step that the cause takes on it; if the cause is unknown, all of its
             step but the collectives.
         others_s: Median of the same time on the other workers.
@@ -45,10 +45,10 @@ class Late:
     """
 
     member: WorkerFigures
-    cause: Cause | None
     low_s: float
     median_s: float
     high_s: float
+    cause: Cause | None
     own_s: float
     others_s: float
     step_s: float
@@ -105,7 +105,28 @@ def late_member(comparison: WorkerComparison) -> Late | None:
     The compared steps decide if there are enough of them. If not, or if no member is late in them,
     the input wait over the whole run decides.
     """
-    return _by_steps(comparison) or _by_waits(comparison)
+    steps, of_s = common_steps(comparison), step_s(comparison)
+    if of_s is None:
+        return None
+    for place, member in enumerate(comparison.members if len(steps) >= FEWEST_STEPS else ()):
+        margins_s = margins_of(comparison, place)
+        median_s = statistics.median(margins_s)
+        is_last = sum(margin_s > 0 for margin_s in margins_s) >= LATE_STEPS * len(steps)
+        if is_last and median_s >= LATE_FRACTION * of_s:
+            quarter = len(margins_s) // 4
+            low_s, high_s = max(margins_s[quarter], 0.0), margins_s[-1 - quarter]
+            why = _cause(comparison, steps, place)
+            return Late(member, low_s, median_s, high_s, *why, of_s, len(steps))
+    waits_s = [each.input_wait_s for each in comparison.members if each.input_wait_s is not None]
+    if len(waits_s) < max(len(comparison.members), 2):
+        return None
+    place = waits_s.index(max(waits_s))
+    margin_s = _margin_s(waits_s, place)
+    if margin_s < LATE_FRACTION * of_s:
+        return None
+    member = comparison.members[place]
+    why = ("input", *_apart(waits_s, place))
+    return Late(member, margin_s, margin_s, margin_s, *why, of_s, member.steps or 0)
 
 
 def margins_of(comparison: WorkerComparison, place: int) -> list[float]:
@@ -144,52 +165,20 @@ def slow_link(comparison: WorkerComparison) -> SlowLink | None:
             if trip.readings >= FEWEST_READINGS and trip.peer != member.index:
                 ends = frozenset((member.index, trip.peer))
                 links[ends] = max(links.get(ends, 0.0), trip.lowest_s)
-    found = [_slow_link(comparison, member, links) for member in comparison.members]
-    slow = [each for each in found if each is not None]
-    return max(slow, key=lambda each: each.round_trip_s, default=None)
-
-
-def _slow_link(
-    comparison: WorkerComparison, member: WorkerFigures, links: dict[frozenset[int], float]
-) -> SlowLink | None:
-    own = [trip_s for ends, trip_s in links.items() if member.index in ends]
-    rest = [trip_s for ends, trip_s in links.items() if member.index not in ends]
     of_s = step_s(comparison)
-    if len(own) < 2 or not rest or of_s is None:
-        return None
-    round_trip_s, others_s = min(own), statistics.median(rest)
-    # A ring all-reduce sends 2 (n - 1) messages one after the other, and each takes half a round
-    # trip (the ring model, Patarasuk and Yuan 2009).
-    ring_s = (len(comparison.members) - 1) * (round_trip_s - others_s)
-    if round_trip_s < SLOW_LINK_FACTOR * others_s or ring_s < SLOW_LINK_FRACTION * of_s:
-        return None
-    return SlowLink(member, round_trip_s, others_s, ring_s)
-
-
-def _by_steps(comparison: WorkerComparison) -> Late | None:
-    steps = common_steps(comparison)
-    if len(steps) < FEWEST_STEPS:
-        return None
-    of_s = statistics.median(each.duration_s for step in steps for each in step)
-    for place, member in enumerate(comparison.members):
-        margins_s = margins_of(comparison, place)
-        last = sum(margin_s > 0 for margin_s in margins_s) / len(steps)
-        median_s = statistics.median(margins_s)
-        if last < LATE_STEPS or median_s < LATE_FRACTION * of_s:
+    slow = []
+    for member in comparison.members:
+        own = [trip_s for ends, trip_s in links.items() if member.index in ends]
+        rest = [trip_s for ends, trip_s in links.items() if member.index not in ends]
+        if len(own) < 2 or not rest or of_s is None:
             continue
-        cause, own_s, others_s = _cause(comparison, steps, place)
-        return Late(
-            member,
-            cause,
-            max(margins_s[len(margins_s) // 4], 0.0),
-            median_s,
-            margins_s[-1 - len(margins_s) // 4],
-            own_s,
-            others_s,
-            of_s,
-            len(steps),
-        )
-    return None
+        round_trip_s, others_s = min(own), statistics.median(rest)
+        # A ring all-reduce sends 2 (n - 1) messages one after the other, and each takes half a
+        # round trip (the ring model, Patarasuk and Yuan 2009).
+        ring_s = (len(comparison.members) - 1) * (round_trip_s - others_s)
+        if round_trip_s >= SLOW_LINK_FACTOR * others_s and ring_s >= SLOW_LINK_FRACTION * of_s:
+            slow.append(SlowLink(member, round_trip_s, others_s, ring_s))
+    return max(slow, key=lambda each: each.round_trip_s, default=None)
 
 
 def _cause(
@@ -198,57 +187,32 @@ def _cause(
     """Returns why a member is late, and the time this takes in its step and in the others' steps.
 
     The cause is the input wait if it accounts for half of the difference, otherwise the member's
-    own compute. It is None if a wait is unknown.
+    own compute. It is None if a wait is unknown: of the compared steps or, without them, of all.
     """
-    busy_s = [statistics.median(step[at].busy_s for step in steps) for at in range(len(steps[0]))]
+    busy_s, waits_s = [], []
+    for member, own_steps in zip(comparison.members, zip(*steps, strict=True), strict=True):
+        busy_s.append(statistics.median(step.busy_s for step in own_steps))
+        known = [step.input_s for step in own_steps if step.input_s is not None]
+        is_known = len(known) == len(own_steps)
+        waits_s.append(statistics.median(known) if is_known else member.input_wait_s)
     own_s, others_s = _apart(busy_s, place)
-    waits_s = [
-        _wait_s(member, [step[at] for step in steps])
-        for at, member in enumerate(comparison.members)
-    ]
-    known = [wait_s for wait_s in waits_s if wait_s is not None]
-    if len(known) < len(waits_s):
+    all_waits_s = [wait_s for wait_s in waits_s if wait_s is not None]
+    if len(all_waits_s) < len(waits_s):
         return None, own_s, others_s
-    wait_s, others_wait_s = _apart(known, place)
+    wait_s, others_wait_s = _apart(all_waits_s, place)
     if wait_s - others_wait_s >= (own_s - others_s) / 2:
         return "input", wait_s, others_wait_s
     return "compute", own_s - wait_s, others_s - others_wait_s
 
 
-def _wait_s(member: WorkerFigures, steps: Sequence[ComparedStep]) -> float | None:
-    """Returns a member's input wait per step: of the compared steps or, if unknown, of all."""
-    known = [step.input_s for step in steps if step.input_s is not None]
-    return statistics.median(known) if len(known) == len(steps) else member.input_wait_s
-
-
 def _apart(times_s: Sequence[float], place: int) -> tuple[float, float]:
     """Returns one of several times, and the median of the others."""
-    return times_s[place], statistics.median(_others(times_s, place))
-
-
-def _others(times_s: Sequence[float], place: int) -> list[float]:
-    return [*times_s[:place], *times_s[place + 1 :]]
-
-
-def _by_waits(comparison: WorkerComparison) -> Late | None:
-    waits_s = [each.input_wait_s for each in comparison.members]
-    known = [wait_s for wait_s in waits_s if wait_s is not None]
-    of_s = step_s(comparison)
-    if len(known) < len(waits_s) or len(known) < 2 or of_s is None:
-        return None
-    place = max(range(len(known)), key=known.__getitem__)
-    margin_s = _margin_s(known, place)
-    if margin_s < LATE_FRACTION * of_s:
-        return None
-    member = comparison.members[place]
-    wait_s, others_s = _apart(known, place)
-    steps = member.steps or 0
-    return Late(member, "input", margin_s, margin_s, margin_s, wait_s, others_s, of_s, steps)
+    return times_s[place], statistics.median([*times_s[:place], *times_s[place + 1 :]])
 
 
 def _margin_s(times_s: Sequence[float], place: int) -> float:
     """Returns by how much one time exceeds the longest of the others; negative if it is shorter."""
-    return times_s[place] - max(_others(times_s, place))
+    return times_s[place] - max([*times_s[:place], *times_s[place + 1 :]])
 
 
 @dataclass(frozen=True)
@@ -271,21 +235,14 @@ class StepParts:
 def step_parts(comparison: WorkerComparison) -> tuple[StepParts, ...]:
     """Returns the parts of each member's step, in the order of the members."""
     steps = common_steps(comparison)
+    if not steps:
+        return tuple(StepParts(member.input_wait_s) for member in comparison.members)
+    exchange_s = statistics.fmean(min(each.collective_s for each in step) for step in steps)
     parts = []
-    for place, member in enumerate(comparison.members):
+    for member, own in zip(comparison.members, zip(*steps, strict=True), strict=True):
         wait_s = member.input_wait_s
-        if not steps:
-            parts.append(StepParts(wait_s))
-            continue
-        busy_s = statistics.fmean(step[place].busy_s for step in steps)
-        exchange_s = statistics.fmean(min(each.collective_s for each in step) for step in steps)
-        in_collectives_s = statistics.fmean(step[place].collective_s for step in steps)
-        parts.append(
-            StepParts(
-                wait_s,
-                max(busy_s - (wait_s or 0.0), 0.0),
-                in_collectives_s - exchange_s,
-                exchange_s,
-            )
-        )
+        busy_s = statistics.fmean(step.busy_s for step in own)
+        in_collectives_s = statistics.fmean(step.collective_s for step in own)
+        compute_s = max(busy_s - (wait_s or 0.0), 0.0)
+        parts.append(StepParts(wait_s, compute_s, in_collectives_s - exchange_s, exchange_s))
     return tuple(parts)

@@ -6,9 +6,8 @@ import signal
 
 import pytest
 
-from keras_gpukit.distributed.launching.failures import Ending, describe, first_failure, last_words
+from keras_gpukit.distributed.launching.failures import Ending, Tail, describe, first_failure
 from keras_gpukit.distributed.launching.job import Task
-from keras_gpukit.distributed.launching.lines import Tail
 from keras_gpukit.distributed.launching.ports import Arrivals
 
 WORKERS = [Task("worker", index) for index in range(3)]
@@ -56,7 +55,7 @@ def test_the_one_that_failed_first_by_itself_is_named(endings):
 )
 def test_how_it_failed_is_said(failure, exit_code, words):
     assert failure.exit_code == exit_code
-    assert words in describe(failure, ())
+    assert words in describe(failure)
 
 
 def test_what_followed_is_said_after_it():
@@ -68,7 +67,7 @@ def test_what_followed_is_said_after_it():
 def test_a_killed_process_has_no_traceback_of_its_end():
     killed = ending(1, -9, 1.0, "ValueError: caught and logged long before")
     assert killed.traceback is None
-    assert last_words(killed)[-1] == b"ValueError: caught and logged long before"
+    assert killed.last_words[-1] == b"ValueError: caught and logged long before"
 
 
 def test_who_does_not_come_is_known_after_the_timeout():
@@ -82,3 +81,43 @@ def test_who_does_not_come_is_known_after_the_timeout():
     assert arrivals.overdue(2010.0) == (WORKERS[1],)
     listening |= {2}
     assert arrivals.overdue(2012.0) == ()
+
+
+def tail_of(text: str) -> Tail:
+    tail = Tail()
+    for at_s, line in enumerate(text.encode().splitlines()):
+        tail.add(line, float(at_s), is_error=True)
+    return tail
+
+
+TRACEBACK = "Traceback (most recent call last):\n  File x, line 1\n"
+
+
+def test_the_traceback_is_found_with_what_led_to_it():
+    traceback = tail_of(
+        f"starting\n{TRACEBACK}OSError: an old one, which was logged\nstill running\n"
+        f"{TRACEBACK}KeyError: 'a'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        f"{TRACEBACK}ValueError: boom\nin two lines\n"
+        "W0000 00:00:1795552837.367649    1222 server.cc:31] Shutting down\n"
+        "2026-11-24 20:00:00.000000: I tensorflow/core/x.cc:1] Bye\n\n"
+    ).traceback()
+    assert traceback.at_s == 5
+    assert traceback.exception == b"ValueError: boom"
+    assert traceback.lines[2] == b"KeyError: 'a'"
+    assert traceback.lines[-2:] == (b"ValueError: boom", b"in two lines")
+
+
+def test_without_a_traceback_there_are_the_last_lines():
+    tail = tail_of("\n".join(str(number) for number in range(1000)))
+    tail.add(b"I0000 00:00:1795552837.367649    1222 port.cc:153] On.", 1000.0, is_error=True)
+    tail.add(b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed", 1000.0, is_error=True)
+    assert tail.traceback() is None
+    assert tail.last(2) == (b"999", b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed")
+
+
+def test_standard_output_does_not_interrupt_a_traceback():
+    tail = tail_of(f"{TRACEBACK}ValueError: boom")
+    tail.add(b"1/3 of a bar", 9.0, is_error=False)
+    assert tail.traceback().lines[-1] == b"ValueError: boom"
+    assert tail.last(1) == (b"1/3 of a bar",)

@@ -41,11 +41,14 @@ def test_each_process_knows_its_place_and_its_output_is_told_apart(tmp_path):
 
 
 @pytest.mark.heavy
-def test_a_module_is_launched_too(tmp_path):
+def test_a_module_is_launched_too_and_a_worker_bound_to_processors(tmp_path):
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "train.py").write_text("import sys; print(__name__, sys.argv[1:])")
-    launch = Launch(tmp_path, "", "--workers=1", "-m", "package.train", arguments=("--x",))
-    assert launch.run().stdout == "[worker 0] __main__ ['script.py', '--x']\n"
+    source = "import os, sys; print(__name__, sys.argv[1:], len(os.sched_getaffinity(0)))"
+    (tmp_path / "package" / "train.py").write_text(source)
+    options = ("--workers=1", "--cpus-per-worker=1", "-m", "package.train")
+    result = Launch(tmp_path, "", *options, arguments=("--x",)).run()
+    printed = "[worker 0] __main__ ['script.py', '--x'] 1\n"
+    assert (result.stdout, result.stderr) == (printed, "")
 
 
 @pytest.mark.heavy
@@ -53,7 +56,6 @@ def test_a_module_is_launched_too(tmp_path):
     ("how", "code", "last"),
     [
         ("raise ValueError('boom')", 1, "ended with exit code 1."),
-        ("sys.exit(7)", 7, "ended with exit code 7."),
         ("os.kill(os.getpid(), signal.SIGKILL)", 137, "was killed by SIGKILL"),
     ],
 )
@@ -136,14 +138,10 @@ def test_a_worker_that_never_comes_is_an_error_within_the_timeout(tmp_path):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    "arguments", [["--timeout=0.1"], []], ids=["past the timeout", "at the end"]
-)
-def test_processes_without_a_cluster_may_run_on_and_it_is_said(tmp_path, arguments):
-    result = Launch(tmp_path, "time.sleep(1)", "--workers=2", *arguments).run()
+def test_processes_without_a_cluster_may_run_on_and_it_is_said_in_time(tmp_path):
+    result = Launch(tmp_path, "time.sleep(1)", "--workers=2", "--timeout=0.1").run()
     assert result.returncode == 0
     assert result.stderr.count("so nothing connects them") == 1
-    assert Launch(tmp_path, "", "--workers=1").run().stderr == ""
 
 
 @pytest.mark.heavy
@@ -202,25 +200,17 @@ def test_all_are_started_again_up_to_so_many_times(tmp_path):
     result = Launch(tmp_path, source, "--workers=2", "--restarts=2", "--log-dir=logs").run()
     assert result.returncode == 0, result.stderr
     assert [(tmp_path / f"started-{i}").read_text() for i in (0, 1)] == ["xxx", "xxx"]
-    told = [line for line in result.stderr.splitlines() if line.startswith("keras-gpukit")]
-    assert told[:-1] == [
+    messages = [line for line in result.stderr.splitlines() if line.startswith("keras-gpukit")]
+    assert messages[:-1] == [
         "keras-gpukit launch: worker 1 ended with exit code 1.",
         "keras-gpukit launch: All are started again; restarts left after this one: 1.",
         "keras-gpukit launch: worker 1 ended with exit code 1.",
         "keras-gpukit launch: All are started again; restarts left after this one: 0.",
     ]
-    assert "so nothing connects them" in told[-1]
+    assert "so nothing connects them" in messages[-1]  # at the end at the latest
     log = (tmp_path / "logs" / "worker-1.log").read_text()
     assert log.count("--- ") == 3
     assert log.count("Traceback") == 2
-
-
-@pytest.mark.heavy
-def test_the_last_failure_ends_the_job(tmp_path):
-    source = FAILS_AT_FIRST.replace("FAILURES", "9")
-    result = Launch(tmp_path, source, "--workers=2", "--restarts=1").run()
-    assert result.returncode == 1
-    assert "ValueError: failure xx\n" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -258,10 +248,3 @@ def test_a_script_that_cannot_be_opened_is_named(tmp_path):
     result = launch.run()
     assert result.returncode == 2
     assert "can't open file" in result.stderr
-
-
-@pytest.mark.heavy
-def test_workers_can_be_bound_to_processors(tmp_path):
-    source = "print('cpus', sorted(os.sched_getaffinity(0)))"
-    result = Launch(tmp_path, source, "--workers=1", "--cpus-per-worker=1").run()
-    assert re.search(r"cpus \[\d+\]\n", result.stdout)
