@@ -15,8 +15,7 @@ from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.saved_runs.folding.joined import EpochReadings
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.sensors.host import process_bytes
-from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.sensors.host import left_bytes, process_bytes
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.kept_tensors import LEAST_BYTES, KeptTensors
 from keras_gpukit.watching.session import Session
