@@ -18,6 +18,11 @@ from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits
 
 
+@pytest.fixture(autouse=True)
+def _captured(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+
+
 @pytest.fixture
 def folder(tmp_path):
     return RunFolder(tmp_path / "logs", "train")
@@ -45,7 +50,6 @@ def made(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
 
 def test_paths_are_told_from_where_the_script_was_started(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     os.chdir(tmp_path / "logs")
@@ -55,7 +59,6 @@ def test_paths_are_told_from_where_the_script_was_started(tmp_path, monkeypatch,
 
 
 def test_the_report_is_written_where_nobody_reads_what_is_printed(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     sys.stderr.close()
@@ -64,7 +67,6 @@ def test_the_report_is_written_where_nobody_reads_what_is_printed(monkeypatch, f
 
 
 def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "killed", run_lines(90, summary=None))
     write_lines(folder.path() / "again", run_lines(60))
@@ -74,7 +76,6 @@ def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
 
 
 def test_what_ended_the_script_comes_first(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "earlier", run_lines())
     monkeypatch.setattr("keras_gpukit.scripts.conclusion.failures", ["KeyError (a.py:3) ended it"])
@@ -83,7 +84,6 @@ def test_what_ended_the_script_comes_first(monkeypatch, folder):
 
 
 def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "longest", run_lines(90))
     at = Progress("fit", "steps", 1000, 1, 3)
@@ -96,7 +96,6 @@ def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder
 
 
 def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch, FOLDS)
     for name in ("first", "second"):
         write_lines(folder.path() / name, run_lines())
@@ -114,7 +113,6 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
 
 
 def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     scores = Calls("predict", "serve.py:9", 1000, 30.0, 20.0, 1000, repeated_s=25.0)
     made(folder, monkeypatch, scores).tell()
     printed = sys.stderr.getvalue()
@@ -125,7 +123,6 @@ def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, fo
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 def test_what_forks_recorded_is_reported_by_the_script(tmp_path, monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     for name in ("first", "second"):
         if (child := os.fork()) == 0:
