@@ -18,11 +18,6 @@ from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits
 
 
-@pytest.fixture(autouse=True)
-def _captured(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-
-
 @pytest.fixture
 def folder(tmp_path):
     return RunFolder(tmp_path / "logs", "train")
@@ -39,6 +34,7 @@ FOLDS = Calls(
 
 def made(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
     """Of a script that was started when the made-up runs were, and that made calls."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
     fits = WatchedFits(folder)
     monkeypatch.setattr(
         fits.calls, "record", lambda began_s, imports_s: ScriptRecord(48.0, imports_s, 2.0, calls)
