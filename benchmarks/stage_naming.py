@@ -10,7 +10,6 @@ that are cheap. Some planted stages compute, others sleep; none takes all cores.
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from dataclasses import asdict
@@ -21,11 +20,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
-from harness import argument_parser
+from harness import argument_parser, print_table
 from planted.slow_stages import BATCH, CASES, FEATURES, STEPS, Case, sleep_then
 from results_file import save
-from rich.console import Console
-from rich.table import Table
+from rich import print as show
 
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import parse_model, read_model
@@ -108,14 +106,13 @@ def run(case: Case) -> tuple[PipelineRecord, Watching, float]:
     return record, watching, time.perf_counter() - began
 
 
-def main() -> int:
+def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--only", help="cases whose name has this in it")
     parser.add_argument("--stages", action="store_true", help="print every stage")
     arguments = parser.parse_args()
 
     rows = []
-    console = Console(width=130)
     for case in CASES:
         if arguments.only and arguments.only not in case.name:
             continue
@@ -136,30 +133,30 @@ def main() -> int:
             }
         )
         if arguments.stages:
-            console.print(rows[-1])
-            for stage in record.stages:
-                console.print(stage)
+            show(rows[-1], *record.stages)
 
-    table = Table(title="Is the slow stage named?")
-    for heading in ("pipeline", "slow stage", "named", "work", "ms a batch", "share", "stall", ""):
-        table.add_column(heading)
+    cells = []
     for row in rows:
-        stage = row["bottleneck"] or {}
-        table.add_row(
-            row["pipeline"],
-            row["slow_stage"] or "none",
-            row["named"] or row["unknown_because"] or "none",
-            stage.get("work", ""),
-            f"{stage['cost_per_batch_s'] * 1e3:.2f}" if stage else "",
-            f"{stage['share']:.0%}" if stage else "",
-            f"{row['stall_fraction']:.0%}",
-            "right" if row["right"] else "WRONG",
+        stage = row["bottleneck"]
+        of_stage = ("", "", "")
+        if stage:
+            cost = f"{stage['cost_per_batch_s'] * 1e3:.2f}"
+            of_stage = (stage["work"], cost, f"{stage['share']:.0%}")
+        named = row["named"] or row["unknown_because"] or "none"
+        verdict = "right" if row["right"] else "WRONG"
+        stall = f"{row['stall_fraction']:.0%}"
+        cells.append(
+            (row["pipeline"], row["slow_stage"] or "none", named, *of_stage, stall, verdict)
         )
-    console.print(table)
     planted = [row["right"] for row in rows if row["slow_stage"]]
     others = [row["right"] for row in rows if not row["slow_stage"]]
-    console.print(f"{sum(planted)} of {len(planted)} slow stages named, ", end="")
-    console.print(f"{sum(others)} of {len(others)} pipelines without one left alone")
+    print_table(
+        "Is the slow stage named?",
+        ("pipeline", "slow stage", "named", "work", "ms a batch", "share", "stall", ""),
+        cells,
+        f"{sum(planted)} of {len(planted)} slow stages named, "
+        f"{sum(others)} of {len(others)} pipelines without one left alone",
+    )
     if arguments.json:
         save(
             arguments.json,
@@ -171,8 +168,7 @@ def main() -> int:
             without_slow_stage=len(others),
             pipelines=rows,
         )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

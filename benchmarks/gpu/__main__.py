@@ -17,8 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from benchmarks.gpu.judging import error_of
-from benchmarks.gpu.part import ORDER, load_part
+from benchmarks.gpu.part import ORDER, error_of, load_part
 from benchmarks.gpu.results import FOLDER, Result, describe_device, load_all, outcomes
 from benchmarks.gpu.runner import Method, Runner, Skipped
 

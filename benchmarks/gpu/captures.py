@@ -26,11 +26,7 @@ MOST_KERNELS = 20
 
 
 class ByHand(keras.callbacks.Callback):
-    """Captures as TensorFlow's guide does: it starts and stops on the training thread.
-
-    Args:
-        steps: Steps to capture.
-    """
+    """Captures as TensorFlow's guide does: it starts and stops on the training thread."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -53,13 +49,7 @@ class ByHand(keras.callbacks.Callback):
 
 
 def costs(work_s: float, steps: int, rounds: int) -> dict[str, Any]:
-    """Measures how long a capture delays training, by hand and with `Profiler` in turns.
-
-    Args:
-        work_s: Of the GPU in a step.
-        steps: Of a capture.
-        rounds: Captures of each.
-    """
+    """Measures how long a capture delays training, by hand and with `Profiler` in turns."""
     model = compiled(products_for(work_s)(), FEATURES)
     data = READY.make(FIRST + steps + 4, 0.0)
 

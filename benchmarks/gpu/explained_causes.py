@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.gpu.judging import error_of
-from benchmarks.gpu.part import Outcome
+from benchmarks.gpu.part import Outcome, error_of
 
 EXAMPLES, WIDE, NARROW = 64, 2048, 1024
 """A batch, and the inputs and outputs of the planted layer."""
@@ -45,8 +44,8 @@ def judge_cause(name: str) -> Judge:
     @explained
     def judge_one(found: dict[str, Any]) -> Outcome:
         causes = found[name]["causes"]
-        said = ", ".join(sorted({each or "no cause" for each in causes})) or "nothing"
-        return Outcome(cause in causes, f"For {operation} it reports: {said}.")
+        message = ", ".join(sorted({each or "no cause" for each in causes})) or "nothing"
+        return Outcome(cause in causes, f"For {operation} it reports: {message}.")
 
     return judge_one
 

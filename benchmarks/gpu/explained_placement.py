@@ -17,11 +17,7 @@ MISSING, FAR = "GPU:99", "CPU:0"
 
 
 class Planted(keras.layers.Layer):
-    """A dense layer with one of the causes.
-
-    Args:
-        name: Which.
-    """
+    """A dense layer with one of the causes."""
 
     def build(self, shape: Any) -> None:
         with tf.device(FAR if self.name == "variable_elsewhere" else None):

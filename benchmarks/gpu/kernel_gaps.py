@@ -79,12 +79,7 @@ def fetches(events: Mapping[str, list[Span]]) -> list[Span]:
 
 
 def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:
-    """Returns how a GPU idled.
-
-    Args:
-        events: What the host did, by name, with a mark around each execution.
-        busy: When something ran on the GPU, without overlaps.
-    """
+    """Returns how a GPU idled."""
     marks = sorted(events[MARK])
     executions = len(marks) - 2
     whole = [(marks[1][0], marks[-1][0])]

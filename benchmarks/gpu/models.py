@@ -29,11 +29,7 @@ class Case:
     shape: tuple[int, ...]
 
     def compiled(self, **options: Any) -> keras.Model:
-        """Returns the model ready for `fit`, always with the same weights.
-
-        Args:
-            **options: Arguments of `compile`.
-        """
+        """Returns the model ready for `fit`, always with the same weights."""
         keras.utils.set_random_seed(0)
         model = self.build()
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -51,23 +51,14 @@ still open until it runs again.
 
 
 def page(folder: Path) -> str:
-    """Returns the page in Markdown.
-
-    Args:
-        folder: Where the results are.
-    """
+    """Returns the page in Markdown, from the results in a folder."""
     parts = [load_part(name) for name in part_names()]
     sections = [_section(part, load_all(folder, part)) for part in parts]
     return "\n".join([INTRODUCTION, f"{_summary(folder)}\n", *sections])
 
 
 def box(folder: Path, link: str) -> str:
-    """Returns what README and first page say.
-
-    Args:
-        folder: Where the results are.
-        link: The page, as seen from there.
-    """
+    """Returns the words of README and first page, with a link to the page as seen from there."""
     seen = _headlines(folder)
     seen_line = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
     return f"{seen_line}> {_summary(folder)} See [the evidence]({link}).\n"

@@ -56,15 +56,6 @@ Cases = Iterable[tuple[str, Callable[[], Any]]]
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Something this package assumes about GPUs."""
-
-    name: str
-    expected: str
-    """What a GPU should show, in plain words; anything else proves the claim wrong."""
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What the measurements say about a claim."""
 
@@ -74,6 +65,35 @@ class Outcome:
     """One sentence with the figures, or with the reason why the claim was not judged."""
     headline: str | None = None
     """What README's first screen says of it, unless it is falsified."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something this package assumes about GPUs.
+
+    Attributes:
+        expected: What a GPU should show, in plain words; anything else proves the claim wrong.
+        judge: Judges full-size measurements from a GPU; others are never judged. Reads nothing
+            else, so that old measurements can be judged again.
+        needs: Names of the measurements that it takes; without any it takes all, by name, which
+            those of a killed part may lack.
+    """
+
+    name: str
+    expected: str
+    judge: Callable[..., Outcome] | None = None
+    needs: tuple[str, ...] = ()
+
+    def outcome(self, measured: Measured) -> Outcome:
+        """Judges the claim, if its measurements are there and did not fail."""
+        if self.judge is None:
+            return Outcome(None, "it was not measured")
+        for name in self.needs:
+            if name not in measured:
+                return Outcome(None, f"{name} was not measured")
+            if error := error_of(measured[name]):
+                return Outcome(None, f"measuring {name} failed: {error.splitlines()[-1]}")
+        return self.judge(*([measured[name] for name in self.needs] or [measured]))
 
 
 @dataclass(frozen=True)
@@ -103,14 +123,10 @@ class Part:
     question: str
     slices: Mapping[str, Slice]
     claims: tuple[Claim, ...]
-    judge: Callable[[Measured], dict[str, Outcome]]
-    """Judges full-size measurements from a GPU; others are never judged. Those of a killed part are
-    incomplete. Reads nothing else, so that old measurements can be judged again. Claims that it
-    leaves out are not judged."""
 
-    def unjudged(self, reason: str) -> dict[str, Outcome]:
-        """Returns the outcomes of claims that nothing is known about, and why."""
-        return {claim.name: Outcome(None, reason) for claim in self.claims}
+    def judge(self, measured: Measured) -> dict[str, Outcome]:
+        """Judges each claim."""
+        return {claim.name: claim.outcome(measured) for claim in self.claims}
 
 
 def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
@@ -121,15 +137,16 @@ def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
 
 
+def error_of(value: Any) -> str | None:
+    """Returns why a measurement failed; None if it didn't."""
+    return value.get("error") if isinstance(value, Mapping) else None
+
+
 PACKAGE = "benchmarks.gpu.parts"
 
 
 def load_part(name: str, package: str = PACKAGE) -> Part:
-    """Returns a part by its name.
-
-    Raises:
-        ModuleNotFoundError: If there is no such part.
-    """
+    """Returns a part by its name."""
     part: Part = import_module(f"{package}.{name.replace('-', '_')}").PART
     return part
 

@@ -21,13 +21,7 @@ Unit = Callable[[tf.Tensor], tf.Tensor]
 
 
 def make(name: str, batches: int, batch_s: float) -> Any:
-    """Returns data for `fit`.
-
-    Args:
-        name: A pipeline of `benchmarks.planted.known_times`, "decode" or "copy".
-        batches: How many there are. Shapes of a batch: (16, 8) and (16, 1).
-        batch_s: What one takes to make; 0 for no time.
-    """
+    """Returns data for `fit`."""
     if name in PIPELINES:
         return PIPELINES[name].make(batches, batch_s)
     unit, unit_s = timed_unit(name)

@@ -101,10 +101,10 @@ def outcomes(part: Part, results: list[Result]) -> dict[str, Outcome]:
     """Judges a part's results with the judge of today."""
     absent, on_cpu, in_small = NOT_RUN
     counted = [result for result in results if counts(result)]
-    if not results:
-        return part.unjudged(absent)
     if not counted:
         on_gpu = any(result["device"]["kind"] == "gpu" for result in results)
-        return part.unjudged(in_small if on_gpu else on_cpu)
-    measured = {name: value for result in counted for name, value in result["measured"].items()}
-    return part.unjudged("it was not measured") | part.judge(measured)
+        reason = absent if not results else in_small if on_gpu else on_cpu
+        return {claim.name: Outcome(None, reason) for claim in part.claims}
+    return part.judge(
+        {name: value for result in counted for name, value in result["measured"].items()}
+    )

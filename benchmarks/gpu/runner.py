@@ -14,9 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.gpu.judging import error_of
 from benchmarks.gpu.one_slice import measure_and_end
-from benchmarks.gpu.part import PACKAGE, load_slice
+from benchmarks.gpu.part import PACKAGE, error_of, load_slice
 from benchmarks.gpu.results import Result, code_version, load, save
 
 AT_ONCE = max(1, min(10, (os.cpu_count() or 1) - 2))

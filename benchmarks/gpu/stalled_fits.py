@@ -25,17 +25,10 @@ HALF = 8 * 2**30
 
 
 class Way:
-    """Fits of one model, in one way of running.
+    """Fits of one model, in one way of running, whose steps compute for `step_s`.
 
-    Args:
-        step_s: How long a step should compute.
-        fit_s: How long fits should take.
-        steps_per_execution: Steps that Keras starts together.
-        jit: Whether XLA compiles the step.
-        synchronous: Whether Keras waits for each step's loss, as for callbacks that are not
-            `async_safe`.
-        to_device: Whether batches are prefetched to the GPU.
-        mirrored: Whether two logical GPUs share each batch.
+    If `synchronous`, Keras waits for each step's loss, as for callbacks that are not `async_safe`.
+    If `mirrored`, two logical GPUs share each batch.
     """
 
     def __init__(

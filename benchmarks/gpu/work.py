@@ -20,10 +20,6 @@ class MatrixProducts(keras.layers.Layer):
     """Multiplies square matrices in a chain, and returns its inputs nearly unchanged.
 
     The chain starts from the inputs, so that no product can run before the batch is there.
-
-    Args:
-        size: Rows and columns of the matrices.
-        count: Products in the chain.
     """
 
     def __init__(self, size: int, count: int) -> None:
@@ -45,11 +41,7 @@ class MatrixProducts(keras.layers.Layer):
 
 
 class TinyOperations(keras.layers.Layer):
-    """A chain of operations that each take less time than their launch.
-
-    Args:
-        count: Operations in the chain.
-    """
+    """A chain of operations that each take less time than their launch."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -63,13 +55,7 @@ class TinyOperations(keras.layers.Layer):
 
 
 def compiled(busy: keras.layers.Layer, features: int, **options: Any) -> keras.Model:
-    """Returns a model of that layer and a regression, ready for `fit`.
-
-    Args:
-        busy: What takes the time.
-        features: Of an example. Shape of the inputs: (batch, features).
-        **options: Arguments of `compile`.
-    """
+    """Returns a model of that layer and a regression, ready for `fit`."""
     model = keras.Sequential([keras.Input((features,)), busy, keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(1e-9), "mse", **{"jit_compile": False, **options})
     return model

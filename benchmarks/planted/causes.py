@@ -64,6 +64,10 @@ def batches(steps: int = STEPS, batch: int = BATCH) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensor_slices(arrays(steps, batch)).batch(batch)
 
 
+def ready() -> tf.data.Dataset:
+    return batches().prefetch(2)
+
+
 def sleeping(seconds: float) -> Callable[..., Any]:
     def slow_stage(rows: tf.Tensor, targets: tf.Tensor) -> Any:
         return sleep_then(rows, seconds), targets
@@ -215,7 +219,7 @@ def validated(seconds: float, steps: int = STEPS) -> dict[str, Any]:
     return {"validation_data": lambda: batches(steps).map(sleeping(seconds)).prefetch(2)}
 
 
-quick = fit(lambda: batches().prefetch(2))
+quick = fit(ready)
 GENERATOR_SIGNATURE = (
     tf.TensorSpec((BATCH, FEATURES), tf.float32),
     tf.TensorSpec((BATCH, 1), tf.float32),
@@ -249,12 +253,8 @@ NEIGHBOUR = ("host-cpu-saturated",)
 
 def beside_neighbours(number: int) -> Cause:
     """Other processes; long enough for as many readings of the host as the rule takes."""
-    epochs = 2 * EPOCHS
-    return Cause(
-        fit(lambda: batches().prefetch(2), epochs=epochs, beside=lambda: neighbours(number)),
-        fit(lambda: batches().prefetch(2), epochs=epochs),
-        NEIGHBOUR,
-    )
+    quiet = fit(ready, epochs=2 * EPOCHS)
+    return Cause(fit(ready, epochs=2 * EPOCHS, beside=lambda: neighbours(number)), quiet, NEIGHBOUR)
 
 
 CAUSES: dict[str, Cause] = {
@@ -265,9 +265,7 @@ CAUSES: dict[str, Cause] = {
     "stage that computes": Cause(fit(from_stage(busy)), quick, CORES),
     "parallel stage that computes": Cause(fit(from_stage(busy, parallel=2)), quick, CORES),
     "stage that computes ahead": Cause(
-        fit(from_stage(busy), lambda: model(2048)),
-        fit(lambda: batches().prefetch(2), lambda: model(2048)),
-        CORES,
+        fit(from_stage(busy), lambda: model(2048)), fit(ready, lambda: model(2048)), CORES
     ),
     "PyDataset that sleeps": Cause(fit(lambda: Batches(SLOW_S)), fit(lambda: Batches(0.0)), INPUT),
     "generator that computes": Cause(fit(from_generator(400_000)), fit(from_generator(0)), PYTHON),
@@ -277,9 +275,7 @@ CAUSES: dict[str, Cause] = {
         SLOWER,
     ),
     "callback that gets slow halfway": Cause(
-        fit(lambda: batches().prefetch(2), more=lambda: [SleepsLate()]),
-        quick,
-        (*SLOWER, *CALLBACKS),
+        fit(ready, more=lambda: [SleepsLate()]), quick, (*SLOWER, *CALLBACKS)
     ),
     "slow first batch": Cause(
         fit(lambda: opened_slowly(1.5)), fit(lambda: opened_slowly(0.0)), STARTS
@@ -288,29 +284,18 @@ CAUSES: dict[str, Cause] = {
         fit(shuffled(SLOW_S)), fit(shuffled(0.0)), (*STARTS, *INPUT)
     ),
     "validation that waits": Cause(
-        fit(lambda: batches().prefetch(2), **validated(SLOW_S)),
-        fit(lambda: batches().prefetch(2), **validated(0.0)),
-        ("long-validation",),
+        fit(ready, **validated(SLOW_S)), fit(ready, **validated(0.0)), ("long-validation",)
     ),
-    "large validation": Cause(
-        fit(lambda: batches().prefetch(2), **validated(0.0, 8 * STEPS)),
-        quick,
-        ("long-validation",),
-    ),
+    "large validation": Cause(fit(ready, **validated(0.0, 8 * STEPS)), quick, ("long-validation",)),
     "callback at each step": Cause(
-        fit(lambda: batches().prefetch(2), more=lambda: [Sleeps(batch_s=SLOW_S / 2)]),
-        quick,
-        CALLBACKS,
+        fit(ready, more=lambda: [Sleeps(batch_s=SLOW_S / 2)]), quick, CALLBACKS
     ),
     "callback at each epoch": Cause(
-        fit(lambda: batches().prefetch(2), more=lambda: [Sleeps(epoch_s=1.0)]), quick, CALLBACKS
+        fit(ready, more=lambda: [Sleeps(epoch_s=1.0)]), quick, CALLBACKS
     ),
     "checkpoint each epoch": Cause(
         fit(
-            lambda: batches(4).prefetch(2),
-            lambda: model(3072, 3),
-            epochs=8,
-            more=lambda: [Saves()],
+            lambda: batches(4).prefetch(2), lambda: model(3072, 3), epochs=8, more=lambda: [Saves()]
         ),
         fit(lambda: batches(4).prefetch(2), lambda: model(3072, 3), epochs=8),
         CALLBACKS,
@@ -330,7 +315,7 @@ CAUSES: dict[str, Cause] = {
     "four busy neighbours": beside_neighbours(4),
     "slow stage, and a callback": Cause(
         fit(from_stage(sleeping(SLOW_S)), more=lambda: [Sleeps(epoch_s=0.3)]),
-        fit(lambda: batches().prefetch(2), more=lambda: [Sleeps(epoch_s=0.3)]),
+        fit(ready, more=lambda: [Sleeps(epoch_s=0.3)]),
         INPUT,
     ),
     "slow callback, and a stage": Cause(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.profiling.capturing.triggers import put_signals_back
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
@@ -92,7 +91,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
     def summary(self) -> ProfilerRecord | None:
         """Record of the captures of the last run; None before the first run."""
         self._lifecycle.end_if_over()
-        put_signals_back()  # only now, since another thread may have ended the run
         return self._summary
 
     def _captures_so_far(self) -> ProfilerRecord | None:
@@ -104,7 +102,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         if phase != session.phase:
             return
         self._summary = None
-        put_signals_back()
         if self._of_fit() is not self:
             return
         epoch_steps = (self.params or {}).get("steps")

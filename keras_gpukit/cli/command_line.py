@@ -83,6 +83,17 @@ def positive(text: str) -> int:
     return number
 
 
+def above_0(text: str) -> float:
+    """Parses a number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, and is {text!r}")
+    return number
+
+
 def folder(text: str) -> Path:
     """Returns a folder's path; the folder need not exist."""
     if not text:

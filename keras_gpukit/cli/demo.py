@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import inspect
 import os
@@ -61,9 +62,10 @@ def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("sklearn") is None:
         install = 'pip install "keras-gpukit[demo]"'
         return fail("demo", f"the photographs come from scikit-learn: {install}", code=1)
-    from keras_gpukit.cli.quiet import load_tensorflow_quietly
+    from keras_gpukit.cli.quiet import quiet_tensorflow
 
-    load_tensorflow_quietly()
+    with quiet_tensorflow():
+        importlib.import_module("tensorflow")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # the demo is about tf.data pipelines
     try:
         paths, labels = image_files(args.data_dir.expanduser())

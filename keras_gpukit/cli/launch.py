@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import add_command, fail, folder
+from keras_gpukit.cli.command_line import above_0, add_command, fail, folder
 from keras_gpukit.records.names import FOLDER
 
 if TYPE_CHECKING:
@@ -78,27 +77,17 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=above_0,
         metavar="SECONDS",
         help="how long after the first process the last one may join (default: 600)",
     )
     parser.add_argument(
         "--grace",
-        type=_seconds,
+        type=above_0,
         metavar="SECONDS",
         help="from SIGTERM to SIGKILL, where processes are stopped (default: 5)",
     )
     _add_cluster_flags(parser)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:

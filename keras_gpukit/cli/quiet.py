@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 
 LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
@@ -43,9 +42,3 @@ def quiet_tensorflow() -> Iterator[Callable[[], None]]:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
-
-
-def load_tensorflow_quietly() -> None:
-    """Imports TensorFlow without showing its log, unless the import fails."""
-    with quiet_tensorflow():
-        import_module("tensorflow")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail, positive
+from keras_gpukit.cli.command_line import above_0, fail, positive
 
 if TYPE_CHECKING:
     from keras_gpukit.records.run import RunSummary
@@ -49,13 +49,13 @@ def add_parser(subparsers: Any) -> None:
             "ethernet-10g, ethernet-25g, ethernet-100g",
         )
         parser.add_argument(
-            f"--{place}-latency-us", type=_positive, metavar="US", help="of one message"
+            f"--{place}-latency-us", type=above_0, metavar="US", help="of one message"
         )
     parser.add_argument(
-        "--step-ms", type=_positive, metavar="MS", help="step time of one GPU, instead of the run's"
+        "--step-ms", type=above_0, metavar="MS", help="step time of one GPU, instead of the run's"
     )
     parser.add_argument(
-        "--gradient-mb", type=_positive, metavar="MB", help="size of the trainable weights"
+        "--gradient-mb", type=above_0, metavar="MB", help="size of the trainable weights"
     )
     parser.add_argument("--batch", type=positive, metavar="N", help="examples per GPU and step")
     parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
@@ -149,7 +149,7 @@ def _link(text: str) -> Link:
     if text in LINKS:
         return LINKS[text]
     try:
-        return Link(_positive(text) * 1e9, source=_GIVEN)
+        return Link(above_0(text) * 1e9, source=_GIVEN)
     except (ValueError, argparse.ArgumentTypeError):
         raise ValueError(
             f"a link is GB/s in one direction or one of {', '.join(LINKS)}. Received: {text!r}"
@@ -158,13 +158,3 @@ def _link(text: str) -> Link:
 
 def _counts(text: str) -> tuple[int, ...]:
     return tuple(positive(each.strip()) for each in text.split(","))
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number, and is {text!r}")
-    return value

@@ -37,13 +37,10 @@ _FOREIGN = {
 
 
 def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
-    """Reads the steps of a profile, without TensorBoard and TensorFlow.
+    """Reads the steps of an `.xplane.pb` file, without TensorBoard and TensorFlow.
 
     Entries that cannot be true are left out, and so are events beyond a million;
     `incomplete_because` then says so.
-
-    Args:
-        path: Path of an `.xplane.pb` file that TensorFlow's profiler wrote.
 
     Raises:
         ProfileError: If the file is no profile, damaged, or cut off. The message says why, and what

@@ -32,9 +32,6 @@ _PACKAGES = Path(__file__).parents[2]
 def read_apart(path: Path) -> ProfileRecord:
     """Reads a profile like `read_profile`, in a separate process.
 
-    Args:
-        path: Path of an `.xplane.pb` file.
-
     Raises:
         ProfileError: If the profile is larger than `LARGEST_BYTES`, or cannot be read in time.
         OSError: If the file or the process cannot be opened.

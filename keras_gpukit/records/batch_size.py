@@ -17,12 +17,6 @@ class BatchSizeTrial:
     """A batch size that was tried.
 
     Attributes:
-        batch_size: Examples per batch.
-        fits: Whether training finished; False if memory ran out.
-        peak_bytes: Peak memory in use by the device's allocator; None if the allocator keeps no
-            count or memory ran out.
-        rate: Examples per second on batches in memory, without the input pipeline; None if it was
-            not measured.
         note: Why the trial failed, if the batch size did not fit; "" otherwise.
     """
 
@@ -42,22 +36,11 @@ class BatchSizeSearch(Displayed):
             unknown or not even one example fits.
         fastest: Smallest batch size that is about as fast as the fastest one tried, input included;
             None if no rate was measured.
-        trials: Trials, in the order in which they ran.
         margin: How far `largest` is below the largest batch size that passed a trial, as a share.
-        limit_bytes: Memory limit of the device; None if unknown.
-        predicted_largest: Largest batch size that was predicted to fill the device, before any
-            trial; None without a limit or a prediction.
         input_rate: Examples per second of the input pipeline alone; None if it is too fast to be
             measured.
         limited_by_input: Whether the input delivers fewer examples per second than the fastest
-            batch size trains from memory; None if either rate was not measured.
-        most: Upper bound of the search: the largest batch size that it may return.
-        most_because: Where this bound comes from, in words.
-        unlimited_because: Why `largest` was not searched for; None if it was.
-        isolated: Whether trials ran in processes of their own.
-        execution: How steps run: "graph", "eager" or "xla".
-        ending: Why the search ended.
-        duration_s: Duration of the search, in seconds.
+            batch size trains from memory.
     """
 
     largest: int | None

@@ -16,32 +16,19 @@ class CaptureRecord:
     """A capture of a few steps.
 
     Attributes:
-        run: Name of the capture in TensorBoard's Profile tab.
-        trigger: Source of the request.
-        reason: Why it was requested, in words and with figures.
         first_step: Global step of the first captured step. The model's very first step is 1, and a
             later run continues the count.
-        steps: Number of steps that were captured completely.
-        time_s: When the capture began, in seconds since the Unix epoch.
-        duration_s: Time from the start of the first captured step to the end of the last one, in
-            seconds.
-        held_up_s: How long training was paused to start the capture, in seconds. Another thread
-            stops it and writes the file; that is not included.
-        path: Path of the profile, relative to the log directory; None if there is no profile.
-        profile_bytes: Size of the profile; None if there is no profile.
-        ended_early_because: Why the capture has fewer steps than planned; None if it has all of
-            them.
+        duration_s: Time from the start of the first captured step to the end of the last one.
+        held_up_s: How long training was paused to start the capture. Another thread stops it and
+            writes the file; that is not included.
         incomplete_because: Reason that TensorFlow's profiler gave for what it could not record, and
-            what to do about it; None if it recorded everything.
-        failed_because: Why there is no profile; None if there is one.
+            what to do about it.
         stall_fraction: For a capture that `Monitor` took by itself: share of its steps' time in
-            which the run waited for input and computed nothing, 0 to 1, from the profile.
+            which the run waited for input and computed nothing, from the profile.
         live_stall_fraction: Share of the same steps' time that `InputStall` measured as wait for
-            input during the run, or the lower end of its range; None if the two cannot be
-            compared.
-        live_most_stall_fraction: Upper end of the range of `live_stall_fraction`; None if that is
-            no range.
-        unread_because: Why the run did not read a profile that it took by itself; None otherwise.
+            input during the run, or the lower end of its range; None if the two cannot be compared.
+        live_most_stall_fraction: Upper end of that range; None if it is no range.
+        unread_because: Why the run did not read a profile that it took by itself.
     """
 
     run: str
@@ -65,14 +52,7 @@ class CaptureRecord:
 
 @dataclass(frozen=True)
 class MissedCapture:
-    """A capture that was requested but not started.
-
-    Attributes:
-        trigger: Source of the request.
-        reason: Why it was requested, in words.
-        step: Global step that would have been the first one, counted as in `CaptureRecord`.
-        because: Why the capture was not started.
-    """
+    """A capture that was requested but not started."""
 
     trigger: Trigger
     reason: str
@@ -85,9 +65,7 @@ class ProfilerRecord:
     """All captures of a run: those taken and those missed.
 
     Attributes:
-        captures: Captures in order, including those that failed.
         missed: Captures that were requested but not started; at most the first 20.
-        unknown_because: Why no capture was possible in this run; None if captures were possible.
         none_automatic_because: Why `Monitor` took none by itself; None if it took or missed one.
     """
 

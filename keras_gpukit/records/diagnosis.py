@@ -20,10 +20,7 @@ class Rate:
     with five, 75 % with three.
 
     Attributes:
-        median: Median of the rounds.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        unit: Unit of these figures, such as "batches/s", "examples/s" or "times".
+        unit: Such as "batches/s", "examples/s" or "times".
     """
 
     median: float
@@ -37,13 +34,8 @@ class Round:
     """One round of measurements: each kind once, in direct succession.
 
     Attributes:
-        data_only: Batches per second of the input pipeline alone.
-        actual: Batches per second of training on the pipeline's batches.
-        compute_only: Batches per second of training on batches in memory.
-        cores_busy_fraction: Share of the available processor time that this process used while
-            `actual` was measured, 0 to 1.
-        gil_wait_s: Median delay, in seconds, until a sleeping Python thread ran again while
-            `actual` was measured.
+        gil_wait_s: Median delay until a sleeping Python thread ran again while `actual` was
+            measured.
     """
 
     data_only: float
@@ -59,13 +51,11 @@ class Contention:
 
     Attributes:
         shortfall: How far the actual rate is below the lower of the two separate rates, as a share
-            of it, with its interval.
+            of it.
         cause: Cause of the slowdown; None if none of these was recognized. "interpreter lock":
             Python code that makes batches holds the GIL, which the training thread needs too. "all
             cores busy": no core is free. "nothing ahead": no batch is prepared while the model
             trains.
-        cores_busy_fraction: Share of the available processor time that this process used, 0 to 1.
-        gil_wait_s: Delay, in seconds, until a sleeping Python thread ran again.
     """
 
     shortfall: Rate
@@ -82,16 +72,10 @@ class Diagnosis(Displayed):
         data_only: Rate of the input pipeline alone.
         compute_only: Rate of the training step on batches in memory.
         actual: Rate of `fit`.
-        examples_per_batch: Mean number of examples per batch; None if batches have no such axis.
         ceiling_gain: Ratio of the compute-only rate to the actual rate. It covers the steps only,
             not everything else that a run does. None if the gain is within the noise or the rates
             contradict each other.
-        ceiling_interval: Ratio of the compute-only rate to the actual rate with its interval,
-            whether or not it is a gain.
-        contention: How input and training slow each other down; None if the slower of the two alone
-            explains the actual rate.
-        rounds: Measurements that the figures are computed from.
-        spent_s: Wall time of the whole diagnosis, in seconds.
+        ceiling_interval: Ratio with its interval, whether or not it is a gain.
         saving: Time that a given run would save if its input took no time; None if no run's summary
             was given or the gain is within the noise.
         is_contradictory: Whether training got batches faster than the pipeline alone produces them.

@@ -14,15 +14,8 @@ class GPUInfo:
 
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
-        name: Product name, such as "NVIDIA H200".
         uuid: UUID as NVML reports it: "GPU-…", or "MIG-…" for an instance.
-        memory_bytes: Physical memory.
-        compute_capability: CUDA compute capability as (major, minor).
-        pci_bus_id: PCI bus ID, such as "00000000:65:00.0".
-        logical: Numbers of TensorFlow's logical GPUs on it, such as (0, 1) for "GPU:0" and "GPU:1";
-            None if unknown.
-        unidentified_because: Why it is unknown which of the machine's GPUs this is; None if it is
-            known.
+        logical: Numbers of TensorFlow's logical GPUs on it, such as (0, 1) for "GPU:0" and "GPU:1".
     """
 
     index: int
@@ -43,7 +36,6 @@ class Worker:
         task_type: Task type as in `TF_CONFIG`: "chief", "worker", "ps" or "evaluator".
         index: Index among the processes that train, from 0, the chief first; None for a process
             that does not train with them, such as an evaluator.
-        count: Number of processes that train together.
     """
 
     task_type: str | None = None
@@ -66,22 +58,12 @@ class Environment:
 
     Attributes:
         versions: Versions by package name ("keras", "tensorflow", "keras_gpukit", "python").
-        gpus: GPUs that TensorFlow can use; empty without any.
-        cuda_build: Whether TensorFlow was built with CUDA.
         cpu_count: Number of cores that this process may use.
         precision: Keras dtype policy of the model, such as "float32" or "mixed_bfloat16".
-        jit_compile: Whether the training step is compiled with XLA.
-        run_eagerly: Whether the training step runs without a graph.
-        steps_per_execution: Steps per call of the training function.
-        strategy: Class name of the distribution strategy; None without one.
-        replicas: Number of replicas that train in step.
-        tf32: Whether float32 matrix products may use TensorFloat-32.
-        worker: Place of this process in its cluster; None outside one.
         trainable_bytes: Size of the trainable weights. The gradients that replicas exchange in each
             step have the same size.
         settings: Settings in effect that can slow a run, by their key in
             `keras_gpukit.rules.setup.settings`, each as the user writes it.
-        preprocessing: Names of the model's own preprocessing layers, such as "random_flip".
     """
 
     versions: dict[str, str]

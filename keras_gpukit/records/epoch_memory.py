@@ -16,10 +16,8 @@ class Kept:
         name: Owner and attribute, such as "Saver.outputs". For a global variable its name, such as
             "losses", or "buffer.items" for an attribute of one.
         where: Location of the tensors: "GPU:0", "CPU:0", or "host" for NumPy arrays.
-        size_bytes: Total size of the tensors and arrays.
-        module: Script file, such as "train.py", or module, such as "project.data", that has the
-            global variable; None if a callback or the model keeps the collection.
-        length: Number of items; None if they were not counted.
+        module: Script file, such as "train.py", or module, such as "project.data", of the global
+            variable; None if a callback or the model keeps the collection.
     """
 
     name: str
@@ -41,17 +39,10 @@ class EpochMemory:
     Attributes:
         epoch: Number of epochs that have ended, from 1. After a fit: number of fits that have
             ended.
-        step: Global step.
-        process_bytes: Resident memory of this process.
-        left_bytes: Host memory still available, within the container's limit if there is one; None
-            if it was not read, as when memory had not grown.
-        current_bytes: Bytes held by tensors, per device.
-        peak_bytes: Peak of the bytes held by tensors so far, per device.
+        left_bytes: Host memory still available, within the container's limit; None if it was not
+            read, as when memory had not grown.
         kept: Collections of tensors that callbacks, the model and the script's modules keep, those
             that grew most first. Empty if they were not read, as when memory had not grown.
-        tracings: Number of times that the step has been traced again since its first time.
-        models: After a fit: number of models that fits trained so far and that still exist.
-        models_bytes: Bytes of the variables of these models and of their optimizers.
     """
 
     epoch: int

@@ -26,12 +26,8 @@ class RunEvent:
     """One event, or several consecutive events of one kind merged into one.
 
     Attributes:
-        kind: Kind of the event.
-        began_s: When it began, in seconds since the Unix epoch.
-        duration_s: Time from its start to its end, in seconds.
-        step: Global step when it ended; None if unknown.
+        step: Global step when it ended.
         number: Number of the epoch, counted from 1; for merged epochs, that of the first one.
-        count: Number of merged events.
         spent_s: Duration of the merged events without the time between them; None for a single
             event.
     """

@@ -13,8 +13,6 @@ class Figure:
     """One measured number that supports a finding.
 
     Attributes:
-        name: Name of the figure, in words.
-        value: The number.
         unit: Unit of the number: "%", "ms", "B", "W", "ops" and so on; "" for none.
         key: Stable identifier, such as "step_time"; "" in records of older versions.
         of: The stage, device or worker that the figure is about; "" for the run.
@@ -35,10 +33,8 @@ class Saving:
     what remains.
 
     Attributes:
-        low_s: Measured part of the wall time that goes to the cause; 0 if none was measured.
-        high_s: Largest saving that is expected from removing the cause; None if unknown.
+        high_s: Largest saving that is expected from removing the cause.
         of_s: Wall time of the run, or the time of its steps if only that is known.
-        basis: Basis of the figures: "wait", "epoch starts", "freed cores" and so on.
         upper_bound: Whether no change can save more than `high_s`.
 
     Raises:
@@ -93,14 +89,7 @@ def _speed_up(fraction: float) -> float | None:
 
 @dataclass(frozen=True)
 class Change:
-    """Effect of the first advice on a line of the user's code.
-
-    Attributes:
-        before: The line as it is.
-        after: The line with the advice.
-        location: "file.py:12" of the function that the line passes to the pipeline; None if
-            unknown.
-    """
+    """Effect of the first advice on a line of the user's code."""
 
     before: str
     after: str
@@ -112,9 +101,7 @@ class Advice:
     """A recommended action.
 
     Attributes:
-        text: The action, in one line.
         kind: Name of what it changes, such as "cache"; "" if nothing depends on that.
-        code: Pieces of code in the text, in order.
     """
 
     text: str
@@ -127,13 +114,7 @@ class Finding:
     """Conclusion of a rule.
 
     Attributes:
-        code: Stable identifier, such as "input-bound".
-        title: One-line summary.
-        severity: "critical", "warning" or "info".
-        evidence: Figures that support the finding.
         advice: Recommended actions, one per line, the most rewarding first.
-        saving: Time that the run would save without the cause; None if unknown.
-        change: Effect of the first advice on a line of the user's code; None if that is unknown.
         actions: Lines of `advice` with their code; empty in records of older versions.
     """
 

@@ -9,13 +9,7 @@ from keras_gpukit.records.memory import GPUHolder
 
 @dataclass(frozen=True)
 class Xid:
-    """One GPU error in the kernel's log. NVIDIA numbers the kinds of errors.
-
-    Attributes:
-        code: Number of the kind of error.
-        pci_bus_id: PCI bus ID of the GPU, such as "0000:65:00".
-        text: Message in the log.
-    """
+    """One GPU error in the kernel's log. NVIDIA numbers the kinds of errors."""
 
     code: int
     pci_bus_id: str
@@ -27,17 +21,11 @@ class GPUHealth:
     """State of one GPU, from NVML and the kernel's log. Fields that neither reports are None.
 
     Attributes:
-        index: Position in NVML's order.
-        compute_mode: "default", "exclusive process", "exclusive thread" or "prohibited".
-        memory_used_bytes: Memory in use by all processes.
         processes: Other processes with memory on the GPU, the largest first. In a container with
             process IDs of its own, this process may be among them.
         ecc_uncorrected: Uncorrected memory errors since the driver was loaded.
-        remapping_pending: Whether faulty memory will be replaced at the next reset.
-        remapping_failed: Whether faulty memory could not be replaced.
         recovery_action: Action that NVML requests after an error, such as "reset the GPU"; "none"
             for none.
-        xids: Errors of the GPU in the kernel's log, the latest last.
     """
 
     index: int
@@ -56,10 +44,7 @@ class CUDAPackage:
     """One of NVIDIA's pip packages that TensorFlow can use.
 
     Attributes:
-        name: Name of the package, such as "nvidia-cudnn-cu12".
         needs: Versions that TensorFlow's extra `and-cuda` requires, such as ">=9.3,<10".
-        installed: Installed version; None if the package is not installed.
-        fits: Whether the installed version meets `needs`; None if the package is not installed.
     """
 
     name: str
@@ -79,11 +64,7 @@ class Problem:
     """One problem that blocks a GPU or puts it at risk.
 
     Attributes:
-        code: Stable name, such as "gpu_lost".
-        text: Description of the problem.
-        advice: How to fix it.
         gpu: Position of the GPU in NVML's order; None if the problem concerns all GPUs.
-        blocks: Whether no training can start there until the problem is fixed.
     """
 
     code: str

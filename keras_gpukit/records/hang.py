@@ -10,12 +10,11 @@ class Hang:
     """A time without a step that was much longer than the usual step time.
 
     Attributes:
-        began_s: When the last step before it ended, in seconds since the Unix epoch.
-        step: Global step.
+        began_s: When the last step before it ended.
         activity: Activity of the process, such as "waiting for input, load (train.py:31)".
         stacks: Python stacks of the training thread and of threads in user code or in the input,
             innermost frames first.
-        lasted_s: Time until a step ended, in seconds; None as long as none has.
+        lasted_s: Time until a step ended; None as long as none has.
     """
 
     began_s: float

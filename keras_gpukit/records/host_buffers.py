@@ -14,18 +14,13 @@ class HostBuffer:
 
     Attributes:
         name: Name of the stage, such as "cache()", "cache() after decode" or "shuffle(10,000)".
-        kind: "cache" or "shuffle".
         place: Position among the pipeline's stages of its kind, from 0, counted from training back
             to the sources.
-        elements: Number of elements that it holds when full; None if unknown.
-        element_bytes: Bytes per element, including TensorFlow's overhead per tensor; None if
-            unknown.
+        element_bytes: Bytes per element, including TensorFlow's overhead per tensor.
         is_measured: Whether `element_bytes` was measured by tf.data. It is computed from shapes
             otherwise.
-        per_step: Elements that pass the stage per training step; None if unknown.
         ahead: Elements that pass the stage before the first step, to fill the shuffle buffers after
             it.
-        unknown_because: Why a figure is missing; None if none is.
     """
 
     name: str
@@ -67,10 +62,6 @@ class HostBuffers:
 
     Attributes:
         buffers: Caches and shuffle buffers, from training back to the sources.
-        steps: Steps of the run so far.
-        epoch_steps: Steps per epoch; None if Keras does not know it.
-        left_bytes: Host memory still available, within the container's limit if there is one.
-        unknown_because: Why the pipeline's stages are unknown; None if they are known.
     """
 
     buffers: tuple[HostBuffer, ...] = ()

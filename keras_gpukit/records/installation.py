@@ -14,11 +14,7 @@ class MIGInstance:
     """One instance of a GPU in MIG (Multi-Instance GPU) mode, which CUDA lists as a GPU.
 
     Attributes:
-        uuid: UUID, such as "MIG-…".
-        gpu_instance: Number of the GPU instance.
-        compute_instance: Number of the compute instance within the GPU instance.
         name: Product name with the profile, such as "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
-        memory_bytes: Memory of the instance.
     """
 
     uuid: str | None = None
@@ -34,14 +30,8 @@ class DriverGPU:
 
     Attributes:
         index: Position in NVML's order, which is the order of the PCI bus.
-        name: Product name.
-        uuid: UUID, such as "GPU-…".
-        memory_bytes: Physical memory.
-        compute_capability: CUDA compute capability as (major, minor).
-        pci_bus_id: PCI bus ID, such as "00000000:65:00.0".
         mig: Instances that the GPU is divided into; None if it is not in MIG mode.
-        error: NVML's name for the error of a GPU that does not answer, such as "GpuIsLost"; None if
-            it answers.
+        error: NVML's name for the error of a GPU that does not answer, such as "GpuIsLost".
     """
 
     index: int
@@ -59,13 +49,8 @@ class Driver:
     """The NVIDIA driver.
 
     Attributes:
-        version: Driver version, such as "560.35.03"; None if the driver does not answer.
-        cuda_version: Newest CUDA version that the driver supports, as (major, minor).
-        gpus: All GPUs of the machine, including hidden ones.
-        error: NVML's name for the error of a driver that does not answer, such as
-            "LibraryNotFound"; None if it answers.
         kernel_module: Whether the kernel has loaded the driver. In a container without access to
-            the GPUs it has, and the driver does not answer. None if unknown, as outside Linux.
+            the GPUs it has, and the driver does not answer.
     """
 
     version: str | None = None
@@ -89,10 +74,6 @@ class CUDALibrary:
     Attributes:
         name: File name with the library's version, such as "libcudart.so.12".
         path: Path of the file; "system" if the loader finds it by its name; None if it is missing.
-        source: Where the library was found: "LD_LIBRARY_PATH", "pip" or "system"; None if it is
-            missing.
-        version: Version that the library itself reports; None if it was not loaded or reports none.
-        error: Message of the loader if the library is missing or cannot be loaded; None otherwise.
     """
 
     name: str
@@ -110,21 +91,12 @@ class TensorFlowState:
     between GPUs. TensorFlow reports none of them until that is fixed.
 
     Attributes:
-        visible_gpus: Indices of the GPUs that TensorFlow will use.
         growth: Whether memory growth is enabled, for each listed GPU; None where it was never set.
         memory_limit_mib: Sizes of the logical GPUs on each listed GPU, in MiB; None where a GPU is
             not split.
-        logical_cpus: Number of logical CPU devices.
-        soft_placement: Whether operations fall back to a device that has a kernel for them.
-        log_device_placement: Whether TensorFlow logs the device of each operation.
-        jit: Whether XLA clusters operations automatically.
-        tf32: Whether float32 matrix products may use TensorFloat-32.
-        deterministic: Whether operations are deterministic; None if unknown.
-        dtype_policy: Name of Keras' global dtype policy.
         initialized: Whether TensorFlow has started its devices, which fixes most of these settings.
         logical_gpus: Number of logical GPUs that TensorFlow started; None before it starts its
             devices.
-        growth_dropped: Whether memory growth was set but TensorFlow ignores it; None if unknown.
     """
 
     visible_gpus: tuple[int, ...] = ()
@@ -147,9 +119,6 @@ class Build:
     """How TensorFlow was built.
 
     Attributes:
-        cuda: Whether TensorFlow was built with CUDA; None if unknown.
-        cuda_version: CUDA version of the build, such as "12.5.1".
-        cudnn_version: cuDNN version of the build, such as "9".
         compute_capabilities: Compute capabilities that the build has code for, such as ("sm_60",
             "compute_90").
     """
@@ -165,14 +134,6 @@ class Machine:
     """All facts that a plan needs.
 
     Attributes:
-        gpus: All GPUs that TensorFlow lists, in its order.
-        state: Settings of TensorFlow and Keras.
-        build: Build of TensorFlow.
-        driver: The NVIDIA driver.
-        libraries: CUDA libraries that TensorFlow needs.
-        environment: Environment variables that affect GPUs and are set.
-        platform: Platform as in `sys.platform`.
-        keras_backend: Name of Keras' backend.
         mirrored_devices: Devices of this process's `MirroredStrategy`; None before the first one is
             made.
         cluster: Processes that train together; None outside a cluster, or if no strategy over one

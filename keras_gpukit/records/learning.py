@@ -11,10 +11,7 @@ class NonFinite:
 
     Attributes:
         name: Name of the loss in Keras' logs, such as "loss" or "val_loss".
-        value: "NaN" or "infinite".
-        epoch: Epoch in which it began, from 1.
         first_step: First global step that it may have started at; None if only the epoch is known.
-        last_step: Last such step: another one only with several steps per execution.
     """
 
     name: str
@@ -32,20 +29,10 @@ class Learning:
     happened between the first and the latest of these readings.
 
     Attributes:
-        epochs: Number of epochs that ended.
-        non_finite: Loss that is NaN or infinite; None without one.
-        lowest_loss: Lowest training loss at the end of an epoch; None if unknown.
-        highest_loss: Highest training loss at the end of an epoch; None if unknown.
-        trainable: Number of trainable variables; None if unknown.
         read: Number of variables that were read: the smallest ones.
-        changed: Whether one of them has changed; None if unknown.
-        finite: Whether all of them were finite at the latest reading; None if unknown.
-        steps: Number of steps.
-        updates: Number of updates that the model's optimizer applied; None if unknown.
+        changed: Whether one of them has changed.
         accumulation: Steps per update, as `gradient_accumulation_steps` says.
-        learning_rate: Learning rate at the latest reading; None if unknown.
         loss_scale: Factor of dynamic loss scaling at the latest reading; None without it.
-        first_loss_scale: Factor at the first reading.
     """
 
     epochs: int = 0

@@ -17,14 +17,7 @@ OptionKind = Literal["batch size", "mixed precision", "accumulation", "remateria
 
 @dataclass(frozen=True)
 class HeldTensor:
-    """One tensor of a training step.
-
-    Attributes:
-        name: Name of the operation that makes the tensor.
-        shape: Shape of the tensor.
-        size_bytes: Size of the tensor.
-        layer: Layer that the tensor belongs to, with the models it is nested in; None if unknown.
-    """
+    """One tensor of a training step."""
 
     name: str
     shape: tuple[int, ...]
@@ -39,7 +32,6 @@ class MemoryByCause:
     Attributes:
         weights_bytes: Variables of the model, and of other models that its step uses: weights,
             moving statistics, metrics, seeds. Exact.
-        slots_bytes: Variables of every optimizer that the step updates. Exact.
         batch_bytes: Batches in memory, and what the device held in addition to the model and the
             optimizer. Exact for one batch; upper estimates have two, as the next one may be ready.
         activations_bytes: Activations that the forward pass keeps for the backward pass.
@@ -70,14 +62,8 @@ class MemoryPrediction(Displayed):
     """Memory that training steps need, predicted without running one.
 
     Attributes:
-        batch_size: Examples per batch.
-        execution: How steps run: "graph", "eager" or "xla".
         low: Lower end of the predicted range, for the order of operations and the kernels that need
             least; None if nothing could be predicted.
-        high: Upper end of the predicted range, for those that need most; None if nothing could be
-            predicted.
-        largest: Largest tensors in memory at the peak, the largest first.
-        limit_bytes: Memory limit of the device; None if unknown.
         fits_batch_size: Largest batch size that is predicted to fit with a margin; None if no limit
             is known or no batch fits.
         unknown_because: Parts that the prediction leaves out, or why nothing could be predicted;
@@ -120,15 +106,10 @@ class AllocatorState:
     """An allocator at the moment it ran out of memory. Unknown figures are None.
 
     Attributes:
-        asked_bytes: Size of the request that failed.
-        limit_bytes: Most memory that the allocator may take.
-        in_use_bytes: Memory in use by tensors.
         in_use_is_peak: Whether `in_use_bytes` is the peak of the run and not the value at that
             moment.
-        free_bytes: Total of the memory that was left.
         largest_free_bytes: Largest free block. Memory that the allocator had not taken yet counts
             as one block.
-        from_log: Whether the figures were read from TensorFlow's log.
     """
 
     asked_bytes: int | None = None
@@ -142,13 +123,7 @@ class AllocatorState:
 
 @dataclass(frozen=True)
 class GPUHolder:
-    """A process that holds memory on a GPU.
-
-    Attributes:
-        pid: Process ID.
-        used_bytes: Memory that the process holds.
-        name: Name of its program; None if it is not visible.
-    """
+    """A process that holds memory on a GPU."""
 
     pid: int
     used_bytes: int
@@ -160,12 +135,8 @@ class MemoryOption:
     """One way to reduce the memory of a step.
 
     Attributes:
-        kind: Setting to change: "batch size", "mixed precision", "accumulation" or
-            "rematerialization".
         needs_bytes: Predicted peak with this change, at the upper end.
-        fits: Whether that peak is under the limit with a margin; None if no limit is known.
         batch_size: Batch size with this change. With "accumulation", size of a micro-batch.
-        note: Further effects of this change, or what it involves; None without any.
     """
 
     kind: OptionKind
@@ -180,21 +151,8 @@ class OutOfMemory:
     """A call that ended because a device had too little memory.
 
     Attributes:
-        device: Device that ran out of memory, such as "GPU:0".
-        operation: Operation that requested memory, by its name in the graph or by its type.
-        layer: Layer that the operation belongs to; None if unknown.
-        backward: Whether the operation belongs to the backward pass.
         shape: Shape of the requested tensor; None if memory was requested as one block.
-        dtype: Data type of the requested tensor.
-        state: State of the allocator.
-        execution: How the step ran: "graph", "eager" or "xla".
-        step: Global step.
-        batch_size: Examples per batch; None if unknown.
-        holders: Other processes on the GPU; None if they are not visible.
-        prediction: Predicted memory of steps with this batch size.
-        options: Ways to reduce the memory of a step, and whether it would fit then.
-        options_unknown_because: Why there are no options, or no smaller batch among them; None
-            otherwise.
+        options_unknown_because: Why there are no options, or no smaller batch among them.
     """
 
     device: str

@@ -17,12 +17,9 @@ class OperationKind:
     """Properties that decide which devices an operation can run on. Many operations share one kind.
 
     Attributes:
-        type: TensorFlow operation type, such as "MatMul".
         types: Type attributes of the operation ("T"), each with the dtypes it stands for.
         requested: Device that `tf.device` or a strategy requests, such as "CPU:0" or "GPU:*"; empty
             if none is. With XLA, the device requested for the compiled part.
-        compiled: Whether XLA compiled the operation as part of a larger kernel.
-        colocated: Name of the operation whose device the graph requires; empty if it requires none.
         ignored_request: Device requested for the operation within a compiled part, which XLA
             ignores; empty if there is no such request.
     """
@@ -40,10 +37,7 @@ class Operation:
     """An operation that ran in the step.
 
     Attributes:
-        kind: Properties that decide where it can run.
         name: Name of the operation, including the layer but not the functions it was inlined from.
-        device: Device that it ran on, such as "GPU:0" or "CPU:0".
-        compiled_in: Name of the call that XLA compiled it with; empty if XLA did not compile it.
     """
 
     kind: OperationKind
@@ -57,13 +51,6 @@ class SentTensor:
     """A tensor that one device sends to another.
 
     Attributes:
-        operation: Name of the operation that made it, as in `Operation.name`.
-        source: Device that sends it.
-        target: Device that receives it.
-        dtype: Data type, such as "float32".
-        shape: Shape; None if unknown.
-        size_bytes: Size; None if unknown.
-        in_loop: Whether it is sent in each iteration of a loop in the model.
         host_only: Whether it is in host memory on both devices.
     """
 
@@ -82,10 +69,7 @@ class StepOperations:
     """Operations of one step, as one way of reading placement sees them.
 
     Attributes:
-        operations: All operations except bookkeeping.
         transfers: Number of copies between devices; None if this way cannot see them.
-        mechanism: Way of reading: "graph", "eager" or "xla".
-        transfers_between: Number of copies by source and target, such as "GPU:0 to GPU:1".
         sent: Copied tensors; None if this way cannot see them.
         python_bytes: Bytes that operations which call Python take and return, by their type, as far
             as their size is known.
@@ -106,7 +90,6 @@ class Kernel:
     Attributes:
         allowed: Dtypes that the kernel accepts, by type attribute. An attribute that is not listed
             accepts any.
-        host_arguments: Names of the arguments that the kernel keeps in host memory.
     """
 
     allowed: Mapping[str, frozenset[str]]
@@ -118,12 +101,6 @@ class OperationKernels:
     """Arguments of an operation type, and its kernels for GPUs.
 
     Arguments do not include resource handles, which are always in host memory.
-
-    Attributes:
-        inputs: Names of the inputs.
-        outputs: Names of the outputs.
-        uses_resource: Whether the operation takes a variable, a table or the like.
-        gpu: Kernels for GPUs, in TensorFlow's order of preference.
     """
 
     inputs: tuple[str, ...]

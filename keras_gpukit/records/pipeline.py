@@ -28,7 +28,6 @@ class CallLine:
     """A line of user code that adds a stage to a pipeline.
 
     Attributes:
-        text: The line, without its indent: "ds = ds.map(load).batch(32)".
         end: Number of characters up to the end of the call: 16 in this line.
     """
 
@@ -46,26 +45,18 @@ class StageRecord:
             in a Grain dataset "MapDataset.map", "IterDataset.batch" and the like.
         work: Kind of work that takes its time; "decoding" or "parsing" only if its function does
             so, "python" if it runs Python code.
-        location: "file.py:12" of its function; None if it has none or the location is unknown.
-        cost_s: Seconds per element that it produces, without the time of its inputs; None if
-            unknown.
+        cost_s: Seconds per element that it produces, without the time of its inputs.
         cost_per_batch_s: Seconds per batch that leaves the pipeline, without the time of its
-            inputs; None if unknown.
-        parallelism: Number of elements that the stage processes in parallel.
+            inputs.
         buffered_before: Mean number of elements in the buffer before the stage; None if there is no
             such buffer.
-        buffered_after: Mean number of elements in the buffer after the stage; None if there is no
-            such buffer.
-        share: Share of the slowest segment's time that this stage takes, 0 to 1. Stages outside
-            that segment run alongside it and have 0.
-        files: Number of files that it reads or opens; None if unknown.
+        share: Share of the slowest segment's time that this stage takes. Stages outside that
+            segment run alongside it and have 0.
         repeats: Whether it makes the same elements in each epoch, in whatever order, as far as its
-            graph shows; None if unknown.
-        pass_bytes: Size of the elements that it makes in an epoch, up to the last reading; None if
-            unknown.
+            graph shows.
+        pass_bytes: Size of the elements that it makes in an epoch, up to the last reading.
         asked_parallelism: Number of parallel calls that it is set to, if tf.data's thread pool
-            allows less; None otherwise.
-        call: Line of user code that adds the stage; None if it was not found.
+            allows less.
     """
 
     name: str
@@ -98,8 +89,6 @@ class PipelineCosts:
     """Costs of the stages of a pipeline over a part of the run.
 
     Attributes:
-        begin_s: Start of the part, in seconds since the run began.
-        end_s: End of the part, in seconds since the run began.
         per_batch_s: Seconds per batch of each stage, without its inputs, in the order of
             `PipelineRecord.stages`.
     """
@@ -117,11 +106,7 @@ class PipelineRecord:
         stages: Stages from the one nearest to training back to the sources.
         bottleneck: Stage that limits the pipeline; None if training does not wait for it or the
             bottleneck is unknown.
-        balanced_because: Why there is no bottleneck, if that is known; None otherwise.
-        unknown_because: Why it is unknown whether there is a bottleneck; None if it is known.
-        batches: Number of batches that the costs are averaged over.
-        slowest_s: Seconds per batch of the slowest segment.
-        source: Where the figures were read from; None if there are none.
+        balanced_because: Why there is no bottleneck, if that is known.
         costs: Costs of the stages over time, in at most 32 parts. Parts of the run may be missing.
     """
 
@@ -147,16 +132,11 @@ class PythonSourceRecord:
     Attributes:
         name: Name of the function, such as "Photographs.__getitem__"; of several that make the
             batches, the one that most looks found.
-        location: "file.py:12" of the function; None if unknown.
-        workers: Number of threads or processes that run it.
-        in_processes: Whether it runs in processes of its own.
         busy_workers: Mean number of threads inside the code, from five looks at their stacks each
             second. None if it runs in other processes, the run was too short, or no look found a
             thread inside.
         time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per
-            second; None if either is unknown. Grain times its own stages, which the pipeline has.
-        library: Library that runs the code.
-        restarts_workers: Whether its processes start again at each epoch.
+            second. Grain times its own stages, which the pipeline has.
     """
 
     name: str
@@ -176,10 +156,10 @@ class ContentionRecord:
     Attributes:
         gil_wait_s: Median time that a thread waits for the GIL before it can run Python code.
         cores_busy_fraction: Processor time of this process as a share of what its cores provide,
-            without the time that a virtual machine's host gave to other guests, 0 to 1.
+            without the time that a virtual machine's host gave to other guests.
         input_cores_fraction: Share of what the cores provide that was used by threads started since
-            the run began, 0 to 1; only time in steps counts. tf.data and Keras start such threads
-            to make batches. None if it was not measured.
+            the run began; only time in steps counts. tf.data and Keras start such threads to make
+            batches.
     """
 
     gil_wait_s: float | None = None

@@ -25,13 +25,8 @@ class Fallback:
     TensorFlow may place those that call Python on a GPU. Their functions run on the host even so.
 
     Attributes:
-        operation: TensorFlow operation type, such as "MatMul".
-        count: Number of operations.
-        cause: Category of the reason.
-        reason: The reason in words.
-        names: Names of a few of them, with the layer's name if TensorFlow kept it.
         python_bytes: Bytes that they take and return in each step, if they call Python, as far as
-            the size of these tensors is known; None for other operations, or if no size is known.
+            the size of these tensors is known; None for other operations.
     """
 
     operation: str
@@ -47,19 +42,14 @@ class PlacedOperations:
     """Operations of one type in one layer that are on one device for one reason.
 
     Attributes:
-        operation: TensorFlow operation type.
         layer: Layer that they belong to, such as "backbone/conv2d"; None for those of no layer,
             such as the optimizer's.
         device: Device that they run on, such as "GPU:0". With XLA, device of the compiled part that
             they are in.
-        count: Number of operations.
-        requested: Device that `tf.device` or a strategy requested; None if none was.
         expected: Whether they are on the requested device or, if none was requested, on a GPU if
             there is one.
         cause: Category of the reason, given also for operations that were requested onto the CPU;
             None if they are otherwise where expected, or the reason is unknown.
-        reason: Reason in words; None if `cause` is None.
-        compiled: Whether XLA compiled them into a larger kernel.
     """
 
     operation: str
@@ -75,13 +65,7 @@ class PlacedOperations:
 
 @dataclass(frozen=True)
 class CompiledPart:
-    """A part of the step that XLA compiles as a whole.
-
-    Attributes:
-        name: Name of the call in the step's graph.
-        device: Device that it runs on.
-        operations: Number of its operations in the graph before compilation.
-    """
+    """A part of the step that XLA compiles as a whole."""
 
     name: str
     device: str
@@ -90,15 +74,7 @@ class CompiledPart:
 
 @dataclass(frozen=True)
 class CopiedTensor:
-    """A tensor that one device sends to another in each step.
-
-    Attributes:
-        operation: Name of the operation that made it, layer included.
-        layer: Layer of the operation; None if it has none.
-        dtype: Data type, such as "float32".
-        shape: Shape, with the batch size of the first step.
-        size_bytes: Size of the tensor.
-    """
+    """A tensor that one device sends to another in each step."""
 
     operation: str
     layer: str | None
@@ -115,16 +91,12 @@ class DeviceCopies:
     them. So is what collectives such as NCCL exchange.
 
     Attributes:
-        source: Device that sends, such as "CPU:0".
-        target: Device that receives, such as "GPU:0".
-        count: Number of tensors.
         size_bytes: Total size of the tensors of known size; None if no size is known.
         unknown: Number of tensors of unknown size, such as text.
         in_loops: Number of tensors sent within a loop of the model. They are sent in each iteration
             and counted once.
         host_only: Number of tensors in host memory on both devices, such as shapes. They cross no
             bus, and their size is not counted.
-        largest: Largest tensors, at most five.
     """
 
     source: str
@@ -147,21 +119,14 @@ class PlacementRecord:
             GPUs: operations that would do so on a GPU machine, see `predicted`.
         predicted: Whether `fallbacks` is a prediction of what would happen on a GPU, since this
             machine has none.
-        transfers: Number of copies between devices in each step; None if they cannot be seen.
-        transfers_between: Number of copies by source and target, such as "GPU:0 to GPU:1".
-        mechanism: How the placement was read: "graph", "eager" or "xla".
-        unknown_because: Why `operations` is empty; None if it is not.
-        error: Exception behind it, with its whole message; None without one. Not for reports.
+        error: Exception behind `unknown_because`, with its whole message. Not for reports.
         rows: Operations by layer, with requested device, actual device and reason. Those that are
             not where they were expected come first, then the most common of the others.
-        rows_left_out: Number of rows beyond these.
-        operations_left_out: Number of operations in the rows beyond these.
         copies: Tensors that devices send to each other in each step, by source and target, the most
             bytes first; None if they cannot be seen, as in an eager step.
-        compiled_parts: Parts of the step that XLA compiles.
-        not_compilable: Types of operations outside these parts that XLA has no kernel for, without
-            the end of the input pipeline; None if XLA compiles nothing or its kernels cannot be
-            listed.
+        not_compilable: Types of operations outside `compiled_parts` that XLA has no kernel for,
+            without the end of the input pipeline; None if XLA compiles nothing or its kernels
+            cannot be listed.
     """
 
     operations: dict[str, dict[str, int]] = field(default_factory=dict)

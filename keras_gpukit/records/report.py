@@ -23,9 +23,6 @@ class Band:
     """One figure over the points of a time series. A point without a reading has None.
 
     Attributes:
-        mean: Mean of the readings in each point.
-        low: Lowest reading in each point.
-        high: Highest reading in each point.
         weight: Total weight of the readings in each point's mean: number of steps, seconds, or
             number of readings.
     """
@@ -60,10 +57,6 @@ class TimeSeries:
     """Readings of one kind over a run. If there are many, neighbours are merged into one point.
 
     Attributes:
-        time_s: End of each point, in seconds since the Unix epoch.
-        step: Global step at the end of each point; None if unknown.
-        readings: Total number of readings.
-        readings_per_point: Most readings in one point.
         figures: Figures by name; the name contains the unit.
     """
 
@@ -81,8 +74,6 @@ class CaptureReport:
     Attributes:
         name: Name of the capture as in TensorBoard's Profile tab, with the file name of its host.
         capture: When and why it was made; None if something other than a `Profiler` made it.
-        profile: Contents of the profile; None if it was not read.
-        unread_because: Why the profile was not read; None if it was.
     """
 
     name: str
@@ -101,9 +92,6 @@ class RunReport:
         state: "completed"; "interrupted" by an exception; "running" if the last line is recent and
             the process may still run; "unfinished" otherwise, as when the process was killed or no
             `Monitor` watched the run.
-        phase: "fit", "evaluate" or "predict"; None before its first steps.
-        began_s: When the run began, in seconds since the Unix epoch.
-        ended_s: When its last line was written, in seconds since the Unix epoch.
         summary: Summary of the run. If the run is not over or ended without a summary, this is made
             from its lines so far, judged by the same rules.
         steps: Figures of step windows: `step_time_s`, `wait_s`, `stall_fraction`, `examples_per_s`,
@@ -112,19 +100,10 @@ class RunReport:
         gpus: Figures by GPU index: `utilization_percent`, `memory_used_bytes`,
             `memory_total_bytes`, `power_watts`, `temperature_celsius`, `sm_clock_mhz`, and
             `throttled`, 0 or 1. The index is text, since JSON requires that of keys.
-        memory: Figures by device: `current_bytes`, `peak_bytes`, `limit_bytes`.
-        captures: Captured profiles, the oldest first.
-        validation: Figures of the step windows of validations within `fit`, the same ones as in
-            `steps`.
         events: Epochs, validations, saves and the like, each kind in order.
-        worker: Place of the process that wrote the run in its cluster; None outside one.
-        progress: Last known activity of the run; None if none was recorded.
-        hang: Last time without a step that was much longer than usual; None if there was none.
         folder: Log folder of the run, relative to the report's folder, such as "sweep/lr-0.1"; ""
             if both are the same.
-        has_time_series: Whether the run has its time series; False if only the summary was kept,
-            since the run is one of many.
-        notes: Parts of the record that could not be read, in words.
+        has_time_series: False if only the summary was kept, since the run is one of many.
     """
 
     name: str
@@ -155,19 +134,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All runs under a folder.
-
-    Attributes:
-        log_dir: Path of the folder.
-        made_s: When the folder was read, in seconds since the Unix epoch.
-        version: Version of keras_gpukit that read the folder.
-        runs: Runs, the newest first.
-        captures: Profiles that belong to none of the runs.
-        notes: Parts that were left out or could not be read, in words.
-        schema: Version of this layout.
-        script: Where the time of the script went whose runs these are; None if unknown.
-        script_finding: Finding on the script's calls; None without one.
-    """
+    """All runs under a folder; `script_finding` is the finding on the script's calls."""
 
     log_dir: str
     made_s: float

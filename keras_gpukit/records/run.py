@@ -37,7 +37,6 @@ class ProcessIdentity:
     """Identity of a process that no other process shares.
 
     Attributes:
-        pid: Process ID.
         started: When the process started, in clock ticks since the system's boot.
         place: Scope in which the process ID is unique: host name, boot ID and PID namespace.
     """
@@ -52,12 +51,8 @@ class RunHeader:
     """The first line of a run's record.
 
     Attributes:
-        schema: Version of the records' layout.
-        time_s: When the run began, in seconds since the Unix epoch.
-        worker: Place of the process that wrote the record in its cluster; None outside one.
         process: Process that wrote the record; None if the system does not identify it, as outside
             Linux.
-        phase: "fit", "evaluate" or "predict"; None if unknown.
     """
 
     schema: int
@@ -74,8 +69,6 @@ class Overhead:
     Attributes:
         step_s: Seconds per step since the previous such record; None at the end of the run.
         steps: Number of these steps.
-        total_s: Recurring overhead of the run so far, in seconds.
-        startup_s: One-time overhead of the run so far, in seconds.
     """
 
     step_s: float | None
@@ -86,14 +79,7 @@ class Overhead:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How a run ended; the fields of `RunSummary` with the same names say more.
-
-    Attributes:
-        ending: "completed" or "interrupted"; None if unknown.
-        ended_by: Exception or signal that ended the run, and where.
-        error_message: Message of that exception.
-        error_line: Line of user code that it came from.
-    """
+    """How a run ended; the fields of `RunSummary` with the same names say more."""
 
     ending: Ending | None = None
     ended_by: str | None = None
@@ -108,44 +94,28 @@ class RunSummary(Displayed):
     Fields that were not monitored or could not be read are None.
 
     Attributes:
-        environment: Versions, devices and execution settings.
-        throughput: Step times and rates.
-        input: Wait of the steps for their batches.
-        memory: Memory of TensorFlow's allocators.
-        operations: Devices that operations ran on, and why.
-        utilization: Utilization of the GPUs and the host.
         captures: Profiles that `Monitor` captured on demand or by itself. Those of a separate
             `Profiler` are in its own summary.
         profile: Contents of the profile that it captured by itself once steps were steady; None
             without one, or if it was not read.
-        validation: Rates of the validation inside `fit`.
-        validation_input: Input wait of the validation inside `fit`.
         overhead_s: Overhead of keras_gpukit, in seconds per step: readings and callbacks on the
             training thread, and the processor time of its other threads.
-        startup_s: One-time overhead of keras_gpukit, in seconds: starting, reading the first step's
-            placement, and ending.
+        startup_s: One-time overhead of keras_gpukit: starting, reading the first step's placement,
+            and ending.
         ending: "completed", or "interrupted" by an exception or an interrupt; None if unknown,
             because the run still goes on or its process was killed.
         ended_by: Type of the exception that ended the run, and where it was raised, such as
             "ValueError in step 1", or "SIGTERM after step 120"; None if none was seen.
-        error_message: Message of that exception, in one line.
-        error_line: Line of user code that it came from, such as "train.py:31"; None if unknown.
-        killed_in: Latest progress of a run whose process ended without recording the end; None
-            otherwise.
+        killed_in: Latest progress of a run whose process ended without recording the end.
         series: Time series of the figures, with a few points each.
         workers: Comparison of the workers of a cluster, or of the GPUs of one process. For a
             cluster, it is in the summary of the first worker, as far as that one can read the
             others' records.
-        out_of_memory: Why memory ran out, if that ended the run; None otherwise.
-        learning: Losses of `fit`, and whether its weights change.
-        host_buffers: Memory that caches and shuffle buffers of the input hold now, and when full.
-        host_at_end: Last reading of the host, if the run ended without a summary; None otherwise.
-        first_step_s: Time since the first step began, in seconds, if it had not ended when the
-            record was written; None otherwise.
-        script: Where the time of the whole script went; None but for the verdict that
-            `keras-gpukit run` gives on it when it has ended.
-        hangs: Times without a step that were much longer than usual, the first 20; None if unknown.
-        verdict: Conclusions of the rules.
+        first_step_s: Time since the first step began, if it had not ended when the record was
+            written.
+        script: Where the time of the whole script went; None but for the verdict that `keras-gpukit
+            run` gives on it when it has ended.
+        hangs: Times without a step that were much longer than usual, the first 20.
     """
 
     environment: Environment

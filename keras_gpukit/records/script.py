@@ -20,16 +20,11 @@ class Calls:
     TensorFlow traces and compiles then. What this package does meanwhile is left out.
 
     Attributes:
-        method: The method.
         place: File and line of the script that calls it, such as "train.py:31".
-        count: Number of calls.
-        total_s: Seconds of all calls.
         starting_s: Seconds of `total_s` in which calls start; None for methods that take one batch,
             if none of them traced.
-        batches: Number of batches of all calls; None if unknown, as for a dataset without a length.
-        models: Number of different models that are called.
-        traced_again: Number of calls after the first one that traced the step function.
-        traced_again_s: Seconds of `starting_s` in these calls.
+        traced_again_s: Seconds of `starting_s` in the calls after the first one that traced the
+            step function.
         tracing_cpu_s: Processor time of the calling thread during the first batches of these calls.
             Waiting for a batch is not in it.
         repeated_s: Seconds around the batches of all calls that traced nothing: of those with one
@@ -54,11 +49,8 @@ class ScriptRecord:
     """Wall time of a script's process, from its start to the end of the script.
 
     Attributes:
-        wall_s: Seconds of the whole process.
-        imports_s: Seconds in which TensorFlow and Keras were imported.
-        before_s: Seconds before the first call, without these imports: other imports, and
-            preparing data and models.
-        calls: Calls by method and place, those that took longest first.
+        before_s: Seconds before the first call, without the imports of TensorFlow and Keras: other
+            imports, and preparing data and models.
     """
 
     wall_s: float

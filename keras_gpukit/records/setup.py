@@ -11,9 +11,6 @@ class Action:
     """One setting to apply.
 
     Attributes:
-        kind: Name of the setting, such as "memory_growth".
-        value: Value of the setting.
-        reason: Why the setting is applied, in plain words.
         gpus: Indices of the GPUs concerned; empty for all.
         name: Name of the environment variable; None for other settings.
         must_come_first: Whether TensorFlow refuses or ignores the setting once its devices are

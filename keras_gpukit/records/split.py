@@ -15,11 +15,8 @@ class ModelStage:
     """The layers on one device.
 
     Attributes:
-        device: Name of the device, such as "/GPU:0".
         layers: Names of the layers in the order of the forward pass. Layers of nested models are
             named "model/layer".
-        weight_bytes: Size of the layers' variables, trainable or not.
-        slot_bytes: Size of the variables that the optimizer keeps for the trainable ones.
         activation_bytes: Size of the activations that the forward pass keeps for the backward pass,
             at the plan's batch size. The plan's notes say what is not counted.
     """
@@ -43,9 +40,6 @@ class Crossing:
     The backward pass sends its gradient the other way.
 
     Attributes:
-        layer: Layer that makes the tensor.
-        from_device: Device of that layer.
-        to_device: Device that uses the tensor.
         size_bytes: Size at the plan's batch size; None if the shape is unknown before training.
     """
 
@@ -57,16 +51,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class SplitPlan(Displayed):
-    """How `split_model` split a model.
-
-    Attributes:
-        stages: One entry per device, in the order of the forward pass.
-        crossings: Tensors that the forward pass sends from device to device in each step.
-        chosen_by: Basis of the split: "memory", "boundaries" or "layers".
-        batch_size: Batch size that the activations were measured at.
-        optimizer: Name of the optimizer that the slots were measured with.
-        notes: Parts that the figures leave out, or assumptions that they make, in words.
-    """
+    """How `split_model` split a model."""
 
     stages: tuple[ModelStage, ...]
     crossings: tuple[Crossing, ...]

@@ -11,14 +11,7 @@ BIN_GROWTH = 1.05
 
 @dataclass(frozen=True)
 class SlowStep:
-    """One step; with several steps per execution, the mean of an execution.
-
-    Attributes:
-        step: Global step.
-        time_s: When it began, in seconds since the Unix epoch.
-        duration_s: Seconds until the next one began.
-        wait_s: Seconds that the step waited for its batch; None if unknown.
-    """
+    """One step; with several steps per execution, the mean of an execution."""
 
     step: int
     time_s: float
@@ -31,11 +24,8 @@ class StepTimes:
     """Distribution of the step times of a phase, without the first step of each epoch.
 
     Attributes:
-        steps: Number of measured steps.
-        first_bin_s: Lower bound of the first bin, in seconds.
         counts: Number of steps in each bin. A bin's upper bound is `BIN_GROWTH` times its lower
             bound.
-        slowest: Slowest steps, the slowest first.
     """
 
     steps: int

@@ -18,12 +18,7 @@ class Trial:
     """One change that was tried.
 
     Attributes:
-        change: Stable identifier, such as "parallel-map".
-        description: The change in words.
         gain: Rate with the change divided by the rate without it; None if it was not measured.
-        low: Lower end of the gain's 95 % interval.
-        high: Upper end of the gain's 95 % interval.
-        kept: Whether the tuned pipeline includes the change.
         note: Why the change was not kept or not measured, or a remark on it; "" without any.
     """
 
@@ -41,15 +36,9 @@ class StageTraits:
     """Properties of a `tf.data` stage that advice on it depends on.
 
     Attributes:
-        function: Name of the function that the stage calls; None if it calls none.
         function_below: Name of the function of the stage below, if that is a map whose results
             depend on its arguments alone; None otherwise.
-        is_generator: Whether the stage was made by `from_generator`.
-        is_python: Whether the stage calls Python code.
         gives_single_elements: Whether its function makes a dataset of one element in each call.
-        batch_size: Number of elements in a batch; None if the stage makes no batches.
-        shuffle_buffer: Number of elements in the shuffle buffer; None if the stage does not
-            shuffle.
         caches_what_varies: Why the cached elements should differ between epochs; None if they
             should not, or the stage is no cache.
     """
@@ -69,17 +58,10 @@ class TuningRecord(Displayed):
     """Result of tuning an input pipeline.
 
     Attributes:
-        trials: Trials, in the order in which they ran.
-        rate: Rate at which the original pipeline alone produces batches.
-        tuned_rate: Rate at which the tuned pipeline alone produces batches.
         compute_rate: Rate at which the model trains on batches in memory; None without a model.
         gain: Tuned rate divided by the original one; 1.0 if no change was kept.
-        low: Lower end of the gain's 95 % interval.
-        high: Upper end of the gain's 95 % interval.
         advice: Changes that could be made by hand, and properties of the pipeline that tuning had
             to change, one per line.
-        ending: Why tuning ended.
-        duration_s: Duration of the tuning, in seconds.
     """
 
     trials: tuple[Trial, ...]

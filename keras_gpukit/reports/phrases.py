@@ -77,13 +77,7 @@ def _speed_and_use(summary: RunSummary) -> list[str]:
 
 
 def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
-    """Returns the time of the first step, which comes once, and the shares of the rest.
-
-    Args:
-        summary: The run.
-        most: Number of parts to list, the largest first; None for all.
-        least: Smallest share to list.
-    """
+    """Returns the time of the first step, which comes once, and the largest shares of the rest."""
     parts = summary.breakdown
     if parts is None or not parts.wall_s:
         return None
@@ -237,13 +231,7 @@ def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
 
 
 def _span(low: str | None, high: str | None, most: str) -> str:
-    """Returns a range of two figures in words.
-
-    Args:
-        low: Lower figure with its unit; None to leave it out.
-        high: Upper figure with its unit; None if it is unknown.
-        most: Words before an upper figure without a lower one: "at most" or "up to".
-    """
+    """Returns a range of two figures in words, `most` before an upper one that stands alone."""
     if low is None:
         return f"{most} {high}" if high else "an unknown part"
     if high is None:

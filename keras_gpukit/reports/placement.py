@@ -54,9 +54,7 @@ def placement_tables(
 ) -> Iterator[tuple[str, Table]]:
     """Yields the tables of CPU fallbacks, copies, and operations by layer, with their headings.
 
-    Args:
-        record: Placement of the training step.
-        most: Most rows of operations by layer; None for all that the record has.
+    `most` limits the rows of operations by layer; None shows all that the record has.
     """
     if record.fallbacks:
         rows = tuple(

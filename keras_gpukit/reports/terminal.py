@@ -11,7 +11,6 @@ from rich.table import Table as RichTable
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from keras_gpukit.reports.tables import Table
 from keras_gpukit.reports.units import printable
 
 _ASCII = str.maketrans({"µ": "u", "×": "x"})
@@ -35,10 +34,7 @@ def table(
 ) -> RichTable:
     """Returns a table without lines; strings are never parsed as markup.
 
-    Args:
-        rows: Cells of each row.
-        heads: Headings of the columns; none for a table without a heading.
-        numbers: Headings of the columns that are on the right and not wrapped.
+    `numbers` are the headings of the columns that are on the right and not wrapped.
     """
     made = RichTable(box=None, pad_edge=False, show_header=any(heads))
     for head in heads:
@@ -47,11 +43,6 @@ def table(
     for row in rows:
         made.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return made
-
-
-def terminal_table(content: Table, numbers: Container[str] = ()) -> RichTable:
-    """Returns a table of the reports for a terminal, without its note; see `table`."""
-    return table(content.rows, content.columns, numbers)
 
 
 def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -> Panel:
@@ -79,10 +70,7 @@ def as_html(shown: RenderableType) -> str:
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
     """Prints to a console, with ASCII replacements if its encoding lacks "µ" or "×".
 
-    Args:
-        renderable: The object to print.
-        console: Console to print to; standard output by default, without colours if that is not
-            a terminal.
+    Without a console, it prints to standard output, without colours if that is no terminal.
     """
     console = console or Console()
     try:

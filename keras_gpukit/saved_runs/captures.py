@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from keras_gpukit.records.names import PROFILE_SUFFIX
@@ -12,30 +13,22 @@ MOST_READ = 12
 """Number of newest profiles that are read; ten steps take some tenths of a second to read."""
 
 
-class Captures:
-    """Finds and reads profiles; further calls read only new or changed ones."""
+def captures_under(root: Path) -> dict[Path, CaptureReport]:
+    """Returns the captures under a folder by file, the oldest first.
 
-    def __init__(self) -> None:
-        self._read: dict[tuple[Path, int, int], CaptureReport] = {}
-
-    def under(self, root: Path) -> dict[Path, CaptureReport]:
-        """Returns the captures under a folder by file, the oldest first.
-
-        Only the newest `MOST_READ` are read; the others have `unread_because`.
-        """
-        files = sorted((_stamp(path) for path in find_profiles(root)), key=lambda file: file[2])
-        newest = set(files[-MOST_READ:])
-        told = {
-            file: self._read.get(file) or _read(file[0])
-            if file in newest
-            else CaptureReport(_name(file[0]), unread_because=f"only the newest {MOST_READ} are")
-            for file in files
-        }
-        self._read = {file: capture for file, capture in told.items() if file in newest}
-        return {path: capture for (path, _, _), capture in told.items()}
+    Only the newest `MOST_READ` are read; the others have `unread_because`.
+    """
+    files = sorted(map(_stamped, find_profiles(root)), key=lambda file: file[2])
+    older = {
+        path: CaptureReport(_name(path), unread_because=f"only the newest {MOST_READ} are")
+        for path, _, _ in files[:-MOST_READ]
+    }
+    return older | {file[0]: _read(*file) for file in files[-MOST_READ:]}
 
 
-def _read(path: Path) -> CaptureReport:
+@functools.lru_cache(maxsize=4 * MOST_READ)
+def _read(path: Path, size: int, changed_ns: int) -> CaptureReport:
+    """Reads a profile; again once its size or time has changed."""
     from keras_gpukit.profiling import read_profile
 
     try:
@@ -44,12 +37,12 @@ def _read(path: Path) -> CaptureReport:
         return CaptureReport(_name(path), unread_because=str(error) or type(error).__name__)
 
 
-def _stamp(path: Path) -> tuple[Path, int, int]:
+def _stamped(path: Path) -> tuple[Path, int, int]:
     try:
-        told = path.stat()
+        status = path.stat()
     except OSError:  # the file was deleted in the meantime
         return path, 0, 0
-    return path, told.st_size, told.st_mtime_ns
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _name(path: Path) -> str:

@@ -18,7 +18,7 @@ from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
-from keras_gpukit.saved_runs.captures import Captures
+from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
     MOST_LISTED,
@@ -34,17 +34,14 @@ MOST_FILES = 500
 class LogFolder:
     """Reads the runs under a folder. Each further report reads only what was added since.
 
-    The newest `MOST_DETAILED` runs are read in full. Older runs have only their summary.
-
-    Args:
-        path: Log folder of a run, or a folder that contains several of them at any depth.
+    The newest `MOST_DETAILED` runs are read in full. Older runs have only their summary. The folder
+    is that of a run, or contains several of them at any depth.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._files: dict[Path, RunFile] = {}
         self._in_full: set[Path] = set()
-        self._captures = Captures()
         self._lock = threading.Lock()
 
     def report(self) -> Report:
@@ -63,7 +60,7 @@ class LogFolder:
                 raise FileNotFoundError(f"There is no folder {self.path}.")
             raise NotADirectoryError(f"{self.path} is a file; give the folder that was `log_dir`.")
         files, everywhere = find_run_files(self.path)
-        captures = self._captures.under(self.path)
+        captures = captures_under(self.path)
         if not files and not captures:
             raise FileNotFoundError(
                 f"No run was found under {self.path}: there is neither {FOLDER}/{RUN_FILE} nor a "
@@ -176,8 +173,8 @@ def _run_name(root: Path, file: Path) -> str:
     """
     log_dir = file.parent.parent
     name = _folder_of(root, file) or log_dir.resolve().name or str(log_dir)
-    told = RUN_FILE_OF_ANY.fullmatch(file.name)
-    worker, process = told.group("worker", "process") if told else (None, None)
+    named = RUN_FILE_OF_ANY.fullmatch(file.name)
+    worker, process = named.group("worker", "process") if named else (None, None)
     if worker is not None:
         name += ", evaluator" if worker == "evaluator" else f", worker {worker}"
     if process is not None:

@@ -15,7 +15,7 @@ from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS
-from keras_gpukit.saved_runs.run_lines import Line, RunLines
+from keras_gpukit.saved_runs.run_lines import RunLine, RunLines
 
 MOST_DETAILED = 4
 """Number of newest runs that are kept in full; older runs keep only their summary."""
@@ -35,7 +35,7 @@ _READINGS = tuple(
 
 Detail = Literal["summary", "means", "full"]
 
-_decode = msgspec.json.Decoder(Line).decode
+_decode = msgspec.json.Decoder(RunLine).decode
 
 
 class RunFile:
@@ -43,11 +43,6 @@ class RunFile:
 
     If the file is one of many and its runs have summaries, lines of readings are skipped, which
     takes a fiftieth of the time. For a run without a summary, the readings are aggregated instead.
-
-    Args:
-        path: Path of the file.
-        name: Name of its runs.
-        folder: Log folder of its runs, relative to the report's folder.
     """
 
     def __init__(self, path: Path, name: str, folder: str = "") -> None:
@@ -61,9 +56,7 @@ class RunFile:
     def runs(self, now_s: float, *, in_full: bool = True) -> tuple[RunReport, ...]:
         """Reads the lines added since the last call, and returns all runs, the oldest first.
 
-        Args:
-            now_s: Current time, in seconds since the Unix epoch.
-            in_full: Whether to read the newest runs with their time series.
+        With `in_full`, the newest ones have their time series.
 
         Raises:
             OSError: If the file cannot be read.
@@ -127,7 +120,7 @@ class RunFile:
         assert self._current is not None
         return self._current
 
-    def _begin_run(self, line: Line) -> None:
+    def _begin_run(self, line: RunLine) -> None:
         schema = msgspec.json.decode(line.record, type=_Head).schema
         newer = None
         if schema > SCHEMA:
@@ -147,7 +140,7 @@ class RunFile:
         self._begun += 1
         name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
         points = MOST_POINTS if self._detail == "full" else SERIES_POINTS
-        self._current = RunLines(name, note, folder=self._folder, most_points=points)
+        self._current = RunLines(name, note, self._folder, points)
 
 
 class _Head(msgspec.Struct):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.codec import LARGEST, bounded, checked_record, quick_decoder
+from keras_gpukit.records.codec import LARGEST, check_numbers, checked_record
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
@@ -27,13 +26,19 @@ from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.report import CaptureReport, RunReport, State
+from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerComparison
-from keras_gpukit.saved_runs.folding import run_fold
-from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
-from keras_gpukit.saved_runs.folding.run_fold import SHOWN_OF_GPU, RunFold, concluded
+from keras_gpukit.saved_runs.folding.downsampling import Downsampler
+from keras_gpukit.saved_runs.folding.run_fold import (
+    SHOWN_OF_GPU,
+    RunFold,
+    concluded,
+    gpu_values,
+    host_values,
+)
+from keras_gpukit.saved_runs.folding.tags import step_figures
 from keras_gpukit.saved_runs.writing.process_identity import has_ended
 
 FRESH_S = 30.0
@@ -67,9 +72,15 @@ _KINDS: dict[RecordKind, type[Any]] = {
     "end": RunEnd,
     "summary": RunSummary,
 }
+# Nearly all of a file. They are decoded at once; of the others, each number is checked before.
+_READINGS = {
+    "steps": msgspec.json.Decoder(StepWindow).decode,
+    "host": msgspec.json.Decoder(HostSample).decode,
+    "gpu": msgspec.json.Decoder(GPUSample).decode,
+}
 
 
-class Line(msgspec.Struct, gc=False):
+class RunLine(msgspec.Struct, gc=False):
     """A line of `run.jsonl`, with its record still encoded."""
 
     kind: str
@@ -81,21 +92,10 @@ class Line(msgspec.Struct, gc=False):
 class RunLines:
     """Collects the lines of a run in fixed memory.
 
-    Args:
-        name: Name of the run.
-        note: Note on a problem that is known from the start, such as a lost beginning.
-        folder: Log folder of the run, relative to the report's folder.
-        most_points: Maximum number of points per time series; even.
+    A note says what is known to be wrong from the start, such as a lost beginning.
     """
 
-    def __init__(
-        self,
-        name: str,
-        note: str | None = None,
-        *,
-        folder: str = "",
-        most_points: int = MOST_POINTS,
-    ) -> None:
+    def __init__(self, name: str, note: str | None, folder: str, most_points: int) -> None:
         self._name = name
         self._note = note
         self._folder = folder
@@ -103,37 +103,35 @@ class RunLines:
         self._unreadable = 0
         self._first_fault = ""
 
-    def take(self, line: Line) -> None:
+    def take(self, line: RunLine) -> None:
         """Adds a line. Only the time and step of a line of unknown kind are used.
 
         Raises:
             Exception: If the line has no valid time, or the record does not match its kind.
         """
-        time_s, kind = line.time_s, cast(RecordKind, line.kind)
+        time_s, kind, fold = line.time_s, cast(RecordKind, line.kind), self._fold
         if time_s is None or not 0 < time_s < LATEST_S:
             raise ValueError("it does not say when it was written")
-        record: Any
-        if kind in _QUICK:
-            decode, check = _QUICK[kind]
-            record = decode(line.record)
-            check(self._fold, record)
-        else:
-            record = None
-            if kind in _KINDS:
-                record = checked_record(line.record, _KINDS[kind])
-            if kind == "memory":
-                _check_device(self._fold.memory, record.device)
-            elif kind == "event":
-                _check_event(record)
-        self._fold.add(kind, record, time_s, line.step)
+        record: Any = None
+        if kind in _READINGS:
+            record = _READINGS[kind](line.record)
+        elif kind in _KINDS:
+            record = checked_record(line.record, _KINDS[kind])
+        if kind == "steps":
+            _check_window(record)
+        elif kind == "host":
+            check_numbers(host_values(record))
+        elif kind == "gpu":
+            check_numbers(gpu_values(record))
+            _check_device(fold.gpus, str(record.index))
+        elif kind == "memory":
+            _check_device(fold.memory, record.device)
+        elif kind == "event":
+            _check_event(record)
+        fold.add(kind, record, time_s, line.step)
 
     def unreadable(self, number: int, fault: str) -> None:
-        """Counts a line that could not be read.
-
-        Args:
-            number: Number of the line in its file, from 1.
-            fault: Description of the error.
-        """
+        """Counts a line, by its number in the file from 1, that could not be read."""
         self._unreadable += 1
         self._first_fault = self._first_fault or f"line {number:,}: {fault}"
 
@@ -147,11 +145,7 @@ class RunLines:
         return self._fold.latest.get("summary")
 
     def report(self, now_s: float | None) -> RunReport:
-        """Returns the run from the lines added so far.
-
-        Args:
-            now_s: Current time, in seconds since the Unix epoch; None if another run followed.
-        """
+        """Returns the run from the lines so far; without the current time if another followed."""
         fold = self._fold
         header: RunHeader | None = fold.latest.get("run")
         state = self._state(now_s)
@@ -164,8 +158,8 @@ class RunLines:
             summary=self._summary or self._summary_so_far(state),
             steps=fold.steps.series(),
             host=fold.host.series(),
-            gpus={index: _known(points, SHOWN_OF_GPU) for index, points in fold.gpus.items()},
-            memory={device: _known(points) for device, points in fold.memory.items()},
+            gpus=_series_of(fold.gpus, SHOWN_OF_GPU),
+            memory=_series_of(fold.memory),
             captures=tuple(CaptureReport(each.run, each) for each in fold.captures.values()),
             validation=fold.validation.series(),
             events=fold.events(),
@@ -215,29 +209,19 @@ class RunLines:
         return tuple(notes)
 
 
-def _known(points: Downsampler, figures: int | None = None) -> Any:
-    series = points.series(figures)
-    assert series is not None  # there is no device without a reading
-    return series
+def _series_of(
+    devices: dict[str, Downsampler], figures: int | None = None
+) -> dict[str, TimeSeries]:
+    of_each = {device: points.series(figures) for device, points in devices.items()}
+    return {device: series for device, series in of_each.items() if series is not None}
 
 
-def _check_window(fold: RunFold, window: StepWindow) -> None:
-    steps, duration_s = window.steps, window.duration_s
-    if not (0 < steps < LARGEST and 0 < duration_s < LARGEST):
+def _check_window(window: StepWindow) -> None:
+    if not (0 < window.steps < LARGEST and 0 < window.duration_s < LARGEST):
         raise ValueError("a window without steps or without time")
     if not 0 < window.time_s < LATEST_S:
         raise ValueError("a window that does not say when it ended")
-    rates = duration_s / steps, (window.examples or 0) / duration_s
-    bounded(*rates, window.input_wait_s, window.buffered_batches, window.between_s)
-
-
-def _check_host(fold: RunFold, sample: HostSample) -> None:
-    bounded(*run_fold.host_values(sample))
-
-
-def _check_gpu(fold: RunFold, sample: GPUSample) -> None:
-    bounded(*run_fold.gpu_values(sample))
-    _check_device(fold.gpus, str(sample.index))
+    check_numbers(step_figures(window))
 
 
 def _check_device(known: dict[str, Downsampler], device: str) -> None:
@@ -248,11 +232,3 @@ def _check_device(known: dict[str, Downsampler], device: str) -> None:
 def _check_event(event: RunEvent) -> None:
     if not (0 < event.began_s < LATEST_S and event.duration_s >= 0 and event.count == 1):
         raise ValueError("an event at no time")
-
-
-# For a run of a million windows, these take most of the time.
-_QUICK: dict[str, tuple[Callable[[msgspec.Raw], Any], Callable[[RunFold, Any], None]]] = {
-    "steps": (quick_decoder(StepWindow), _check_window),
-    "host": (quick_decoder(HostSample), _check_host),
-    "gpu": (quick_decoder(GPUSample), _check_gpu),
-}

@@ -1,13 +1,11 @@
 """Captures profiles in a monitored `fit`: connects the triggers of captures to the recorder.
 
-Private names, seen on Keras 3.12 to 3.15, of `keras.callbacks.TensorBoard`: `_should_trace`,
-`_start_batch`, `_stop_batch` and `_global_train_batch`. If one is missing, captures may collide
-with that callback's: TensorFlow records one profile at a time, and the first to start gets it.
+Private name, seen on Keras 3.12 to 3.15: `_should_trace` of `keras.callbacks.TensorBoard`. Without
+it, that callback's captures are not amended, and `Monitor` may capture next to them.
 """
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -85,7 +83,7 @@ class CaptureWatch:
         )
         self._automatic = automatic
 
-        def tell(record: CaptureRecord) -> None:
+        def emit(record: CaptureRecord) -> None:
             session.output.record("capture", record, record.first_step)
             if automatic is not None:
                 automatic.read(record)
@@ -97,8 +95,7 @@ class CaptureWatch:
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
             global_step=lambda: session.first_step + session.steps_of("fit").steps,
-            kept_out_by=functools.partial(_captured_by_keras, self._tensorboards),
-            tell=tell,
+            emit=emit,
             on_counted=automatic.cut if automatic else lambda: None,
         )
 
@@ -233,19 +230,5 @@ def _tensorboards_that_capture() -> list[Any]:
     return [
         each
         for each in callbacks_of_fit()
-        if isinstance(each, keras.callbacks.TensorBoard)
-        and getattr(each, "_should_trace", False)
-        and hasattr(each, "_global_train_batch")
+        if isinstance(each, keras.callbacks.TensorBoard) and getattr(each, "_should_trace", False)
     ]
-
-
-def _captured_by_keras(tensorboards: list[Any], batches: int) -> str | None:
-    """Returns which of the next batches Keras' TensorBoard captures; None if it does not."""
-    for each in tensorboards:
-        first = each._global_train_batch
-        if first + batches > each._start_batch and first <= each._stop_batch:
-            return (
-                f"keras.callbacks.TensorBoard captures the batches {each._start_batch} to "
-                f"{each._stop_batch}"
-            )
-    return None

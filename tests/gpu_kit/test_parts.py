@@ -9,8 +9,7 @@ import pytest
 from helpers import prepared
 from helpers.processes import ROOT, environment
 
-from benchmarks.gpu.judging import error_of
-from benchmarks.gpu.part import ORDER, load_part
+from benchmarks.gpu.part import ORDER, error_of, load_part
 from benchmarks.gpu.results import load, outcomes, save
 from keras_gpukit.profiling import read_profile
 

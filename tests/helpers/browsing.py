@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from helpers.processes import free_ports
+from helpers.processes import wait_for as wait_until
 
 DEADLINE_S = 60
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -49,9 +50,7 @@ def chromium() -> Iterator:
 @contextlib.contextmanager
 def tensorboard(logdir: Path, *options: str) -> Iterator[str]:
     """A TensorBoard process; gives its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports()
     where = ["--logdir", str(logdir), "--host", "127.0.0.1", "--port", str(port)]
     process = subprocess.Popen(
         [sys.executable, "-m", "tensorboard.main", "--load_fast=false", *where, *options],
@@ -105,15 +104,6 @@ def report_frame(page) -> Any:
                 if "behind" not in (frame.frame_element().get_attribute("class") or ""):
                     return frame
     return None
-
-
-def wait_until(told, within_s: float = DEADLINE_S):
-    """Waits for something to be so, and returns it."""
-    deadline = time.monotonic() + within_s
-    while not (answer := told()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.1)
-    return answer
 
 
 def _answers(address: str) -> bool:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.prepared import Prepared
-from helpers.processes import environment
+from helpers.processes import environment, free_ports
 
 
 @dataclass
@@ -30,13 +28,7 @@ class Task:
 class LocalCluster:
     """Runs a script in several processes with `TF_CONFIG`; all are ended on leaving.
 
-    Args:
-        script: What each runs.
-        arguments: Its command line.
-        folder: Takes a log of each process.
-        workers: How many.
-        servers: How many parameter servers; with any there is a chief.
-        variables: Environment variables of all.
+    The folder takes a log of each. With any parameter server there is a chief.
     """
 
     def __init__(self, script, arguments, folder, *, workers, servers=0, **variables):
@@ -83,8 +75,4 @@ class LocalCluster:
 
 def free_addresses(count):
     """Returns addresses at which nothing listens."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from textwrap import dedent
 from typing import ClassVar
 
 import psutil
 
-from helpers.processes import environment
+from helpers.processes import environment, wait_for
 
 MARK = "GPUKIT_TEST_LAUNCH"
 
@@ -127,11 +126,3 @@ def _left_of(launches: Sequence[Launch]) -> list[tuple[psutil.Process, str]]:
         except (psutil.AccessDenied, psutil.NoSuchProcess):
             continue
     return found
-
-
-def wait_for(condition: Callable[[], object], timeout_s: float = 60) -> None:
-    """Waits until a condition holds."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen"
-        time.sleep(0.02)

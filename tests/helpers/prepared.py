@@ -67,9 +67,9 @@ class Prepared:
 
     def _next(self) -> int:
         """The next message on it: its number, then its exit status."""
-        told = array.array("q")
-        told.frombytes(self._told.recv(told.itemsize))
-        return told[0]
+        found = array.array("q")
+        found.frombytes(self._told.recv(found.itemsize))
+        return found[0]
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for its end, and returns the exit status; a negative one is a signal.

@@ -9,13 +9,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from helpers.processes import environment
+from helpers import processes
+from helpers.processes import environment, free_ports
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "sinfo")
 NODES = ("n1", "n2")
@@ -65,11 +65,7 @@ def require_slurm() -> None:
 
 
 class Slurm:
-    """A running Slurm.
-
-    Args:
-        folder: For its state, keys and logs.
-    """
+    """A running Slurm, with its state, keys and logs in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,15 +78,15 @@ class Slurm:
     def start(self) -> None:
         """Starts all daemons, and waits until both nodes are idle."""
         (self.folder / "state").mkdir(parents=True)
-        with contextlib.ExitStack() as stack:
-            free = [stack.enter_context(socket.socket()) for _ in range(3)]
-            for each in free:
-                each.bind(("127.0.0.1", 0))
-            ports = [each.getsockname()[1] for each in free]
         # Tests in another process may have a Slurm too, and the ports of jobs go by their numbers.
         first_job = random.randrange(1, 60_000)
         host = socket.gethostname()
-        values = {"host": host, "folder": self.folder, "ports": ports, "first_job": first_job}
+        values = {
+            "host": host,
+            "folder": self.folder,
+            "ports": free_ports(3),
+            "first_job": first_job,
+        }
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(**values))
         self._start_munge()
         self._daemon("slurmctld", "slurmctld", "-D")
@@ -183,7 +179,7 @@ class Slurm:
                 self.run("scancel", "--user=root", "--signal=KILL", "--full")
                 self.run("scancel", "--user=root")
             with contextlib.suppress(AssertionError):
-                wait_for(lambda: not self.run("squeue", "--noheader").strip(), "the jobs' end", 60)
+                wait_for(lambda: not self.run("squeue", "--noheader").strip(), "the jobs' end")
         for daemon in reversed(self._daemons.values()):
             daemon.terminate()
         for daemon in self._daemons.values():
@@ -194,11 +190,7 @@ class Slurm:
 
 
 def wait_for(happened: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Waits until something happened; fails if it does not."""
-    deadline = time.monotonic() + deadline_s
-    while not happened():
-        assert time.monotonic() < deadline, f"waited {deadline_s} s for {what}"
-        time.sleep(0.2)
+    processes.wait_for(happened, deadline_s, what)
 
 
 @contextlib.contextmanager

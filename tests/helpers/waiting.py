@@ -41,18 +41,18 @@ def serve(messages: socket.socket) -> dict[str, Any]:
             os.close(each)
 
 
-def fork_and_tell(output: int, errors: int, told: int) -> None:
+def fork_and_tell(output: int, errors: int, found: int) -> None:
     """Returns in a fork with this output; the process stays to tell of it."""
     if number := os.fork():
         os.close(output)
         os.close(errors)
-        os.write(told, array.array("q", [number]))
+        os.write(found, array.array("q", [number]))
         _, status = os.waitpid(number, 0)
-        os.write(told, array.array("q", [os.waitstatus_to_exitcode(status)]))
+        os.write(found, array.array("q", [os.waitstatus_to_exitcode(status)]))
         os._exit(0)
     os.dup2(output, 1)
     os.dup2(errors, 2)
-    for each in (output, errors, told):
+    for each in (output, errors, found):
         os.close(each)
 
 

@@ -162,8 +162,8 @@ def test_where_it_may_do_harm_nothing_is_captured(
         environment=SimpleNamespace(worker=worker),
         model=SimpleNamespace(steps_per_execution=steps_per_execution),
     )
-    told = automatic_capture.not_automatic_because(session, ())
-    assert told is None if because is None else because in told
+    found = automatic_capture.not_automatic_because(session, ())
+    assert found is None if because is None else because in found
 
 
 # No harm
@@ -321,13 +321,15 @@ def test_a_wrong_live_stall_is_replaced_and_everything_says_so(tmp_path, monkeyp
     assert summary.input.stall_fraction == pytest.approx(record.stall_fraction)
     print_summary(summary)
     panel = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    said = f"The input stall is corrected by the profile of step {record.first_step:,}, which shows"
-    assert panel.count(said) == 1
+    message = (
+        f"The input stall is corrected by the profile of step {record.first_step:,}, which shows"
+    )
+    assert panel.count(message) == 1
     report = tmp_path / "report.html"
     command = [sys.executable, "-m", "keras_gpukit", "report", str(tmp_path), "--out", str(report)]
     subprocess.run(command, check=True, capture_output=True)
-    assert f'<p class="remark">{said}' in report.read_text()
-    assert re.search(f"<figcaption.*of their time waiting.*{said}", report.read_text())
+    assert f'<p class="remark">{message}' in report.read_text()
+    assert re.search(f"<figcaption.*of their time waiting.*{message}", report.read_text())
     lines = (tmp_path / "gpukit" / "run.jsonl").read_text().splitlines()
     kept = json.loads(lines[-1])["record"]
     assert kept["input"]["stall_fraction"] == summary.input.stall_fraction

@@ -507,8 +507,8 @@ def test_what_is_no_profile_is_refused(tmp_path, kind):
     path.write_bytes(foreign(kind))
     with pytest.raises(ProfileError, match=r"Received: path=.*xplane\.pb") as error:
         read_profile(path)
-    said = {"empty": "empty", "picture": "picture", "gzip": "gzip"}.get(kind, "not a profile")
-    assert said in str(error.value)
+    message = {"empty": "empty", "picture": "picture", "gzip": "gzip"}.get(kind, "not a profile")
+    assert message in str(error.value)
 
 
 def test_what_is_not_there_is_said(tmp_path):

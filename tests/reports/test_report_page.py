@@ -112,6 +112,11 @@ def page_of(folder: Path, lines, **options) -> Page:
     return Page(render(load_report(folder), plotly_src="plotly.js", **options))
 
 
+def changed(lines, kind: str, **changes) -> list:
+    """Lines with other values in the records of a kind."""
+    return [(*line[:3], replace(line[3], **changes)) if line[2] == kind else line for line in lines]
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Page:
     return page_of(tmp_path_factory.mktemp("logs"), run_lines())
@@ -312,10 +317,7 @@ def test_a_lasting_change_of_step_time_is_a_line_and_an_event(tmp_path):
 
 
 def test_time_in_callbacks_between_steps_is_not_drawn_as_computing(tmp_path):
-    lines = [
-        (time_s, step, kind, replace(record, between_s=0.2) if kind == "steps" else record)
-        for time_s, step, kind, record in run_lines(30)
-    ]
+    lines = changed(run_lines(30), "steps", between_s=0.2)
     figure = figure_of(page_of(tmp_path, lines), "Timeline")
     # Of steps of 25 ms, 10 ms are waits.
     assert named(figure, "callbacks between steps")[1]["y"][:6] == pytest.approx([5.0] * 6)
@@ -377,10 +379,7 @@ def test_a_damaged_distribution_costs_its_chart_alone(tmp_path, damage):
 
 
 def test_steps_of_microseconds_are_drawn_in_them(tmp_path):
-    lines = [
-        (*line[:3], replace(line[3], steps=4000)) if line[2] == "steps" else line
-        for line in run_lines()
-    ]
+    lines = changed(run_lines(), "steps", steps=4000)
     figure = figure_of(page_of(tmp_path, lines), "Timeline")
     assert figure["layout"]["yaxis"]["title"]["text"] == "µs per step"
     assert named(figure, "waiting for input")[1]["y"][0] == pytest.approx(100)
@@ -480,11 +479,7 @@ def test_a_run_of_which_nothing_is_known_is_still_a_page(tmp_path):
 
 
 def test_windows_of_short_epochs_are_not_called_seconds(tmp_path):
-    lines = [
-        (time_s, step, kind, replace(record, duration_s=0.1) if kind == "steps" else record)
-        for time_s, step, kind, record in run_lines(30)
-    ]
-    words = page_of(tmp_path, lines).words
+    words = page_of(tmp_path, changed(run_lines(30), "steps", duration_s=0.1)).words
     assert "In the fastest window of 100 ms a step took 2.5 ms" in words
 
 

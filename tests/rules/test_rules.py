@@ -607,17 +607,24 @@ def test_a_py_dataset_is_advised_by_its_workers():
     assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
 
 
+def python_advice(kind="generator", cores=2, gil_wait_s=0.0, busy=0.6, of_stage=None, **source):
+    """What is advised where Python code is the bottleneck."""
+    name = source.pop("name", "Photos.__getitem__")
+    of_stage = {"cost_per_batch_s": 0.02, **(of_stage or {})}
+    stage = StageRecord(name, kind, "python", "train.py:9", **of_stage)
+    record = stall(
+        0.5,
+        python=PythonSourceRecord(name, "train.py:9", **source),
+        pipeline=PipelineRecord((stage,), stage),
+        contention=ContentionRecord(gil_wait_s, busy),
+    )
+    return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+
+
 @pytest.mark.parametrize(("cores", "workers"), [(2, 2), (8, 4), (None, 4)])
 def test_where_the_gil_is_the_cause_processes_are_advised_and_no_threads(cores, workers):
-    def found(gil_wait_s, name="Photos.__getitem__", work="python", **source):
-        stage = StageRecord(name, "generator", work, cost_per_batch_s=0.02)
-        record = stall(
-            0.5,
-            python=PythonSourceRecord(name, **source),
-            pipeline=PipelineRecord((stage,), stage),
-            contention=ContentionRecord(gil_wait_s, 0.6),
-        )
-        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+    def found(gil_wait_s, **source):
+        return python_advice(cores=cores, gil_wait_s=gil_wait_s, **source)
 
     first, second, *_ = found(0.001)
     assert "holds the GIL" in first
@@ -625,16 +632,14 @@ def test_where_the_gil_is_the_cause_processes_are_advised_and_no_threads(cores, 
     assert second == f"Photos(workers={workers}, use_multiprocessing=True)"
     assert found(0.001, workers=2)[1] == "Photos(workers=2, use_multiprocessing=True)"
     assert found(0.0)[0].startswith("Photos(workers=4)")
-    first, second = found(0.001, "rows")
+    first, second = found(0.001, name="rows")
     assert "have rows make the whole batch" in first
     assert second.endswith(f"PyDataset with workers={workers}, use_multiprocessing=True")
 
 
 def test_no_more_processes_are_advised_than_there_are_cores():
     def found(cores, **source):
-        code = PythonSourceRecord("Photos.__getitem__", **source)
-        record = stall(0.5, python=code, contention=ContentionRecord(0.001, 0.6))
-        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+        return python_advice(cores=cores, gil_wait_s=0.001, **source)
 
     assert not any("multiprocessing" in line for line in found(1))
     assert found(6, workers=4, in_processes=True)[0].startswith("Photos(workers=6)")
@@ -643,9 +648,7 @@ def test_no_more_processes_are_advised_than_there_are_cores():
 
 def test_a_torch_loader_is_advised_in_its_own_terms():
     def found(cores=8, **source):
-        code = PythonSourceRecord("Photos.__getitem__", "train.py:9", library="torch", **source)
-        record = stall(0.5, python=code)
-        return finding("input-bound", run((), {"cpu_count": cores}, input=record)).advice
+        return python_advice(cores=cores, library="torch", **source)
 
     first, whole = found()
     assert "DataLoader(..., num_workers=4, persistent_workers=True)" in first
@@ -657,32 +660,21 @@ def test_a_torch_loader_is_advised_in_its_own_terms():
 
 
 def test_a_grain_dataset_is_advised_by_what_runs_the_slow_stage():
-    def found(kind, library="Grain", gil_wait_s=0.0, parallelism=1, busy=0.6, **source):
-        stage = StageRecord(
-            "augment", kind, "python", "train.py:9", 0.05, 0.1, parallelism=parallelism
-        )
-        record = stall(
-            0.5,
-            python=PythonSourceRecord("augment", library=library, **source),
-            pipeline=PipelineRecord((stage,), stage),
-            contention=ContentionRecord(gil_wait_s, busy),
-        )
-        return finding("input-bound", run((), {"cpu_count": 2}, input=record)).advice
+    def found(kind, library="Grain", parallelism=1, **more):
+        of_stage = {"cost_per_batch_s": 0.1, "parallelism": parallelism}
+        return python_advice(kind, library=library, name="augment", of_stage=of_stage, **more)
 
     assert "num_threads=32" in found("MapDataset.map", parallelism=16, busy=0.05)[0]
     assert not any("num_threads" in line for line in found("MapDataset.map", busy=0.95))
-    assert not any(
-        "num_threads" in line for line in found("MapDataset.map", parallelism=32, busy=0.05)
-    )
+    enough = found("MapDataset.map", parallelism=32, busy=0.05)
+    assert not any("num_threads" in line for line in enough)
     first, _ = found("MapDataset.map", gil_wait_s=0.001)
     assert first.startswith("ds.to_iter_dataset().mp_prefetch(")
     assert "num_workers=2" in first
     assert found("IterDataset.map")[0].startswith("put augment before .to_iter_dataset()")
-    assert found("IterDataset.map", "Grain DataLoader")[0].startswith(
-        "grain.DataLoader(..., worker_count="
-    )
+    loader = found("IterDataset.map", "Grain DataLoader")
+    assert loader[0].startswith("grain.DataLoader(..., worker_count=")
     in_processes = found("generator", workers=2, in_processes=True)
-    assert in_processes
     assert not any("num_threads" in line or "ds.to_iter" in line for line in in_processes)
 
 
@@ -841,13 +833,15 @@ def test_tiny_steps_promise_no_time_in_which_callbacks_were_seen():
     assert unseen.upper_bound
 
 
+def validated(validation_s, wait_s, start=None):
+    """A run of 100 s with a validation of 1,000 steps, each of which waits a while."""
+    waited = InputRecord("validation", wait_s=wait_s, pipeline_start=start)
+    steps = throughput(validation_s / 1000)
+    return replace(spent(validation_s=validation_s), validation=steps, validation_input=waited)
+
+
 def test_time_that_a_validation_waited_is_not_saved_by_more_cores():
-    summary = replace(
-        spent(validation_s=80.0),
-        utilization=host(98.0, own=15.0),
-        validation=throughput(0.08),
-        validation_input=InputRecord("validation", wait_s=0.075),
-    )
+    summary = replace(validated(80.0, 0.075), utilization=host(98.0, own=15.0))
     found = finding("host-cpu-saturated", summary)
     # 20 s of training and 5 s of validation's own work, of which 15 s were processor time.
     assert found.saving.high_s == pytest.approx(10.0)
@@ -855,11 +849,7 @@ def test_time_that_a_validation_waited_is_not_saved_by_more_cores():
 
 def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
     def found(wait_s):
-        waited = InputRecord("validation", wait_s=wait_s)
-        seen = replace(
-            spent(validation_s=80.0), validation=throughput(0.08), validation_input=waited
-        )
-        return finding("long-validation", seen)
+        return finding("long-validation", validated(80.0, wait_s))
 
     assert figure("of_it_waiting_for_input", 75.0, "s") in found(0.075).evidence
     assert "validation_data faster" in found(0.075).advice[0]
@@ -868,15 +858,8 @@ def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
 
 
 def test_a_short_validation_that_waits_is_found_with_the_wait_for_its_first_batches():
-    def found(wait_s, start=None):
-        waited = InputRecord("validation", wait_s=wait_s, pipeline_start=start)
-        seen = replace(
-            spent(validation_s=21.0), validation=throughput(0.02), validation_input=waited
-        )
-        return finding("long-validation", seen)
-
-    assert found(0.001) is None
-    waits = found(0.016, PipelineStartRecord(4, mean_s=1.0))
+    assert finding("long-validation", validated(21.0, 0.001)) is None
+    waits = finding("long-validation", validated(21.0, 0.016, PipelineStartRecord(4, mean_s=1.0)))
     assert waits.title == "Validation takes 21 % of the time, 95 % of it waiting for data"
     assert (waits.severity, waits.saving.low_s, waits.saving.high_s) == ("critical", 20.0, 21.0)
     assert figure("steps_of_validation", 1000) in waits.evidence

@@ -101,11 +101,11 @@ def test_a_summary_from_the_file_is_the_live_one(tmp_path, run):
 
 def assert_is_the_live_one(log_dir, live):
     without_summary(log_dir / "gpukit" / "run.jsonl")
-    (told,) = load_report(log_dir).runs
+    (seen,) = load_report(log_dir).runs
     for field in dataclasses.fields(live):
         # The others tell what is known of a run without a summary alone.
         if field.name not in ("host_at_end", "killed_in", "verdict"):
-            assert getattr(told.summary, field.name) == getattr(live, field.name), field.name
+            assert getattr(seen.summary, field.name) == getattr(live, field.name), field.name
 
 
 def test_a_run_that_was_killed_gets_the_verdicts_that_its_records_allow(tmp_path, monkeypatch):
@@ -122,12 +122,12 @@ def test_a_run_that_was_killed_gets_the_verdicts_that_its_records_allow(tmp_path
     for share in (0.99, 0.8, 0.6, 0.4, 0.2):
         cut = data[: int(share * len(data))]  # within a line
         path.write_bytes(cut)
-        (told,) = load_report(tmp_path).runs
-        found = {each.code for each in told.summary.findings}
+        (seen,) = load_report(tmp_path).runs
+        found = {each.code for each in seen.summary.findings}
         assert "killed" in found
         # A run that ended before its first step gets no advice on speed.
-        if told.summary.steps and told.summary.utilization.samples >= MINIMUM_SAMPLES:
+        if seen.summary.steps and seen.summary.utilization.samples >= MINIMUM_SAMPLES:
             assert found >= {"throttled", "other-processes-on-gpu"}
         if b'"kind":"end"' in cut:
             assert found - {"killed"} == codes
-    assert told.summary.environment == live.environment
+    assert seen.summary.environment == live.environment

@@ -23,6 +23,8 @@ from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
+INTERRUPTED = replace(SUMMARY, ending="interrupted")
+
 
 def only_run(path):
     (run,) = load_report(path).runs
@@ -176,18 +178,11 @@ def test_memory_does_not_grow_with_the_run(tmp_path):
 # Several runs
 
 
-def test_runs_that_follow_one_another_are_told_apart(tmp_path):
-    write_lines(tmp_path / "logs", run_lines(3))
-    write_lines(tmp_path / "logs", run_lines(5, began_s=BEGAN_S + 100))
-    newer, older = load_report(tmp_path).runs
-    assert (newer.name, older.name) == ("logs #2", "logs")
-    assert (newer.steps.readings, older.steps.readings) == (5, 3)
-
-
-def test_runs_in_several_folders_come_newest_first(tmp_path):
-    for number, name in enumerate(("deep/b", "a", "c")):
-        write_lines(tmp_path / name, run_lines(3, began_s=BEGAN_S + 100 * number))
-    assert [run.name for run in load_report(tmp_path).runs] == ["c", "a", "deep/b"]
+def test_runs_of_one_folder_and_of_several_come_newest_first(tmp_path):
+    for number, name in enumerate(("deep/b", "a", "c", "a")):
+        write_lines(tmp_path / name, run_lines(3 + number, began_s=BEGAN_S + 100 * number))
+    found = [(run.name, run.steps.readings) for run in load_report(tmp_path).runs]
+    assert found == [("a #2", 6), ("c", 5), ("a", 4), ("deep/b", 3)]
 
 
 @pytest.mark.heavy
@@ -284,23 +279,20 @@ def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
     assert oldest.summary == replace(SUMMARY, series=())
 
 
-def test_a_run_without_its_end_is_unfinished(tmp_path):
-    write_lines(tmp_path, run_lines(5, summary=None))
-    assert only_run(tmp_path).state == "unfinished"
-
-
-@pytest.mark.parametrize("lines", [run_lines(5, summary=None), now_lines(5)])
-def test_how_a_run_ended_is_unknown_where_it_did_not_say(tmp_path, lines):
-    write_lines(tmp_path, lines)
+@pytest.mark.parametrize(
+    ("lines", "state", "ending"),
+    [
+        (lambda: run_lines(5, summary=None), "unfinished", None),
+        (lambda: now_lines(5), "running", None),
+        (lambda: run_lines(5, summary=INTERRUPTED), "interrupted", "interrupted"),
+    ],
+    ids=["unfinished", "running", "interrupted"],
+)
+def test_a_run_is_as_it_said_it_ended(tmp_path, lines, state, ending):
+    write_lines(tmp_path, lines())
     report = load_report(tmp_path)
-    assert report.runs[0].state in ("unfinished", "running")
-    assert report.runs[0].summary.ending is None
-    assert to_dict(report)["runs"][0]["summary"]["ending"] is None
-
-
-def test_an_interrupted_run_is_told_as_one(tmp_path):
-    write_lines(tmp_path, run_lines(5, summary=replace(SUMMARY, ending="interrupted")))
-    assert only_run(tmp_path).state == "interrupted"
+    assert (report.runs[0].state, report.runs[0].summary.ending) == (state, ending)
+    assert to_dict(report)["runs"][0]["summary"]["ending"] == ending
 
 
 def test_a_file_that_was_begun_anew_is_read_anew(tmp_path):
@@ -332,9 +324,9 @@ def test_captures_go_to_the_run_that_took_them(tmp_path):
     write_lines(tmp_path, lines)
     report = load_report(tmp_path)
     (run,) = report.runs
-    told, other = run.captures[1], run.captures[0]
-    assert (told.name, told.capture.reason) == ("one/host", "step 20 of the run")
-    assert told.unread_because
+    shown, other = run.captures[1], run.captures[0]
+    assert (shown.name, shown.capture.reason) == ("one/host", "step 20 of the run")
+    assert shown.unread_because
     assert (other.profile, other.unread_because) == (None, None)
     assert [each.name for each in report.captures] == ["two/host"]
 
@@ -438,14 +430,14 @@ def _with_other_values(data: bytes, luck: random.Random) -> bytes:
     others = [None, -1, 0, 10**30, -5e17, 1e-300, "</script>", [], {}, [[1]], True, "\0", -0.0]
     lines = []
     for line in data.splitlines():
-        told = json.loads(line)
-        record = told["record"]
+        shown = json.loads(line)
+        record = shown["record"]
         for _ in range(luck.randrange(3)):
             place = luck.choice(list(record))
             if isinstance(record[place], dict) and record[place]:
                 record, place = record[place], luck.choice(list(record[place]))
             record[place] = luck.choice(others)
-        lines.append(json.dumps(told).encode())
+        lines.append(json.dumps(shown).encode())
     return b"\n".join(lines) + b"\n"
 
 
@@ -455,17 +447,17 @@ def test_damaged_records_give_a_report_or_a_clear_error(tmp_path):
     luck = random.Random(20261121)
     path = write_lines(tmp_path, run_lines(8) + run_lines(8, summary=None, began_s=BEGAN_S + 99))
     data = path.read_bytes()
-    told = 0
+    shown = 0
     for number in range(300):
         path.write_bytes(damaged(data, luck))
         report = load_report(tmp_path)
         assert isinstance(report, Report)
         to_dict(report)
-        told += any(run.notes for run in report.runs)
+        shown += any(run.notes for run in report.runs)
         if number % 20 == 0:
             page = render(report, plotly_src="plotly.js")
             assert page.rstrip().endswith("</html>")
-    assert told > 150
+    assert shown > 150
 
 
 # Many runs

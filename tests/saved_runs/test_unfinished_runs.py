@@ -111,13 +111,13 @@ def test_a_run_killed_while_xla_compiled_its_first_step_says_so(tmp_path):
     run = only_run(tmp_path)
     killed = "critical: The process was killed while in its first step, which fetches a batch"
     assert verdict_line(run).startswith(killed)
-    told = (
+    seen = (
         "No step has ended after 54 s: the first one is likely traced and compiled by XLA "
         "(jit_compile is on), as 1.6 cores are busy and the GPUs idle"
     )
-    assert told in render(load_report(tmp_path), plotly_src="plotly.js")
+    assert seen in render(load_report(tmp_path), plotly_src="plotly.js")
     _, found = run.summary.findings
-    assert found.title == told
+    assert found.title == seen
     assert [each.partition("=")[0].split()[-1] for each in found.advice] == [
         "model.compile(jit_compile",
         "drop_remainder",

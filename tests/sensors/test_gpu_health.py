@@ -41,7 +41,7 @@ def _process_numbers_of_the_machine(monkeypatch):
 def health(gpus, xids=None):
     nvml = FakeNVML(gpus)
     found = read_health(read_driver(nvml).gpus, xids, nvml)
-    assert nvml.nvmlLib.users == 0
+    assert nvml.users == 0
     return found
 
 

@@ -117,7 +117,7 @@ def test_describing_the_gpus_leaves_nvml_closed(machine):
     nvml = FakeNVML(gpus)
     machine(gpus, nvml)
     devices.visible_gpus()
-    assert nvml.nvmlLib.users == 0
+    assert nvml.users == 0
 
 
 @pytest.mark.parametrize("error", ["LibraryNotFound", "NoPermission"])

@@ -194,7 +194,7 @@ def test_no_gpu_at_all_is_nvmls_own_error():
     nvml = FakeNVML([FakeGPU("GPU-a", lost=True)])
     with pytest.raises(nvml.NVMLError_GpuIsLost):
         NVMLSensor([GPUInfo(0, uuid="GPU-a")], nvml)
-    assert nvml.nvmlLib.users == 0
+    assert nvml.users == 0
 
 
 # CUDA

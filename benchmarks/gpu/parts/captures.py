@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 
 STEP_S, STALL = 0.008, 0.5
 FIT_S = 30.0
@@ -80,27 +79,24 @@ def judge_stall(row: dict[str, Any]) -> Outcome:
     )
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the capture."""
-    needed = ("automatic",)
-    return judge_each(measured, {"one": (needed, judge_one), "stall": (needed, judge_stall)})
-
-
 PART = Part(
-    name="captures",
-    question="Does `Monitor` capture one profile by itself, cheaply, and does it agree?",
-    slices={"automatic": Slice(lambda small, _: [("automatic", partial(fit, small))])},
-    claims=(
+    "captures",
+    "Does `Monitor` capture one profile by itself, cheaply, and does it agree?",
+    {"automatic": Slice(lambda small, _: [("automatic", partial(fit, small))])},
+    (
         Claim(
             "one",
             "in a fit of 30 s `Monitor` captures one profile by itself, and delays training by at "
             "most 100 ms",
+            judge_one,
+            ("automatic",),
         ),
         Claim(
             "stall",
             "the stall in that profile is the one measured live in the same steps, within 3 "
             "percentage points",
+            judge_stall,
+            ("automatic",),
         ),
     ),
-    judge=judge,
 )

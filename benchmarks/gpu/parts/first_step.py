@@ -7,8 +7,7 @@ import time
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 
 WITHIN = 0.1
 
@@ -35,7 +34,7 @@ def first_step(small: bool) -> dict[str, Any]:
         def on_train_batch_end(self, number, logs=None):
             if number == 0:
                 self.took_s = time.perf_counter() - self.began_s
-                self.said = panel(load_report(folder).runs[0].summary)
+                self.message = panel(load_report(folder).runs[0].summary)
 
     if small:
         model = convolutional(8, 1, side)
@@ -56,7 +55,7 @@ def first_step(small: bool) -> dict[str, Any]:
         "step_ms": summary.step_time_s and 1e3 * summary.step_time_s,
         "reported_s": summary.breakdown and summary.breakdown.first_step_s,
         "findings": findings_of(summary),
-        "said": clock.said,
+        "said": clock.message,
     }
 
 
@@ -74,34 +73,27 @@ def judge_reported(row: dict[str, Any]) -> Outcome:
 
 
 def judge_written(row: dict[str, Any]) -> Outcome:
-    said = "compil" in row["said"] or "trac" in row["said"]
-    return Outcome(said, f"The report at the first step's end: {row['said'][:200]}")
-
-
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges what is reported of the first step, and what is known while it runs."""
-    needed = ("resnet",)
-    return judge_each(
-        measured, {"reported": (needed, judge_reported), "written": (needed, judge_written)}
-    )
+    message = "compil" in row["said"] or "trac" in row["said"]
+    return Outcome(message, f"The report at the first step's end: {row['said'][:200]}")
 
 
 PART = Part(
-    name="first-step",
-    question="How long does the first step take, and is it known while it runs?",
-    slices={
-        "resnet": Slice(lambda small, _: [("resnet", partial(first_step, small))], 120, alone=False)
-    },
-    claims=(
+    "first-step",
+    "How long does the first step take, and is it known while it runs?",
+    {"resnet": Slice(lambda small, _: [("resnet", partial(first_step, small))], 120, alone=False)},
+    (
         Claim(
             "reported",
             "the time of the first step of ResNet50 with Keras' default jit is reported within "
             "10 %",
+            judge_reported,
+            ("resnet",),
         ),
         Claim(
             "written",
             "while the first step runs, a report on the run says that it is traced or compiled",
+            judge_written,
+            ("resnet",),
         ),
     ),
-    judge=judge,
 )

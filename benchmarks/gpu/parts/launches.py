@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.findings import findings_of, in_percent, is_kept, promised, range_of
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Cases, Claim, Outcome, Part, Slice
 
 OPERATIONS = 500
 STEPS = 6000
@@ -101,32 +100,24 @@ def judge_promise(plain: dict[str, Any], *cured: dict[str, Any]) -> Outcome:
     return Outcome(is_kept(promise, saved_s), f"{evidence} Promised: {range_of(promise)}.")
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the finding and its promise."""
-    return judge_each(
-        measured,
-        {
-            "named": (("plain", "idle"), judge_named),
-            "promise": (("plain", *CURES), judge_promise),
-        },
-    )
-
-
 PART = Part(
-    name="launches",
-    question="Is a model that waits for kernel launches recognized, and is its promise kept?",
-    slices={"all": Slice(cases, 120)},  # XLA compiles the model for over half a minute
-    claims=(
+    "launches",
+    "Is a model that waits for kernel launches recognized, and is its promise kept?",
+    {"all": Slice(cases, 120)},  # XLA compiles the model for over half a minute
+    (
         Claim(
             "named",
             f"for a model of {OPERATIONS} operations that take less time than their launch, "
             f"`{CODE}` is found, and no input stall is reported although the GPU idles",
+            judge_named,
+            ("plain", "idle"),
         ),
         Claim(
             "promise",
             "the better one of jit and 8 steps per execution saves what the finding promises, "
             "within 3 % of the run",
+            judge_promise,
+            ("plain", *CURES),
         ),
     ),
-    judge=judge,
 )

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.gpu.forks import in_fork
-from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.nvml import read_gpus
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 from benchmarks.gpu.parts.memory import count_as_gpus_do
 
 LIMIT = "6GiB"
@@ -142,22 +141,10 @@ def judge_largest(row: dict[str, Any]) -> Outcome:
     )
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges each advice by following it."""
-    return judge_each(
-        measured,
-        {
-            "note": (("out of memory",), judge_note),
-            "note_jit": (("out of memory, jit",), judge_note),
-            "largest": (("batch size",), judge_largest),
-        },
-    )
-
-
 PART = Part(
-    name="limits",
-    question="Does a batch size train that was advised where memory is limited?",
-    slices={
+    "limits",
+    "Does a batch size train that was advised where memory is limited?",
+    {
         "out-of-memory": Slice(
             lambda small, _: [("out of memory", partial(out_of_memory, False, small))],
             80,
@@ -170,18 +157,21 @@ PART = Part(
         ),
         "batch-size": Slice(lambda small, _: [("batch size", partial(find_and_train, small))], 90),
     },
-    claims=(
+    (
         Claim(
             "note",
             "the exception of a step that needs more than 6 GiB has a note, and the batch size "
             "that it suggests trains",
+            judge_note,
+            ("out of memory",),
         ),
-        Claim("note_jit", "the same with jit"),
+        Claim("note_jit", "the same with jit", judge_note, ("out of memory, jit",)),
         Claim(
             "largest",
             "the size that `find_batch_size` finds in half a minute trains, and twice as many do "
             "not",
+            judge_largest,
+            ("batch size",),
         ),
     ),
-    judge=judge,
 )

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Cases, Claim, Outcome, Part, Slice
 
 WORK_S = {"long step": 4.5e-3, "short step": 0.1e-3}
 """Of the GPU; Keras adds a few tenths of a millisecond to each step."""
@@ -122,35 +121,28 @@ def own_account_outcome(row: dict[str, Any]) -> Outcome:
     )
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the ratios, and the overhead that `Monitor` reports."""
-    return judge_each(
-        measured,
-        {
-            "five_ms": (("long step",), lambda row: ratio_outcome(row, LIMITS["long step"])),
-            "half_ms": (("short step",), lambda row: ratio_outcome(row, LIMITS["short step"])),
-            "own_account": (("short step",), own_account_outcome),
-        },
-    )
-
-
 PART = Part(
-    name="overhead",
-    question="What does `Monitor` cost a step?",
-    slices={"all": Slice(cases, 60)},
-    claims=(
+    "overhead",
+    "What does `Monitor` cost a step?",
+    {"all": Slice(cases, 60)},
+    (
         Claim(
             "five_ms",
             "a step of 5 ms takes at most 1 % longer with `Monitor`",
+            partial(ratio_outcome, limit=LIMITS["long step"]),
+            ("long step",),
         ),
         Claim(
             "half_ms",
             "a step of about 0.5 ms takes at most 5 % longer with `Monitor`",
+            partial(ratio_outcome, limit=LIMITS["short step"]),
+            ("short step",),
         ),
         Claim(
             "own_account",
             "`Monitor` reports at least half of the time that it adds to a short step",
+            own_account_outcome,
+            ("short step",),
         ),
     ),
-    judge=judge,
 )

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.gpu.explained_causes import CAUSES, judge_bytes, judge_cause, judge_profile
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice, attempt
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice, attempt
 
 PLANTED = {
     "strings": ("AsString", "no kernel"),
@@ -19,45 +18,6 @@ PLANTED = {
 CLEAN = ("dense", "dense_jit", "float64_batch_norm")
 """Models without a fallback. Keras composes batch normalization in float64 of operations that have
 GPU kernels; TensorFlow's fused one does not accept float64 at all."""
-
-CLAIMS = (
-    *(
-        Claim(
-            name,
-            f"{operation} has a row in the table of placement, because of: {cause}",
-        )
-        for name, (operation, cause) in CAUSES.items()
-    ),
-    Claim(
-        "copied_bytes",
-        "a dense layer's 8 MiB of weights that are on the CPU are listed as copied to the GPU in "
-        "each step, with their exact size, as is the batch",
-    ),
-    Claim(
-        "copied_in_profile",
-        "what is copied to the GPU in a step is what the copies of a profile come to, within 5 %",
-    ),
-    *(
-        Claim(
-            name,
-            f"{operation} is reported on the CPU because of: {cause}",
-        )
-        for name, (operation, cause) in PLANTED.items()
-    ),
-    Claim(
-        "clean",
-        "dense layers, also compiled by XLA, and float64 batch normalization have no fallback; the "
-        "matrix products are on the GPU",
-    ),
-    Claim(
-        "eager",
-        "TensorFlow makes strings and int32 products on the CPU when they are asked for one by one",
-    ),
-    Claim(
-        "predicted",
-        "the same process without a visible GPU predicts the same fallbacks",
-    ),
-)
 
 
 def place() -> dict[str, Any]:
@@ -159,8 +119,8 @@ def judge_planted(name: str) -> Callable[[dict[str, Any]], Outcome]:
         found = [why for type_, why in reported[name]["fallbacks"] if type_ == operation]
         if reported[name]["predicted"]:
             return Outcome(False, "The fallbacks were reported as a prediction.")
-        said = ", ".join(found) or "nothing"
-        return Outcome(found == [cause], f"For {operation} it reports: {said}.")
+        message = ", ".join(found) or "nothing"
+        return Outcome(found == [cause], f"For {operation} it reports: {message}.")
 
     return judge_one
 
@@ -206,22 +166,6 @@ def _causes(reported: dict[str, Any], operation: str) -> list[str]:
     return sorted(cause for type_, cause in reported["fallbacks"] if type_ == operation)
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges what was planted, what was not, and what was predicted."""
-    return judge_each(
-        measured,
-        {name: (("real",), judge_planted(name)) for name in PLANTED}
-        | {
-            **{name: (("real",), judge_cause(name)) for name in CAUSES},
-            "copied_bytes": (("real",), judge_bytes),
-            "copied_in_profile": (("real",), judge_profile),
-            "clean": (("real",), judge_clean),
-            "eager": (("eager",), judge_eager),
-            "predicted": (("real", "predicted"), judge_predicted),
-        },
-    )
-
-
 PART = Part(
     "placement",
     "Does `DevicePlacement` find the operations that no GPU runs?",
@@ -234,6 +178,58 @@ PART = Part(
         ),
         "eager": Slice(lambda small, _: [("eager", place_eagerly)], 30, alone=False),
     },
-    CLAIMS,
-    judge,
+    (
+        *(
+            Claim(
+                name,
+                f"{operation} has a row in the table of placement, because of: {cause}",
+                judge_cause(name),
+                ("real",),
+            )
+            for name, (operation, cause) in CAUSES.items()
+        ),
+        Claim(
+            "copied_bytes",
+            "a dense layer's 8 MiB of weights that are on the CPU are listed as copied to the GPU "
+            "in each step, with their exact size, as is the batch",
+            judge_bytes,
+            ("real",),
+        ),
+        Claim(
+            "copied_in_profile",
+            "what is copied to the GPU in a step is what the copies of a profile come to, within "
+            "5 %",
+            judge_profile,
+            ("real",),
+        ),
+        *(
+            Claim(
+                name,
+                f"{operation} is reported on the CPU because of: {cause}",
+                judge_planted(name),
+                ("real",),
+            )
+            for name, (operation, cause) in PLANTED.items()
+        ),
+        Claim(
+            "clean",
+            "dense layers, also compiled by XLA, and float64 batch normalization have no fallback; "
+            "the matrix products are on the GPU",
+            judge_clean,
+            ("real",),
+        ),
+        Claim(
+            "eager",
+            "TensorFlow makes strings and int32 products on the CPU when they are asked for one by "
+            "one",
+            judge_eager,
+            ("eager",),
+        ),
+        Claim(
+            "predicted",
+            "the same process without a visible GPU predicts the same fallbacks",
+            judge_predicted,
+            ("real", "predicted"),
+        ),
+    ),
 )

@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.judging import error_of
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice, error_of
 
 MODELS = ("dense", "convolutional", "transformer")
 NAMES = ("float32", "TF32", "bfloat16")
@@ -56,37 +55,35 @@ def gain_outcome(measured: Measured) -> Outcome:
 
 def promise_outcome(measured: Measured) -> Outcome:
     """Judges whether the ratio that the finding rests on is an upper bound."""
-    said, holds = [], True
+    message, holds = [], True
     for name in ("float32", "TF32"):
         promised = measured.get(f"promise/{name}", {}).get("gain")
         found = gains(measured, name, "bfloat16")
         if promised is not None and found:
-            said.append(f"{promised:g}× promised over {name}, {max(found.values()):.2f}× measured")
+            message.append(
+                f"{promised:g}× promised over {name}, {max(found.values()):.2f}× measured"
+            )
             holds &= max(found.values()) <= promised
-    if not said:
+    if not message:
         return Outcome(None, "no finding promised a gain that was measured")
-    return Outcome(holds, f"At most {'; '.join(said)}.")
-
-
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges gains and promises."""
-    return {"bfloat16": gain_outcome(measured), "promise": promise_outcome(measured)}
+    return Outcome(holds, f"At most {'; '.join(message)}.")
 
 
 PART = Part(
-    name="precision",
-    question="What do models gain from mixed precision?",
-    slices={"all": Slice(cases)},
-    claims=(
+    "precision",
+    "What do models gain from mixed precision?",
+    {"all": Slice(cases)},
+    (
         Claim(
             "bfloat16",
             "dense, convolutional and transformer models train faster in mixed bfloat16 than in "
             "float32 without TensorFloat-32",
+            gain_outcome,
         ),
         Claim(
             "promise",
             "no model gains more from mixed bfloat16 than the finding about float32 promises",
+            promise_outcome,
         ),
     ),
-    judge=judge,
 )

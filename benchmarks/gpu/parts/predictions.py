@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.judging import error_of
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice, error_of
 from benchmarks.gpu.parts.memory import count_as_gpus_do
 
 IMAGES = {"ResNet50": 64, "MobileNetV2": 128, "EfficientNetB0": 64, "VGG16": 64}
 """Architectures of `keras.applications`, and their batches."""
+MODELS = (*IMAGES, "transformer", "dense")
 SIDE = 160
 RECURRENT = ("LSTM", "GRU")
 WITHIN = 0.1
@@ -93,41 +93,31 @@ def predict(name: str, jit: bool, small: bool) -> dict[str, Any]:
     }
 
 
-def outcome(measured: Measured, names: list[str]) -> Outcome:
+def outcome(measured: Measured, names: Sequence[str]) -> Outcome:
     """Judges predictions; one that leaves something out must only not be too high."""
-    said, wrong = [], []
+    message, wrong = [], []
     for name in names:
         row = measured.get(name)
         if row is None or error_of(row):
             continue
         if row["predicted"] is None:
-            said.append(f"{name} unknown")
+            message.append(f"{name} unknown")
             continue
         error = row["predicted"] / row["peak"] - 1
         partly = row["unknown_because"] is not None
-        said.append(f"{name} {100 * error:+.1f} %{' (a lower bound)' if partly else ''}")
+        message.append(f"{name} {100 * error:+.1f} %{' (a lower bound)' if partly else ''}")
         if error > WITHIN or (error < -WITHIN and not partly):
             wrong.append(name)
-    if not said:
+    if not message:
         return Outcome(None, "no model was measured")
-    complete = len(said) == len(names)
-    return Outcome(False if wrong else True if complete else None, f"{', '.join(said)}.")
-
-
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the predictions without jit, with jit, and of recurrent models."""
-    models = [*IMAGES, "transformer", "dense"]
-    return {
-        "plain": outcome(measured, models),
-        "jit": outcome(measured, [f"{name}, jit" for name in models]),
-        "recurrent": outcome(measured, list(RECURRENT)),
-    }
+    complete = len(message) == len(names)
+    return Outcome(False if wrong else True if complete else None, f"{', '.join(message)}.")
 
 
 PART = Part(
-    name="predictions",
-    question="Do training steps take the memory that is predicted?",
-    slices={
+    "predictions",
+    "Do training steps take the memory that is predicted?",
+    {
         "images": slice_of([(name, False) for name in ("ResNet50", "MobileNetV2")]),
         "images-2": slice_of([(name, False) for name in ("EfficientNetB0", "VGG16")]),
         "images-jit": slice_of([("MobileNetV2", True), ("VGG16", True)]),
@@ -136,20 +126,20 @@ PART = Part(
         "others": slice_of([(name, jit) for name in ("transformer", "dense") for jit in (0, 1)]),
         "recurrent": slice_of([(name, False) for name in RECURRENT]),
     },
-    claims=(
+    (
         Claim(
             "plain",
             "for four convolutional models, a transformer and dense layers, the expected peak is "
             "that of the steps after the first, within 10 %",
+            partial(outcome, names=MODELS),
         ),
         Claim(
-            "jit",
-            "the same with jit",
+            "jit", "the same with jit", partial(outcome, names=[f"{name}, jit" for name in MODELS])
         ),
         Claim(
             "recurrent",
             "the same for LSTM and GRU, which cuDNN runs",
+            partial(outcome, names=RECURRENT),
         ),
     ),
-    judge=judge,
 )

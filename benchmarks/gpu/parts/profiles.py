@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Cases, Claim, Outcome, Part, Slice
 
 WORK_S = 0.005
 STEPS = 10
@@ -82,9 +81,9 @@ def judge_cost(row: dict[str, Any]) -> Outcome:
 
 def judge_steps(*rows: dict[str, Any]) -> Outcome:
     steps = [row["steps"] for row in rows]
-    told = [row["steps_unknown_because"] or row["incomplete_because"] for row in rows]
+    reasons = [row["steps_unknown_because"] or row["incomplete_because"] for row in rows]
     problems = [each for row in rows for each in row["problems"]]
-    wrong = "; ".join([*filter(None, told), *problems])
+    wrong = "; ".join([*filter(None, reasons), *problems])
     return Outcome(
         min(steps) == COUNTED and not wrong,
         f"{', '.join(map(str, steps))} of {COUNTED} steps were found; problems: {wrong or 'none'}.",
@@ -133,67 +132,63 @@ def judge_tensor_cores(without: dict[str, Any], with_them: dict[str, Any]) -> Ou
 
 
 def judge_kinds(*rows: dict[str, Any]) -> Outcome:
-    said, holds = [], True
+    message, holds = [], True
     for (model, kind), row in zip(MODELS.items(), rows, strict=True):
         compute_ms = sum(row["kinds_ms"].values())
         of_kind, other = (
             row["kinds_ms"].get(each, 0) / compute_ms if compute_ms else 0.0
             for each in (kind, "other")
         )
-        said.append(f"{model}: {100 * of_kind:.0f} % {kind}, {100 * other:.0f} % other")
+        message.append(f"{model}: {100 * of_kind:.0f} % {kind}, {100 * other:.0f} % other")
         holds &= of_kind >= LEAST_OF_KIND and other <= MOST_OTHER
-    return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(said)}.")
+    return Outcome(holds, f"By their names, the kernels' time is in {'; '.join(message)}.")
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges each claim by its captures."""
-    products = tuple(f"products/{name}" for name in PRODUCTS)
-    return judge_each(
-        measured,
-        {
-            "cost": (("cost",), judge_cost),
-            "steps": (products, judge_steps),
-            "breakdown": (products, judge_breakdown),
-            "kernels": (products, judge_kernels),
-            "tensor_cores": (("products/float32", "products/bfloat16"), judge_tensor_cores),
-            "kinds": (tuple(MODELS), judge_kinds),
-        },
-    )
-
-
+RUNS = tuple(f"products/{name}" for name in PRODUCTS)
 PART = Part(
-    name="profiles",
-    question="Are captures on a GPU complete, cheap and read rightly?",
-    slices={"all": Slice(cases)},
-    claims=(
+    "profiles",
+    "Are captures on a GPU complete, cheap and read rightly?",
+    {"all": Slice(cases)},
+    (
         Claim(
             "cost",
             "`Profiler` delays training no longer than TensorFlow's own start and stop",
+            judge_cost,
+            ("cost",),
         ),
         Claim(
             "steps",
             "of 10 captured steps 8 are found, without a problem: the first and the last are not "
             "counted",
+            judge_steps,
+            RUNS,
         ),
         Claim(
             "breakdown",
             "the parts of a step add up to its time, and device compute is the time of the matrix "
             "products as measured without a profile, within 15 %",
+            judge_breakdown,
+            RUNS,
         ),
         Claim(
             "kernels",
             "the longest kernel takes as long as xprof says, within 5 %",
+            judge_kernels,
+            RUNS,
         ),
         Claim(
             "tensor_cores",
             "by the kernels' names, at least 90 % of the time of bfloat16 products is in Tensor "
             "Cores, and at most 5 % of that of float32 ones without TensorFloat-32",
+            judge_tensor_cores,
+            ("products/float32", "products/bfloat16"),
         ),
         Claim(
             "kinds",
             "by the kernels' names, at least 30 % of a convolutional model's time is convolution "
             "and of a transformer's matrix products, and at most 20 % is of an unknown kind",
+            judge_kinds,
+            tuple(MODELS),
         ),
     ),
-    judge=judge,
 )

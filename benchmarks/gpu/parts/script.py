@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.gpu.findings import findings_of, in_percent, is_kept, promised, range_of
-from benchmarks.gpu.judging import judge_each
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Cases, Claim, Outcome, Part, Slice
 from benchmarks.gpu.results import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "gpu" / "image_training.py"
@@ -72,31 +71,23 @@ def judge_promise(written: dict[str, Any], advised: dict[str, Any]) -> Outcome:
     return Outcome(is_kept(promise, saved_s), f"{evidence} Promised: {range_of(promise)}.")
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges the finding, and its promise."""
-    return judge_each(
-        measured,
-        {
-            "first": (("as written",), judge_first),
-            "promise": (("as written", "as advised"), judge_promise),
-        },
-    )
-
-
 PART = Part(
-    name="script",
-    question="Is what `keras-gpukit run` promises for a training script saved by the change?",
-    slices={"all": Slice(cases, 75)},
-    claims=(
+    "script",
+    "Is what `keras-gpukit run` promises for a training script saved by the change?",
+    {"all": Slice(cases, 75)},
+    (
         Claim(
             "first",
             f"for a script that decodes image files one by one, the first finding is `{CODE}`",
+            judge_first,
+            ("as written",),
         ),
         Claim(
             "promise",
             "decoding in parallel and prefetching saves what the finding promises, within 3 % of "
             "the run",
+            judge_promise,
+            ("as written", "as advised"),
         ),
     ),
-    judge=judge,
 )

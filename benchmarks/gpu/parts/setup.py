@@ -9,10 +9,9 @@ import sys
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.judging import judge_each
 from benchmarks.gpu.nvml import read_gpus
 from benchmarks.gpu.observed_setup import observe
-from benchmarks.gpu.part import Claim, Measured, Outcome, Part, Slice
+from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 from benchmarks.gpu.results import ROOT
 from benchmarks.results_file import nvidia
 
@@ -20,57 +19,6 @@ GIB = 2**30
 MIB = 2**20
 CONTEXT_BYTES = 3 * GIB
 """More than the CUDA context and the libraries of one process take."""
-
-CLAIMS = (
-    Claim(
-        "growth",
-        'memory="growth" takes only what is needed: a small product uses less than 10 % of a GPU',
-    ),
-    Claim(
-        "all",
-        'memory="all" takes at least 90 % of the GPU at the start',
-    ),
-    Claim(
-        "limit",
-        "a memory limit takes its size, plus at most 3 GiB outside the allocator; 3/2 of the limit "
-        "are refused",
-    ),
-    Claim(
-        "logical",
-        "each logical GPU refuses a tensor larger than its own size and accepts a smaller one",
-    ),
-    Claim(
-        "hidden",
-        'devices="none" computes on the CPU and takes none of the GPU\'s memory',
-    ),
-    Claim(
-        "uuid",
-        "a GPU given by its UUID is the one whose memory NVML shows in use",
-    ),
-    Claim(
-        "handles",
-        "for each logical GPU the NVML handle is that of the GPU whose memory grows by a tensor "
-        "there: whole and split GPUs, and `CUDA_VISIBLE_DEVICES` with UUIDs in reverse order",
-    ),
-    Claim(
-        "allocator",
-        'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error says',
-    ),
-    Claim(
-        "precision",
-        'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from '
-        "7.0",
-    ),
-    Claim(
-        "as_asked",
-        "no case ends with a warning that TensorFlow has something other than asked",
-    ),
-    Claim(
-        "doctor",
-        "doctor exits with 0 and names the driver's version that NVML reports",
-    ),
-)
-
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "growth": {"mixed_precision": "auto"},
@@ -118,10 +66,10 @@ def ask_doctor() -> dict[str, Any]:
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     try:
-        said = json.loads(ended.stdout)
+        message = json.loads(ended.stdout)
     except ValueError:
         return {"error": ended.stderr[-3000:] or "no JSON"}
-    version = said["driver"]["version"]
+    version = message["driver"]["version"]
     return {"exit_code": ended.returncode, "said": version, "driver": nvidia()[0]}
 
 
@@ -228,31 +176,80 @@ def judge_doctor(case: dict[str, Any]) -> Outcome:
     )
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Judges each claim by its cases."""
-    return judge_each(
-        measured,
-        {
-            "growth": (("growth",), judge_growth),
-            "all": (("all",), judge_all),
-            "limit": (("limit",), judge_limit),
-            "logical": (("logical",), judge_logical),
-            "hidden": (("hidden",), judge_hidden),
-            "uuid": (("uuid",), judge_uuid),
-            "handles": (("growth", "logical", "reversed"), judge_handles),
-            "allocator": (("async", "growth"), judge_allocator),
-            "precision": (("growth",), judge_precision),
-            "as_asked": (tuple(ARGUMENTS)[:-1], judge_as_asked),
-            "doctor": (("doctor",), judge_doctor),
-        },
-    )
-
-
 PART = Part(
     "setup",
     "Do TensorFlow and NVML show what `configure_gpus` was asked for?",
     {name: setup_slice(name) for name in ARGUMENTS}
     | {"doctor": Slice(lambda small, _: [("doctor", ask_doctor)], alone=False)},
-    CLAIMS,
-    judge,
+    (
+        Claim(
+            "growth",
+            'memory="growth" takes only what is needed: a small product uses less than 10 % of a '
+            "GPU",
+            judge_growth,
+            ("growth",),
+        ),
+        Claim(
+            "all", 'memory="all" takes at least 90 % of the GPU at the start', judge_all, ("all",)
+        ),
+        Claim(
+            "limit",
+            "a memory limit takes its size, plus at most 3 GiB outside the allocator; 3/2 of the "
+            "limit are refused",
+            judge_limit,
+            ("limit",),
+        ),
+        Claim(
+            "logical",
+            "each logical GPU refuses a tensor larger than its own size and accepts a smaller one",
+            judge_logical,
+            ("logical",),
+        ),
+        Claim(
+            "hidden",
+            'devices="none" computes on the CPU and takes none of the GPU\'s memory',
+            judge_hidden,
+            ("hidden",),
+        ),
+        Claim(
+            "uuid",
+            "a GPU given by its UUID is the one whose memory NVML shows in use",
+            judge_uuid,
+            ("uuid",),
+        ),
+        Claim(
+            "handles",
+            "for each logical GPU the NVML handle is that of the GPU whose memory grows by a "
+            "tensor there: whole and split GPUs, and `CUDA_VISIBLE_DEVICES` with UUIDs in reverse "
+            "order",
+            judge_handles,
+            ("growth", "logical", "reversed"),
+        ),
+        Claim(
+            "allocator",
+            'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error '
+            "says",
+            judge_allocator,
+            ("async", "growth"),
+        ),
+        Claim(
+            "precision",
+            'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 '
+            "from 7.0",
+            judge_precision,
+            ("growth",),
+        ),
+        Claim(
+            "as_asked",
+            "no case ends with a warning that TensorFlow has something other than asked",
+            judge_as_asked,
+            tuple(ARGUMENTS)[:-1],
+        ),
+        Claim(
+            "doctor",
+            "doctor exits with 0 and names the driver's version that NVML reports",
+            judge_doctor,
+            ("doctor",),
+        ),
+    ),
 )

@@ -33,7 +33,6 @@ SAMPLED = {"to device", *(way for way in WAYS if way.startswith("8"))}
 POINTS = {way: 5.0 if way in SAMPLED else 3.0 for way in WAYS}
 """By how many percentage points a stall may be wrong."""
 READY_POINTS = 1.0
-FURTHER_OFF = "a case that is further off, or without a figure"
 FRAMEWORK = ("Cannot assign a device", "Colocation", "node IteratorGetModelProto", "errors_impl")
 """What only messages of TensorFlow say."""
 STEP_S = 0.01
@@ -122,36 +121,39 @@ def cases_of(measured: Measured) -> list[Case]:
     return cases
 
 
-def judge(measured: Measured) -> dict[str, Outcome]:
-    """Compares what was reported with what the GPU did."""
-    cases = cases_of(measured)
+def ready_outcome(measured: Measured) -> Outcome:
+    """Judges what is reported though batches are ready."""
     ready = {
         name: 100 * row["reported"]
         for name, row in measured.items()
         if name.endswith(("/ready", "/transferred")) and row.get("reported") is not None
     }
+    return largest("reported", ready, READY_POINTS)
+
+
+def above_outcome(measured: Measured) -> Outcome:
+    """Compares what was reported with the idle time above that with ready batches."""
     above = {
         case.name: abs(case.reported - case.idle)
-        for case in cases
+        for case in cases_of(measured)
         if case.way.startswith("1 step") and None not in (case.reported, case.idle)
     }
+    return largest("off by", above, POINTS["1 step"])
+
+
+def readings_outcome(measured: Measured) -> Outcome:
+    """Compares the two readings of what the GPU did."""
     readings = {
         case.name: abs(case.idle - case.fetching)
-        for case in cases
+        for case in cases_of(measured)
         if case.idle is not None and case.way != "to device"
     }
-    outcomes = {
-        "ready": largest("reported", ready, READY_POINTS),
-        "above_ready": largest("off by", above, POINTS["1 step"]),
-        "profile_reading": largest("the two readings differ by", readings, POINTS["1 step"]),
-        "mirrored_panel": panel_outcome(measured),
-    }
-    return {way: stall_outcome(cases, way) for way in WAYS} | outcomes
+    return largest("the two readings differ by", readings, POINTS["1 step"])
 
 
-def stall_outcome(cases: list[Case], way: str) -> Outcome:
-    """Judges the reported stalls of one way of running."""
-    those = [case for case in cases if case.way == way]
+def stall_outcome(measured: Measured, way: str) -> Outcome:
+    """Compares what was reported in one way of running with what the GPU did."""
+    those = [case for case in cases_of(measured) if case.way == way]
     known = {case.name: case.off for case in those if case.off is not None}
     outcome, expected = largest("off by", known, POINTS[way]), len(WAYS[way][0])
     widths = [case.most - case.reported for case in those if None not in (case.most, case.reported)]
@@ -201,10 +203,26 @@ def largest(what: str, points: dict[str, float], limit: float) -> Outcome:
     return Outcome(points[worst] <= limit, evidence)
 
 
+EXPECTED = {
+    "8 steps": "on twelve input pipelines with known delays and 8 steps per execution, "
+    "`InputStall` reports the time in which the GPU idles while a batch is fetched, as a profile "
+    "shows it, to within 5 percentage points, or a range that does",
+    "to device": "with `prefetch_to_device`, on a fast and on a slow pipeline, `InputStall` "
+    "reports the time that the GPU idles longer than with ready batches, to within 5 percentage "
+    "points",
+    "mirrored": "under `MirroredStrategy` on two logical GPUs, on a fast and on a slow pipeline, "
+    "to within 3 percentage points",
+    "1 step": "on the twelve pipelines with one step per execution, to within 3 percentage points",
+    "1 step, synchronous": "the same where Keras waits for each step's loss, as with callbacks "
+    "that are not `async_safe`, to within 3 percentage points",
+    "8 steps, synchronous": "the same with 8 steps per execution, to within 5 percentage points",
+    "1 step, jit": "the same with jit and one step per execution, to within 3 percentage points",
+    "8 steps, jit": "the same with jit and 8 steps per execution, to within 5 percentage points",
+}
 PART = Part(
-    name="stall",
-    question="Is the reported input stall the time in which the GPU idles for want of a batch?",
-    slices={
+    "stall",
+    "Is the reported input stall the time in which the GPU idles for want of a batch?",
+    {
         "8-steps": slice_of("8 steps"),
         "to-device": slice_of("to device", seconds=30),
         "mirrored": slice_of("mirrored", seconds=40),
@@ -212,64 +230,31 @@ PART = Part(
         "synchronous": slice_of("1 step, synchronous", "8 steps, synchronous"),
         "jit": slice_of("1 step, jit", "8 steps, jit"),
     },
-    claims=(
-        Claim(
-            "8 steps",
-            "on twelve input pipelines with known delays and 8 steps per execution, `InputStall` "
-            "reports the time in which the GPU idles while a batch is fetched, as a profile shows "
-            "it, to within 5 percentage points, or a range that does",
-        ),
-        Claim(
-            "to device",
-            "with `prefetch_to_device`, on a fast and on a slow pipeline, `InputStall` reports the "
-            "time that the GPU idles longer than with ready batches, to within 5 percentage points",
-        ),
-        Claim(
-            "mirrored",
-            "under `MirroredStrategy` on two logical GPUs, on a fast and on a slow pipeline, to "
-            "within 3 percentage points",
-        ),
-        Claim(
-            "1 step",
-            "on the twelve pipelines with one step per execution, to within 3 percentage points",
-        ),
-        Claim(
-            "1 step, synchronous",
-            "the same where Keras waits for each step's loss, as with callbacks that are not "
-            "`async_safe`, to within 3 percentage points",
-        ),
-        Claim(
-            "8 steps, synchronous",
-            "the same with 8 steps per execution, to within 5 percentage points",
-        ),
-        Claim(
-            "1 step, jit",
-            "the same with jit and one step per execution, to within 3 percentage points",
-        ),
-        Claim(
-            "8 steps, jit",
-            "the same with jit and 8 steps per execution, to within 5 percentage points",
-        ),
+    (
+        *(Claim(way, EXPECTED[way], partial(stall_outcome, way=way)) for way in WAYS),
         Claim(
             "ready",
             "if batches are ready, at most 1 percentage point is reported, even if each takes long "
             "to reach the GPU",
+            ready_outcome,
         ),
         Claim(
             "above_ready",
             "with one step per execution the reported stall is also the time that the GPU idles "
             "longer than with ready batches, to within 3 percentage points",
+            above_outcome,
         ),
         Claim(
             "profile_reading",
             "in a profile, the time in which a batch is fetched and the GPU idles is the time that "
             "the GPU idles longer than with ready batches, to within 3 percentage points",
+            readings_outcome,
         ),
         Claim(
             "mirrored_panel",
             "no message of TensorFlow is in the panel of a run on two replicas, or of one whose "
             "batches are prefetched to the GPU",
+            panel_outcome,
         ),
     ),
-    judge=judge,
 )

@@ -36,8 +36,8 @@ class Capture:
         self._started, self._ended = threading.Event(), threading.Event()
         self._refused: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="gpukit-capture", daemon=True)
-        self._telling = threading.RLock()  # an interrupt may leave it locked
-        self._tell: Callable[[CaptureRecord], None] | None = None
+        self._finishing = threading.RLock()  # an interrupt may leave it locked
+        self._emit: Callable[[CaptureRecord], None] | None = None
         time_s = time.time()
         self._began_s = time.perf_counter()
         self._record = CaptureRecord(
@@ -58,7 +58,7 @@ class Capture:
 
     @property
     def trigger(self) -> Trigger:
-        """Kind of the event that requested the capture, such as "steps" or "signal"."""
+        """Source of the request."""
         return self._record.trigger
 
     def begin(self) -> None:
@@ -83,22 +83,22 @@ class Capture:
         steps: int,
         because: str | None,
         room_bytes: int,
-        tell: Callable[[CaptureRecord], None],
+        emit: Callable[[CaptureRecord], None],
     ) -> None:
-        """Stops recording, and returns immediately.
+        """Stops recording after some steps, and returns immediately.
 
         Args:
             steps: Number of steps that ran during the capture.
             because: Why there were fewer steps than planned; None if there were not.
             room_bytes: Disk space that the profile may take.
-            tell: Called once with the capture's final record, usually on another thread.
+            emit: Called once with the capture's final record, usually on another thread.
         """
         now_s = time.perf_counter()
         duration_s = now_s - self._began_s
         self._record = replace(
             self._record, steps=steps, ended_early_because=because, duration_s=duration_s
         )
-        self._room_bytes, self._tell = room_bytes, tell
+        self._room_bytes, self._emit = room_bytes, emit
         self._ended.set()
 
     @property
@@ -112,13 +112,13 @@ class Capture:
             self._thread.join(FINISH_WITHIN_S)
         if self._thread.is_alive():
             failed = f"it was not written after {FINISH_WITHIN_S:g} s"
-            self._tell_once(replace(self._record, failed_because=failed))
+            self._emit_once(replace(self._record, failed_because=failed))
 
-    def _tell_once(self, record: CaptureRecord) -> None:
-        with self._telling:
-            tell, self._tell = self._tell, None
-        if tell is not None:
-            tell(record)
+    def _emit_once(self, record: CaptureRecord) -> None:
+        with self._finishing:
+            emit, self._emit = self._emit, None
+        if emit is not None:
+            emit(record)
 
     def _run(self) -> None:
         try:
@@ -134,7 +134,7 @@ class Capture:
                 self._started.set()
                 return
             record = replace(self._record, failed_because=failure("the capture", error))
-        self._tell_once(record)
+        self._emit_once(record)
 
     def _finish(self, folder: Path) -> CaptureRecord:
         import tensorflow as tf
@@ -171,10 +171,7 @@ def give_way(preempted: Callable[[], None]) -> Callable[[], None]:
     `tf.profiler.experimental.start`, both there and in the module that defines it, where
     `tf.profiler.experimental.Profile` looks it up. Code that imported the function by name before
     that still gets TensorFlow's error. So does TensorBoard's "capture profile", which shows the
-    error in the browser.
-
-    Args:
-        preempted: Called on any thread when other code starts a profile; ends our capture.
+    error in the browser. `preempted` is called on any thread, and ends our capture.
     """
     import tensorflow as tf
 

@@ -13,7 +13,7 @@ from keras_gpukit.errors import Guard, failure, logger
 from keras_gpukit.profiling.capturing.capture import Capture, give_way
 from keras_gpukit.profiling.capturing.profile_files import MARK
 from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits
-from keras_gpukit.profiling.capturing.triggers import StepSchedule
+from keras_gpukit.profiling.capturing.triggers import next_scheduled
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 from keras_gpukit.sensors.tf_private import profiler_state
 
@@ -35,19 +35,13 @@ class Recorder:
     """Marks the steps of a run, and captures a few of them on request.
 
     Args:
-        log_dir: Log directory. Profiles are written to `gpukit/plugins/profile` in it.
-        settings: Steps at which captures are taken, and limits on captures.
         first_step: Global step before the run.
         steps_per_execution: Steps per call of the step function.
-        epoch_steps: Steps per epoch; None if unknown.
         global_step: Returns the global step between calls. Without it, all calls are assumed to run
             the same number of steps.
-        kept_out_by: Takes a number of calls, from this one on, and describes another profiler that
-            captures within them; returns None if there is no such profiler.
-        tell: Called with the record of each capture, usually on another thread.
+        emit: Called with the record of each capture, usually on another thread.
         on_counted: Called within the calls that begin and end the part of a capture of steady steps
             that its profile counts.
-        now: The clock, in seconds.
     """
 
     def __init__(
@@ -59,14 +53,15 @@ class Recorder:
         steps_per_execution: int = 1,
         epoch_steps: int | None = None,
         global_step: Callable[[], int] | None = None,
-        kept_out_by: Callable[[int], str | None] = lambda calls: None,
-        tell: Callable[[CaptureRecord], None] = lambda record: None,
+        emit: Callable[[CaptureRecord], None] = lambda record: None,
         on_counted: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log_dir = log_dir
         self._limits = Limits(log_dir, settings, now)
-        self._schedule = StepSchedule(settings.at_steps or (), settings.every_steps)
+        self._next_scheduled = functools.partial(
+            next_scheduled, settings.at_steps or (), settings.every_steps
+        )
         self._first_step = first_step
         self._steps_per_execution = steps_per_execution
         self._epoch_steps = epoch_steps
@@ -76,13 +71,12 @@ class Recorder:
             calls = min(settings.steps, MOST_AUTOMATIC_STEPS // steps_per_execution)
         self._calls_of_a_capture = calls
         self._is_automatic = settings.automatic
-        self._kept_out_by = kept_out_by
-        self._tell = tell
+        self._emit = emit
         self._on_counted = on_counted
         # The global step as last updated, which happens at each epoch's end, and the calls since.
         self._known_step = first_step
         self._calls = 0
-        self._scheduled_step = self._schedule.next_after(0)
+        self._scheduled_step = self._next_scheduled(0)
         self._wanted: tuple[Trigger, str] | None = None
         self._capture: Capture | None = None
         self._captured_calls = 0
@@ -105,11 +99,7 @@ class Recorder:
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
     def want(self, trigger: Trigger, reason: str) -> None:
-        """Requests a capture from the next step on; may be called on any thread.
-
-        While another request is pending or a capture is running, this one counts as the same, and
-        has no effect.
-        """
+        """Requests a capture from the next step on, unless one is pending or running."""
         if self._wanted is None and self._capture is None:
             self._wanted = trigger, reason
 
@@ -167,8 +157,7 @@ class Recorder:
         self.interrupt("the run ended")
         self._closed = True
         if self._wanted is not None:
-            because = self._kept_out_by(self._calls_of_a_capture + 1) or "the run ended"
-            self._miss(*self._wanted, because)
+            self._miss(*self._wanted, "the run ended")
         for capture in self._ended:
             capture.wait()
         self._give_way_no_more()
@@ -206,15 +195,12 @@ class Recorder:
         last_step = self._step - self._first_step + self._steps_of_call
         if last_step >= self._scheduled_step:
             self.want("steps", f"step {self._scheduled_step:.0f} of the run")
-            self._scheduled_step = self._schedule.next_after(last_step)
+            self._scheduled_step = self._next_scheduled(last_step)
         if self._wanted is not None and not self.is_capturing:
             self._begin()
 
     def _begin(self) -> None:
         assert self._wanted is not None
-        # A capture ends in the call after its last one. Earlier callbacks may start theirs by then.
-        if self._kept_out_by(self._calls_of_a_capture + 1):
-            return  # the request stays pending
         trigger, reason = self._wanted
         refusal = self._limits.refusal(trigger)
         if refusal is not None:
@@ -241,8 +227,6 @@ class Recorder:
         steps = self._step + 1 - capture.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None
-        if self._kept_out_by(2):
-            capture.wait()  # otherwise a capture that starts with the next call would be refused
 
     def _preempted(self) -> None:
         """Ends our capture, since other code starts a profile."""
@@ -283,7 +267,7 @@ class Recorder:
             self._warn(f"a capture failed: {record.failed_because}", record.trigger)
         if record.incomplete_because is not None:
             self._warn(f"a capture is not complete: {record.incomplete_because}", record.trigger)
-        self._tell(record)
+        self._emit(record)
 
     def _warn(self, what: str, trigger: Trigger) -> None:
         """Logs a problem once, but not one of a capture that the user did not ask for."""

@@ -78,9 +78,8 @@ class CaptureSettings:
     def resolved(self, *, in_cluster: bool) -> CaptureSettings:
         """Returns the settings with defaults filled in for one process, or a worker of a cluster.
 
-        Args:
-            in_cluster: Whether several workers train together. Then only captures that the user
-                requested are taken: none at step 20 by default, and none on anomalies.
+        Of workers that train together only captures that the user requested are taken: none at step
+        20 by default, and none on anomalies.
         """
         if not in_cluster:
             return replace(self, at_steps=(20,)) if self.at_steps is None else self

@@ -16,19 +16,10 @@ from pathlib import Path
 from typing import Any
 
 
-class StepSchedule:
-    """Schedules captures at given steps, and at every multiple of a number."""
-
-    def __init__(self, at_steps: Collection[int], every_steps: int | None = None) -> None:
-        self._at_steps = sorted(at_steps)
-        self._every_steps = every_steps
-
-    def next_after(self, step: int) -> float:
-        """Returns the first step after `step` at which a capture is due, or infinity."""
-        given = next((each for each in self._at_steps if each > step), inf)
-        if self._every_steps is None:
-            return given
-        return min(given, (step // self._every_steps + 1) * self._every_steps)
+def next_scheduled(at_steps: Collection[int], every_steps: int | None, step: int) -> float:
+    """Returns the first step after `step` that is given or a multiple of a number, or infinity."""
+    given = min((each for each in at_steps if each > step), default=inf)
+    return given if every_steps is None else min(given, (step // every_steps + 1) * every_steps)
 
 
 class EveryInterval:
@@ -51,11 +42,6 @@ class RequestFile:
 
     Workers of a cluster that share the folder all respond to the same file. So it stays for a
     while, each worker responds to it once, and touching it again asks all of them again.
-
-    Args:
-        path: Path of the file.
-        stays_s: How long the file stays after it was seen, in seconds.
-        now: The clock, in seconds.
     """
 
     def __init__(
@@ -99,39 +85,31 @@ class RequestFile:
 
 
 class RequestSignal:
-    """Signal to this process that requests a capture. It replaces the signal's previous handler.
+    """Signal to this process that requests a capture; it replaces the signal's previous handler.
 
-    Args:
-        number: Signal to handle.
-        asked: Called with a reason, on the main thread, when the signal arrives.
+    `asked` is called with a reason, on the main thread.
 
     Raises:
         ValueError: If this is not the main thread, the only one that can set a handler.
     """
 
     def __init__(self, number: signal.Signals, asked: Callable[[str], None]) -> None:
-        put_signals_back()
         self._number = number
         self._asked = asked
         self._listens = True
         self._before = signal.signal(number, self._handle)
 
     def close(self) -> None:
-        """Restores the previous handler.
+        """Restores the previous handler; on another thread than the main one, the next signal does.
 
-        Only the main thread can do so. On another thread, this is left to `put_signals_back`, or to
-        the next such signal, which Python handles on the main thread.
+        Only the main thread can do so, and Python handles signals there.
         """
         self._listens = False
         if threading.current_thread() is threading.main_thread():
             self._put_back()
-        else:
-            _left.append(self)
 
     def _put_back(self) -> bool:
         """Restores the previous handler; returns whether ours was still installed."""
-        if self in _left:
-            _left.remove(self)
         if signal.getsignal(self._number) != self._handle:
             return False
         # None stands for a handler that C code set; Python cannot restore that one.
@@ -145,14 +123,3 @@ class RequestSignal:
             signal.raise_signal(number)  # for the restored handler, which may be the system's
         elif callable(self._before):
             self._before(number, frame)
-
-
-# Requests that were closed on a thread other than the main one.
-_left: list[RequestSignal] = []
-
-
-def put_signals_back() -> None:
-    """Restores handlers that were left in place when their run ended, if on the main thread."""
-    if threading.current_thread() is threading.main_thread():
-        for each in tuple(_left):
-            each.close()

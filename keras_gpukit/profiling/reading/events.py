@@ -20,13 +20,11 @@ class Events:
     """Events of one plane, on all its lines, in no particular order.
 
     Attributes:
-        names: Name of each kind of event.
         stat_names: Names of the figures that the first event of each kind carries.
         lines: Names of the lines: threads of the host, or streams of a GPU.
         kind: Index of each event's kind in `names`.
         line: Index of each event's line in `lines`.
         begin_ps: Start of each event, in picoseconds since the earliest origin of any line.
-        end_ps: End of each event, on the same clock.
         stats: Figures of each event, by name; empty for kinds of events whose figures are not used.
     """
 
@@ -68,11 +66,9 @@ class Plane:
 
 @dataclass(frozen=True)
 class Space:
-    """Content of a whole profile file.
+    """Content of a whole profile file: its planes, and what is wrong with it.
 
     Attributes:
-        planes: Planes of the file, one per source such as the host or one GPU.
-        hostname: Name of the machine; None if it is not recorded.
         problems: The profiler's own errors and warnings.
         incomplete: Descriptions of the parts that could not be read.
     """

@@ -27,16 +27,9 @@ _SIZE = re.compile(r"size:(\d+)")
 
 @dataclass(frozen=True)
 class GPU:
-    """Classified events of one GPU's streams.
+    """Classified events of one GPU's streams, and the time in which each class ran.
 
-    Attributes:
-        plane: Everything that was recorded of the GPU.
-        kernels: Mask of the events that are kernels.
-        computing: Mask of the events that are kernels other than collectives.
-        compute: Time in which kernels other than collectives ran.
-        collectives: Time in which collectives ran: kernels that exchange data between GPUs.
-        from_host: Time in which copies from the host ran.
-        other_copies: Time in which other copies ran.
+    Collectives are kernels that exchange data between GPUs. Other kernels are computing.
     """
 
     plane: Plane

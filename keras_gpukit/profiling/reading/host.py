@@ -36,7 +36,6 @@ class Host:
     """Classified events of the host.
 
     Attributes:
-        events: All events of the host.
         waits: Time in which the next batch was being fetched.
         nested_fetches: Time in which the input pipeline fetched from another pipeline, as
             `prefetch_to_device` does.

@@ -25,12 +25,9 @@ _MOST_BYTES = 1 << 53  # a larger value is a damaged entry
 
 
 def memory_of(host: Events, origin_ps: int) -> tuple[MemoryProfile, ...]:
-    """Reads the memory profile of each allocator from its events.
+    """Reads the memory profile of each allocator, with a timeline that counts from a moment.
 
-    Args:
-        host: Events of the host. Each allocation or deallocation carries the number of bytes in use
-            after it.
-        origin_ps: Time that the timeline counts from, in picoseconds.
+    Each allocation or deallocation carries the number of bytes in use after it.
     """
     by_allocator: dict[str, list[int]] = defaultdict(list)
     chosen = np.flatnonzero(host.of(lambda name: name in (_ALLOCATION, _DEALLOCATION)))

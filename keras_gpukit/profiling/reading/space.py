@@ -71,8 +71,6 @@ class _Kind:
     """Properties that all events of one kind share.
 
     Attributes:
-        index: Index of the kind among all kinds.
-        name: Name of the kind's events.
         common: Figures that the kind carries on behalf of all its events.
         carried: Names of the common figures and of those on the kind's first event. All its events
             carry the same.
@@ -87,11 +85,7 @@ class _Kind:
 
 
 class _Reader:
-    """Reads planes, up to a number of events in all.
-
-    Attributes:
-        incomplete: Descriptions of what was left out.
-    """
+    """Reads planes, up to a number of events in all; `incomplete` says what was left out."""
 
     def __init__(self, origin_ns: int) -> None:
         self.incomplete: set[str] = set()

@@ -12,12 +12,7 @@ from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 
 @dataclass(frozen=True)
 class Spans:
-    """Time intervals in ascending order. No two of them overlap or touch.
-
-    Attributes:
-        begin_ps: Start of each interval, in picoseconds.
-        end_ps: End of each interval, in picoseconds.
-    """
+    """Time intervals in ascending order, in picoseconds. No two of them overlap or touch."""
 
     begin_ps: Numbers
     end_ps: Numbers

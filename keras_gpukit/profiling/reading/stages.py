@@ -32,12 +32,6 @@ def rank_stages(host: Host, waits: Spans, counted: Spans, steps: int) -> tuple[S
     Each call of a stage is an event that names the stage and its caller. A stage is at work itself
     from the start to the end of a call, except while it calls another stage. A generator that
     fetches from another pipeline does not count as at work meanwhile; that pipeline's stages do.
-
-    Args:
-        host: Classified events of the host.
-        waits: Time in which the run waited.
-        counted: Time of the steps.
-        steps: Number of steps.
     """
     events = host.events
     calls: dict[Value, list[int]] = defaultdict(list)

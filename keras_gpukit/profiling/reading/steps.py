@@ -22,10 +22,7 @@ class Steps:
     """Steps, or executions of several steps, in order of time.
 
     Attributes:
-        source: How the steps were identified: by "marker" or "train function"; None if there are
-            no steps.
         numbers: Step numbers from the markers; None if the steps are not marked.
-        begin_ps: Start of each step.
         end_ps: End of each step, which is the start of the next one; a lone step ends with its own
             event.
         inside: Time within the steps' own events; the rest is between steps.

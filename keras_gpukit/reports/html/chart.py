@@ -117,14 +117,9 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) -> dict[str, Any]:
-    """Returns a labelled vertical line, as a Plotly shape.
+    """Returns a labelled vertical line, as a Plotly shape, with properties such as its `dash`.
 
-    Args:
-        x: Position on the x-axis.
-        text: Text of the label.
-        yref: Plotly's `yref`: "paper" spans the figure, "y domain" the panel of the first y-axis.
-        on_right: Whether the label is on the right of the line; otherwise it is on the left.
-        **line: Plotly's line properties, such as `dash` and `color`.
+    It spans the figure if `yref` is "paper", the panel of the first y-axis if it is "y domain".
     """
     return {
         "type": "line",

@@ -108,16 +108,8 @@ def _draw(
 ) -> Chart | Omitted:
     """Returns a chart of curves over time, with a table for each of their time series.
 
-    Args:
-        curves: Curves with readings.
-        time: The run's axis.
-        caption: Description of the curves in words.
-        flat: Words in place of the chart, if all curves are flat; None if they are not.
-        heading: Title of the value axis.
-        size: Size of the shown unit in that of the figures, such as 2**20 for bytes in MiB.
-        unit: The shown unit.
-        because: Words in place of the chart, if no curve has two points.
-        **yaxis: Range of the value axis.
+    `flat` are words in place of flat curves, None if they are not; `because` are words in place of
+    curves without two points. The shown `unit` is `size` times as large as that of the figures.
     """
     if not any(len(curve.series.time_s) > 1 for curve in curves):
         return Omitted(because)

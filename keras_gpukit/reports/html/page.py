@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.reports import evidence, phrases, run_words, units
-from keras_gpukit.reports.html import links, words
+from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
 from keras_gpukit.reports.html.captures import (
     capture_memory_chart,
@@ -158,7 +158,6 @@ def render(
         runs=runs,
         runs_data=_in_script(runs.data) if runs else None,
         evidence=evidence,
-        links=links,
         phrases=phrases,
         run_words=run_words,
         units=units,

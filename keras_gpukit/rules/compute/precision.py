@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.finding import Figure, Finding, Severity
+from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
@@ -57,28 +57,16 @@ class Float32OnTensorCores(Rule):
             return self.abstain("the GPUs are mostly idle, in whatever they compute")
         if not matter:
             return self.abstain() if matter is None else None
-        major, minor = weakest
-        capability = figure("compute_capability", major + minor / 10)
+        level: Severity = "warning"
+        advice: tuple[str, ...] = (MIXED.format(policy="mixed_bfloat16"),)
+        gain: float | None = BFLOAT16_GAIN
         if weakest < BFLOAT16_FROM:
-            advice = (MIXED.format(policy="mixed_float16"),)
-            return self._found("warning", summary, capability, advice, FLOAT16_GAIN)
-        mixed = MIXED.format(policy="mixed_bfloat16")
-        if environment.tf32 is False:
-            instead = "Or `configure_gpus(tf32=True)`: float32 with tensor cores"
-            return self._found("warning", summary, capability, (mixed, instead), BFLOAT16_GAIN)
-        gain = BFLOAT16_OVER_TF32_GAIN if environment.tf32 else None
-        return self._found("info", summary, capability, (mixed,), gain)
-
-    def _found(
-        self,
-        severity: Severity,
-        summary: RunSummary,
-        capability: Figure,
-        advice: tuple[str, ...],
-        gain: float | None,
-    ) -> Finding:
-        products = products_of(summary)
-        figures, saving = [capability], None
+            advice, gain = (MIXED.format(policy="mixed_float16"),), FLOAT16_GAIN
+        elif environment.tf32 is False:
+            advice += ("Or `configure_gpus(tf32=True)`: float32 with tensor cores",)
+        else:
+            level, gain = "info", BFLOAT16_OVER_TF32_GAIN if environment.tf32 else None
+        figures, saving = [figure("compute_capability", weakest[0] + weakest[1] / 10)], None
         if products is not None:
             figures.append(percent("of_a_step_in_products_and_convolutions", products.products))
         if gain is not None:
@@ -88,7 +76,7 @@ class Float32OnTensorCores(Rule):
             figures.append(figure(PEAK_RATIO, gain, "×"))
             saving = of_compute(summary, saved, basis="peak rates of the chip")
         title = "float32 on GPUs that may be faster at 16 bits" if products is None else None
-        return self.find(severity, *figures, advice=advice, saving=saving, title=title)
+        return self.find(level, *figures, advice=advice, saving=saving, title=title)
 
 
 def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.placement import PlacementRecord
@@ -15,14 +15,8 @@ PRODUCT_KINDS: tuple[Kind, ...] = ("matmul", "convolution", "attention")
 _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
 
 
-@dataclass(frozen=True)
-class Products:
-    """Shares of the steps' own time, their input wait left out, 0 to 1.
-
-    Attributes:
-        products: Share in kernels that Tensor Cores can speed up.
-        others: Share in other kernels.
-    """
+class Products(NamedTuple):
+    """Shares of the steps' own time, 0 to 1: kernels that Tensor Cores can speed up, and others."""
 
     products: float
     others: float
@@ -47,8 +41,7 @@ def has_products(summary: RunSummary) -> bool | None:
     return any(_TYPES.search(type_) for types in record.operations.values() for type_ in types)
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(NamedTuple):
     """Launches of a step's kernels, as a profile shows them.
 
     Attributes:

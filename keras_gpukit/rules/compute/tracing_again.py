@@ -6,7 +6,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, figure, percent, seconds, times
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, REQUIRES, TimeRule
+from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 
 WITHOUT_XLA = (
     "Or train without XLA, which compiles for each new shape: `compile(jit_compile=False)`"
@@ -53,7 +53,6 @@ class TracingAgain(TimeRule):
     code = "tracing-again"
     subject = "tracing"
     title = "The step function was made and traced again"
-    requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""

@@ -30,11 +30,7 @@ MINIMUM_STEPS = 10
 STARVED_BATCHES = 0.5
 SHORTEST_WAIT_S = 0.25e-3
 FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
-
-
-FILLS_CACHE = (
-    "the first epoch fills the cache, later epochs hardly wait: over more epochs this matters less"
-)
+FILLS_CACHE = f"the first epoch fills the cache, {FIRST_EPOCH}"
 
 
 class InputBound(Rule):
@@ -62,15 +58,14 @@ class InputBound(Rule):
             # If a cache helps, the run already has one: its later epochs show that.
             others = (each for each in advice if each.kind not in ON_CACHES)
             what = "Steps of the first epoch wait for data"
-            advice = (advise(_first_epoch(record)), *others)
+            stages = record.pipeline.stages if record.pipeline else ()
+            is_cached = any(stage.work == "caching" for stage in stages)
+            advice = (advise(FILLS_CACHE if is_cached else FIRST_EPOCH), *others)
             figures.append(percent("after_the_first_epoch", later))
         saving = of_input(summary)
         level: Severity = "warning" if figures else severity(saving, summary)
-        causes = {
-            key: each
-            for key, each in in_effect(summary.environment).items()
-            if each.slows == "input"
-        }
+        known = in_effect(summary.environment).items()
+        causes = {key: each for key, each in known if each.slows == "input"}
         what = what or _share_waited(summary, stall)
         title = _title(record, what)
         if causes:
@@ -79,17 +74,8 @@ class InputBound(Rule):
             advice = undone(causes)
             # What batches take without the setting is unknown.
             saving = saving and replace(saving, low_s=0.0)
-        found = self.find(
-            level,
-            *_stage(record),
-            *_wait(record),
-            percent("input_stall", stall),
-            *_range(record),
-            *figures,
-            advice=advice,
-            saving=saving,
-            title=title,
-        )
+        evidence = (*_stage(record), *_wait(record, stall), *figures)
+        found = self.find(level, *evidence, advice=advice, saving=saving, title=title)
         return replace(found, change=change_for(record, found.actions[0]))
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Finding:
@@ -104,11 +90,6 @@ class InputBound(Rule):
             saving=of_input(summary),
             title="Steps may wait for data",
         )
-
-
-def _first_epoch(record: InputRecord) -> str:
-    stages = record.pipeline.stages if record.pipeline else ()
-    return FILLS_CACHE if any(stage.work == "caching" for stage in stages) else FIRST_EPOCH
 
 
 def is_input_bound(summary: RunSummary) -> bool | None:
@@ -140,17 +121,15 @@ def _waits(summary: RunSummary) -> bool | NotApplicable:
     return True
 
 
-def _range(record: InputRecord) -> Iterator[Figure]:
-    least, most = record.stall_fraction, record.most_stall_fraction
-    if least is not None and most is not None and most - least >= SAMPLED_MARGIN:
-        yield percent("at_most", most)
-
-
-def _wait(record: InputRecord) -> Iterator[Figure]:
+def _wait(record: InputRecord, stall: float) -> Iterator[Figure]:
     if record.wait_s is not None:
         yield figure("wait_per_step", 1000 * record.wait_s, "ms")
     if record.distribution is not None and record.distribution.burst_period_steps is not None:
         yield figure("a_stall_every", record.distribution.burst_period_steps, "steps")
+    yield percent("input_stall", stall)
+    most = record.most_stall_fraction
+    if most is not None and most - stall >= SAMPLED_MARGIN:
+        yield percent("at_most", most)
 
 
 def _stage(record: InputRecord) -> Iterator[Figure]:

@@ -106,8 +106,7 @@ def for_library(
         holds_gil: Whether threads wait for the GIL, so more threads would not help.
         waits: Whether the code mostly waits, so more threads or processes than cores help.
     """
-    before = source.workers if source.in_processes else 1
-    most = 2 * source.workers if source.in_processes else WORKERS
+    before, most = (source.workers, 2 * source.workers) if source.in_processes else (1, WORKERS)
     more = workers_within(most, None if waits else cores)
     more = more if more > before else 0
     if source.library == "torch":

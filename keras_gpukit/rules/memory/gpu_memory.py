@@ -122,11 +122,11 @@ class FirstStepMemory(Rule):
 
 
 def _is_extra(memory: DeviceMemory) -> bool:
-    first_bytes = memory.first_step_peak_bytes
-    if first_bytes is None or memory.later_peak_bytes is None:
+    first_bytes, later_bytes = memory.first_step_peak_bytes, memory.later_peak_bytes
+    if first_bytes is None or later_bytes is None:
         return False
     matters = memory.limit_bytes is None or first_bytes >= LEAST_USE * memory.limit_bytes
-    return matters and memory.later_peak_bytes <= LATER_FRACTION * first_bytes
+    return matters and later_bytes <= LATER_FRACTION * first_bytes
 
 
 def _extra_bytes(memory: DeviceMemory) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from keras_gpukit.errors import failure
 from keras_gpukit.records.installation import Machine
@@ -40,8 +40,7 @@ def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
     """
     if machine.gpus:
         return ()
-    causes = tuple(cause for check in _CHECKS if (cause := check(machine)))
-    return causes or (
+    return tuple(_causes(machine)) or (
         Cause(
             "unknown",
             "TensorFlow lists no GPU although build, driver and libraries look right.",
@@ -58,39 +57,6 @@ def import_fails(error: Exception) -> Cause:
         failure("Importing TensorFlow and Keras", error),
         "Does `python -c 'import tensorflow, keras'` work? If not, fix that first.",
     )
-
-
-def _cpu_build(machine: Machine) -> Cause | None:
-    if machine.build.cuda is not False:
-        return None
-    advice = 'Install the GPU build: pip install "tensorflow[and-cuda]".'
-    if machine.platform == "win32":
-        advice = "On Windows TensorFlow uses NVIDIA GPUs inside WSL2 only: install it there."
-    if machine.platform == "darwin":
-        advice = "On macOS there is no CUDA; Apple's tensorflow-metal plugin adds the Mac's GPU."
-    return Cause("cpu_build", "This TensorFlow was built without CUDA.", advice)
-
-
-def _hidden(machine: Machine) -> Cause | None:
-    visible = machine.environment.get(VISIBLE)
-    if visible is None:
-        return None
-    first = visible.split(",")[0].strip()
-    if first in ("", "-1", "NoDevFiles"):
-        return Cause(
-            "hidden",
-            f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU.",
-            "Unset it, or name the GPUs to use, before Python starts.",
-        )
-    gpus = machine.driver.gpus
-    if gpus and not names_any(first, gpus):
-        return Cause(
-            "hidden",
-            f"CUDA_VISIBLE_DEVICES={visible!r} begins with {first!r}, which names none of this "
-            f"machine's {len(gpus)} GPUs, so CUDA shows none.",
-            f"Use indices from 0 to {len(gpus) - 1}, or UUIDs from `nvidia-smi -L`.",
-        )
-    return None
 
 
 _DRIVER_CAUSES = {
@@ -119,83 +85,76 @@ _DRIVER_CAUSES = {
 """Cause by NVML's error."""
 
 
-def _driver(machine: Machine) -> Cause | None:
-    driver = machine.driver
-    if machine.platform == "darwin" or driver.error is None:
-        return None
-    is_outside = driver.error == "LibraryNotFound" and driver.kernel_module
-    known = _DRIVER_CAUSES.get(driver.error + (" in a container" if is_outside else ""))
-    # With any other error NVML answers no question, but CUDA may still work.
-    return Cause(
-        *known
-        or (
-            "driver_fails",
-            f"The NVIDIA driver does not answer (NVML says {driver.error}).",
-            "Does `nvidia-smi` work? If not, fix that first.",
+def _causes(machine: Machine) -> Iterator[Cause]:
+    build, driver, libraries = machine.build, machine.driver, machine.libraries
+    if build.cuda is False:
+        advice = 'Install the GPU build: pip install "tensorflow[and-cuda]".'
+        if machine.platform == "win32":
+            advice = "On Windows TensorFlow uses NVIDIA GPUs inside WSL2 only: install it there."
+        if machine.platform == "darwin":
+            advice = (
+                "On macOS there is no CUDA; Apple's tensorflow-metal plugin adds the Mac's GPU."
+            )
+        yield Cause("cpu_build", "This TensorFlow was built without CUDA.", advice)
+    visible = machine.environment.get(VISIBLE)
+    first = None if visible is None else visible.split(",")[0].strip()
+    if first in ("", "-1", "NoDevFiles"):
+        yield Cause(
+            "hidden",
+            f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU.",
+            "Unset it, or name the GPUs to use, before Python starts.",
         )
-    )
-
-
-def _no_device(machine: Machine) -> Cause | None:
-    if machine.driver.version is None or machine.driver.gpus:
-        return None
-    return Cause(
-        "no_device",
-        f"The NVIDIA driver {machine.driver.version} runs but finds no GPU.",
-        "In a container or a batch job, ask for a GPU; else see `dmesg` and `lspci`.",
-    )
-
-
-def _old_driver(machine: Machine) -> Cause | None:
-    can, built = machine.driver.cuda_version, machine.build.cuda_version
+    elif first is not None and driver.gpus and not names_any(first, driver.gpus):
+        yield Cause(
+            "hidden",
+            f"CUDA_VISIBLE_DEVICES={visible!r} begins with {first!r}, which names none of this "
+            f"machine's {len(driver.gpus)} GPUs, so CUDA shows none.",
+            f"Use indices from 0 to {len(driver.gpus) - 1}, or UUIDs from `nvidia-smi -L`.",
+        )
+    if machine.platform != "darwin" and driver.error is not None:
+        is_outside = driver.error == "LibraryNotFound" and driver.kernel_module
+        known = _DRIVER_CAUSES.get(driver.error + (" in a container" if is_outside else ""))
+        # With any other error NVML answers no question, but CUDA may still work.
+        yield Cause(
+            *known
+            or (
+                "driver_fails",
+                f"The NVIDIA driver does not answer (NVML says {driver.error}).",
+                "Does `nvidia-smi` work? If not, fix that first.",
+            )
+        )
+    if driver.version is not None and not driver.gpus:
+        yield Cause(
+            "no_device",
+            f"The NVIDIA driver {driver.version} runs but finds no GPU.",
+            "In a container or a batch job, ask for a GPU; else see `dmesg` and `lspci`.",
+        )
+    can, built = driver.cuda_version, build.cuda_version
     needs = int(built.split(".")[0]) if built and built[0].isdigit() else None
     # Within a major release, CUDA runs on every driver for that release.
     # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-    if can is None or needs is None or can[0] >= needs:
-        return None
-    return Cause(
-        "old_driver",
-        f"The NVIDIA driver {machine.driver.version} runs CUDA up to {can[0]}.{can[1]}; this "
-        f"TensorFlow was built for CUDA {built}.",
-        f"Install a driver for CUDA {needs} or newer.",
-    )
-
-
-def _missing_libraries(machine: Machine) -> Cause | None:
-    missing = [library.name for library in machine.libraries if library.path is None]
+    if can is not None and needs is not None and can[0] < needs:
+        yield Cause(
+            "old_driver",
+            f"The NVIDIA driver {driver.version} runs CUDA up to {can[0]}.{can[1]}; this "
+            f"TensorFlow was built for CUDA {built}.",
+            f"Install a driver for CUDA {needs} or newer.",
+        )
+    missing = [library.name for library in libraries if library.path is None]
     # Without a driver the libraries would be useless, and most machines without one lack them.
-    if not missing or machine.driver.version is None:
-        return None
-    return Cause(
-        "missing_libraries",
-        f"CUDA libraries are missing: {', '.join(missing)}.",
-        'Install them: pip install "tensorflow[and-cuda]".',
-    )
-
-
-def _old_gpu(machine: Machine) -> Cause | None:
-    built = [int(name.split("_")[1]) for name in machine.build.compute_capabilities]
-    here = [gpu.compute_capability for gpu in machine.driver.gpus]
-    if not built or not here or None in here:
-        return None
-    oldest = divmod(min(built), 10)
-    newest = max(capability for capability in here if capability)
-    if newest >= oldest:
-        return None
-    return Cause(
-        "old_gpu",
-        f"The newest GPU here has compute capability {newest[0]}.{newest[1]}; this TensorFlow "
-        f"has code from {oldest[0]}.{oldest[1]} on.",
-        "Use an older TensorFlow or build it for this GPU.",
-    )
-
-
-_CHECKS: tuple[Callable[[Machine], Cause | None], ...] = (
-    _cpu_build,
-    _hidden,
-    _driver,
-    _no_device,
-    _old_driver,
-    _missing_libraries,
-    _old_gpu,
-)
+    if missing and driver.version is not None:
+        yield Cause(
+            "missing_libraries",
+            f"CUDA libraries are missing: {', '.join(missing)}.",
+            'Install them: pip install "tensorflow[and-cuda]".',
+        )
+    codes = [int(name.split("_")[1]) for name in build.compute_capabilities]
+    here = [gpu.compute_capability for gpu in driver.gpus if gpu.compute_capability]
+    if codes and here and len(here) == len(driver.gpus) and max(here) < divmod(min(codes), 10):
+        oldest, newest = divmod(min(codes), 10), max(here)
+        yield Cause(
+            "old_gpu",
+            f"The newest GPU here has compute capability {newest[0]}.{newest[1]}; this TensorFlow "
+            f"has code from {oldest[0]}.{oldest[1]} on.",
+            "Use an older TensorFlow or build it for this GPU.",
+        )

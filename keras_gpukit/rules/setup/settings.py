@@ -14,7 +14,7 @@ from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.profile_shares import eager_s
 from keras_gpukit.rules.rule import Outcome, advise, percent, seconds
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.whole_run.time_parts import LOOP_S, NOTABLE_FRACTION, REQUIRES, TimeRule
+from keras_gpukit.rules.whole_run.time_parts import LOOP_S, NOTABLE_FRACTION, TimeRule
 
 Slows = Literal[
     "steps",
@@ -151,7 +151,6 @@ class SlowSettings(TimeRule):
     code = "slow-settings"
     subject = "settings"
     title = "A setting slows the run"
-    requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the parts that settings slow with a tenth of the time."""

@@ -20,15 +20,20 @@ SIGNAL = "SIGTERM"
 """Signal by which schedulers end a run, as when its time is up or it is preempted."""
 
 
-class DeviceOutOfMemory(Rule):
+class EndingRule(Rule):
+    """A rule on what ended a run."""
+
+    subject = "errors"
+    comes_first = "always"
+    ends_run = judges_first_step = True
+
+
+class DeviceOutOfMemory(EndingRule):
     """A run that ended with TensorFlow's `ResourceExhaustedError`."""
 
     code = "out-of-memory"
-    subject = "errors"
     title = "The run ended because memory ran out"
     requires = "the exception that ended the run"
-    comes_first = "always"
-    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Reports the figures of the exception, and the changes that would make the run fit."""
@@ -53,15 +58,12 @@ class DeviceOutOfMemory(Rule):
         return self.find("critical", *evidence, advice=_advice(record), title=title)
 
 
-class HostOutOfMemory(Rule):
+class HostOutOfMemory(EndingRule):
     """A run that stopped without recording why, while the host's memory was at least 90 % full."""
 
     code = "host-out-of-memory"
-    subject = "errors"
     title = "The system likely ended the run because the host ran out of memory"
     requires = "a run without a record of its end, and a last reading of the host's memory"
-    comes_first = "always"
-    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the last reading of the host's memory with the threshold."""
@@ -114,15 +116,12 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
     return tuple(lines or ["Train with a smaller batch"])
 
 
-class EndedByError(Rule):
+class EndedByError(EndingRule):
     """A run that ended with an exception raised in a step or a callback, or by SIGTERM."""
 
     code = "ended-by-error"
-    subject = "errors"
     title = "The run ended by an exception"
     requires = "the exception that ended the run"
-    comes_first = "always"
-    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Names the exception or the signal."""
@@ -143,15 +142,12 @@ class EndedByError(Rule):
         return self.find("critical", advice=(advice,), title=title)
 
 
-class Killed(Rule):
+class Killed(EndingRule):
     """A run whose record stops without an end."""
 
     code = "killed"
-    subject = "errors"
     title = "The process was killed"
     requires = "a run without a record of its end"
-    comes_first = "always"
-    ends_run = judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Says what the process was doing last."""

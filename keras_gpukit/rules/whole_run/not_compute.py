@@ -15,7 +15,6 @@ from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.whole_run.hangs import Hung
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 from keras_gpukit.rules.whole_run.time_parts import (
-    REQUIRES,
     LongValidation,
     SlowCallbacks,
     SlowEpochStart,
@@ -55,7 +54,6 @@ class MostlyNotCompute(TimeRule):
     code = "mostly-not-compute"
     subject = "share of compute"
     title = "Most of the time did not go to compute"
-    requires = REQUIRES
 
     def superseded_by(self, finding: Finding) -> Collection[str]:
         """Returns the rules that explain the part; of the first step, those on lasting causes."""

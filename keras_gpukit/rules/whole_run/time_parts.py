@@ -103,6 +103,8 @@ LESS_TIME = too_short(f"it took less than {MINIMUM_WALL_S:g} s")
 class TimeRule(Rule):
     """A rule on where a run's time went. It skips short runs, which mostly consist of start-up."""
 
+    requires = REQUIRES
+
     def judge(self, summary: RunSummary) -> Outcome:
         """Judges the parts of the time, if they are known."""
         parts = summary.breakdown
@@ -188,7 +190,6 @@ class SlowCallbacks(TimeRule):
     code = "slow-callbacks"
     subject = "callbacks"
     title = "Callbacks slow training down"
-    requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share with the threshold."""
@@ -239,7 +240,6 @@ class LongValidation(TimeRule):
     code = "long-validation"
     subject = "validation"
     title = "Validation takes a large part of the time"
-    requires = REQUIRES
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Compares the share, and that of its wait for data, with the thresholds."""

@@ -17,7 +17,7 @@ _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
 
 
-class Cell(NamedTuple):
+class Aggregate(NamedTuple):
     """One figure in one point: weight, weighted sum, lowest, highest and last value.
 
     Without a known value, the weight is 0.
@@ -29,9 +29,9 @@ class Cell(NamedTuple):
     high: float = -LARGEST
     last: Any = None
 
-    def joined(self, other: Cell) -> Cell:
+    def joined(self, other: Aggregate) -> Aggregate:
         """Returns this cell with a later one."""
-        return Cell(
+        return Aggregate(
             self.weight + other.weight,
             self.total + other.total,
             min(self.low, other.low),
@@ -40,18 +40,18 @@ class Cell(NamedTuple):
         )
 
     @property
-    def mean(self) -> float | None:
-        """Weighted mean; None without a known value."""
+    def mean(self) -> Any:
+        """Weighted mean. Without a known value, this, `lowest` and `highest` are None."""
         return self.total / self.weight if self.weight else None
 
     @property
     def lowest(self) -> Any:
-        """Lowest value; None without a known one."""
+        """Lowest value."""
         return self.low if self.weight else None
 
     @property
     def highest(self) -> Any:
-        """Highest value; None without a known one."""
+        """Highest value."""
         return self.high if self.weight else None
 
 
@@ -60,29 +60,25 @@ class Point(NamedTuple):
 
     time_s: float
     step: int | None
-    cells: list[Cell]
+    cells: list[Aggregate]
 
     def joined(self, later: Point) -> Point:
         """Returns this point with the next one."""
-        return Point(later.time_s, later.step, list(map(Cell.joined, self.cells, later.cells)))
+        return Point(later.time_s, later.step, list(map(Aggregate.joined, self.cells, later.cells)))
 
 
 class Downsampler:
     """Collects readings as points; neighbouring points are joined when there are too many.
 
     A point keeps the mean, lowest and highest of its readings, so a single outlier among a million
-    readings remains visible.
-
-    Args:
-        figures: Names of the figures in a reading.
-        most_points: Maximum number of points; even.
+    readings remains visible. The maximum number of points is even.
     """
 
     def __init__(self, figures: Sequence[str], most_points: int = MOST_POINTS) -> None:
         self._figures = tuple(figures)
         self._equal_weights = (1.0,) * len(figures)
         self._points = Joined(most_points, Point.joined)
-        self._overall: list[Cell] = [Cell()] * len(figures)
+        self._overall: list[Aggregate] = [Aggregate()] * len(figures)
         self._waiting: list[_Reading] = []
 
     @property
@@ -97,21 +93,13 @@ class Downsampler:
         values: Sequence[float | None],
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Adds a reading.
-
-        Args:
-            time_s: Time of the reading, in seconds since the Unix epoch.
-            step: Global step; None if unknown.
-            values: Value of each figure, in the order of `figures`; None if it was not read. Values
-                lie between -`LARGEST` and `LARGEST`.
-            weights: Weight of each value in the mean; all weights are equal by default.
-        """
+        """Adds a reading, with the value of each figure and its weight in the mean."""
         self._waiting.append((time_s, step, values, weights or self._equal_weights))
         # Summing many readings together takes a fraction of the time.
         if self.readings % self._points.per_item == 0 or len(self._waiting) == _MOST_WAITING:
             self._fold()
 
-    def overall(self) -> dict[str, Cell]:
+    def overall(self) -> dict[str, Aggregate]:
         """Returns each figure over all readings."""
         self._fold()
         return dict(zip(self._figures, self._overall, strict=True))
@@ -150,29 +138,29 @@ class Downsampler:
         columns = zip(zip(*values, strict=True), zip(*weights, strict=True), strict=True)
         cells = [_cell(*column) for column in columns]
         self._points.add(Point(times_s[-1], steps[-1], cells), len(waiting))
-        self._overall = list(map(Cell.joined, self._overall, cells))
+        self._overall = list(map(Aggregate.joined, self._overall, cells))
 
 
-def _cell(values: Sequence[float | None], weights: Sequence[float]) -> Cell:
+def _cell(values: Sequence[float | None], weights: Sequence[float]) -> Aggregate:
     if None in values:
         known = [pair for pair in zip(values, weights, strict=True) if pair[0] is not None]
         if not known:
-            return Cell()
+            return Aggregate()
         values, weights = zip(*known, strict=True)
     numbers = cast("Sequence[float]", values)
     total = sum(map(operator.mul, numbers, weights))
-    return Cell(sum(weights), total, min(numbers), max(numbers), numbers[-1])
+    return Aggregate(sum(weights), total, min(numbers), max(numbers), numbers[-1])
 
 
-def _band(cells: Sequence[Cell]) -> Band:
+def _band(cells: Sequence[Aggregate]) -> Band:
     return Band(
         mean=tuple(rounded(cell.mean) for cell in cells),
         low=tuple(rounded(cell.lowest) for cell in cells),
         high=tuple(rounded(cell.highest) for cell in cells),
-        weight=tuple(float(f"{cell.weight:.{_DIGITS}g}") for cell in cells),
+        weight=tuple(rounded(cell.weight) for cell in cells),
     )
 
 
-def rounded(value: float | None) -> float | None:
+def rounded(value: Any) -> Any:
     """Rounds to six digits: more precise than the measurement, and a third of the page's size."""
     return None if value is None else float(f"{value:.{_DIGITS}g}")

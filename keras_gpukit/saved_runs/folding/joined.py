@@ -19,14 +19,7 @@ MOST_EVENTS = 400
 class Joined(Generic[T]):
     """Items in order, each made of equally many readings. An interrupt costs one reading at most.
 
-    Args:
-        most: Maximum number of items; even.
-        join: Joins an item with the one after it.
-
-    Attributes:
-        items: The items.
-        per_item: Most readings in one item.
-        readings: Number of readings.
+    The maximum number of items is even; `per_item` is the most readings in one item.
     """
 
     def __init__(self, most: int, join: Callable[[T, T], T]) -> None:
@@ -58,12 +51,9 @@ def joined_pairs(items: list[T], join: Callable[[T, T], T]) -> list[T]:
 
 
 class EpochReadings:
-    """Readings of memory between epochs.
+    """Readings of memory between epochs: an even number of them, and the latest one.
 
     When one of two is dropped, one that looked at the tensors that the program keeps stays.
-
-    Args:
-        most: Maximum number of readings to keep, in addition to the latest one; even.
     """
 
     def __init__(self, most: int = MOST_READINGS) -> None:

@@ -14,6 +14,7 @@ from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.machine import (
     SAMPLE_EVERY_S,
     DeviceMemory,
+    GPUSample,
     GPUUtilization,
     HostSample,
     HostUtilization,
@@ -23,12 +24,17 @@ from keras_gpukit.records.machine import (
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import RunEnd, RunSummary
 from keras_gpukit.records.shift import Series
-from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, Phase, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.saved_runs.folding import tags
-from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
+from keras_gpukit.saved_runs.folding.downsampling import (
+    MOST_POINTS,
+    Aggregate,
+    Downsampler,
+    rounded,
+)
 from keras_gpukit.saved_runs.folding.joined import (
     MOST_EVENTS,
     EpochReadings,
@@ -59,18 +65,10 @@ class RunFold:
     Records of a kind that says how something is so far replace the one before; readings are summed
     up. The same records give the same summary, wherever they come from.
 
-    Args:
-        most_points: Maximum number of points per time series; even.
-
     Attributes:
-        phase: "fit", "evaluate" or "predict"; None as long as it is unknown.
-        began_s: When the first record was made, in seconds since the Unix epoch; None without any.
-        ended_s: When the latest record was made.
         latest: Latest record of each kind.
         captures: Captures by name and path; once one's profile was compared, that record.
-        steps: Figures of the windows of steps.
         validation: Figures of the windows of validations within the run.
-        host: Readings of the host.
         gpus: Readings of GPUs, by index.
         memory: Readings of allocators, by device.
     """
@@ -97,17 +95,10 @@ class RunFold:
         self._step = 0
         self._part_since_s = 0.0
         # The latest record on each phase's steps, and the number of windows before it.
-        self._told: dict[tuple[str, Phase], tuple[Any, int]] = {}
+        self._on_steps: dict[tuple[str, Phase], tuple[Any, int]] = {}
 
     def add(self, kind: RecordKind, record: Any, time_s: float, step: int | None) -> None:
-        """Adds a record.
-
-        Args:
-            kind: Kind of the record; other kinds than those of `RecordKind` are ignored.
-            record: The record, or an object with the same attributes.
-            time_s: When it was made, in seconds since the Unix epoch.
-            step: Global step; None if the record belongs to no step.
-        """
+        """Adds a record; of kinds other than those of `RecordKind`, only the time."""
         if self.began_s is None:
             self.began_s = time_s
         self.ended_s = time_s
@@ -137,7 +128,7 @@ class RunFold:
                 self.captures[key] = record
         elif kind in ("throughput", "input"):
             windows = self._windows(record.phase).readings
-            self._told[kind, record.phase] = record, windows
+            self._on_steps[kind, record.phase] = record, windows
         else:
             self._add_latest(kind, record, time_s)
         self.latest[kind] = record
@@ -167,7 +158,7 @@ class RunFold:
             streams[device] = Downsampler(figures, self._most_points)
         return streams[device]
 
-    def _add_window(self, window: Any) -> None:
+    def _add_window(self, window: StepWindow) -> None:
         self.phase = self.phase or window.phase
         steps, duration_s = window.steps, window.duration_s
         self._windows(window.phase).add(
@@ -177,7 +168,7 @@ class RunFold:
             (steps, steps, duration_s, duration_s, 1.0, steps),
         )
 
-    def _add_gpu(self, sample: Any, time_s: float, step: int | None) -> None:
+    def _add_gpu(self, sample: GPUSample, time_s: float, step: int | None) -> None:
         index, reasons = str(sample.index), sample.throttle_reasons
         stream = self._stream(self.gpus, index, (*GPU[:6], "throttled", *GPU[6:]))
         values = gpu_values(sample)
@@ -196,8 +187,8 @@ class RunFold:
 
     def host_at_end(self) -> HostSample | None:
         """Returns the latest reading of the host."""
-        sample = self.latest.get("host")
-        return None if sample is None else HostSample(*host_values(sample))
+        sample: HostSample | None = self.latest.get("host")
+        return sample
 
     def summary(self) -> RunSummary:
         """Returns the summary of the run so far, without a verdict and a comparison to a profile.
@@ -240,12 +231,10 @@ class RunFold:
         phase = phase or self.phase
         if phase is None:
             return None
-        windows = self._windows(phase)
-        told, told_at = self._told.get(("throughput", phase), (None, 0))
-        if windows.readings == told_at:
-            return told  # type: ignore[no-any-return]
-        known = told or ThroughputRecord(phase, 0, 0, None, None)
-        figures = windows.overall()
+        noted, figures = self._noted("throughput", phase)
+        if figures is None:
+            return noted  # type: ignore[no-any-return]
+        known = noted or ThroughputRecord(phase, 0, 0, None, None)
         measured = round(figures["step_time_s"].weight)
         wall_s = (self.ended_s or 0.0) - (self.began_s or 0.0)
         return replace(
@@ -264,17 +253,15 @@ class RunFold:
         phase = phase or self.phase
         if phase is None:
             return None
-        windows = self._windows(phase)
-        told, told_at = self._told.get(("input", phase), (None, 0))
-        if windows.readings == told_at:
-            return told  # type: ignore[no-any-return]
-        known: InputRecord | None = told
+        noted, figures = self._noted("input", phase)
+        if figures is None:
+            return noted  # type: ignore[no-any-return]
+        known: InputRecord | None = noted
         if known is None:
             environment = self.latest.get("environment")
             # With several steps per execution, the wait may include what hides behind compute.
             hides = environment is not None and (environment.steps_per_execution or 1) > 1
             known = InputRecord(phase, confidence="upper bound" if hides else None)
-        figures = windows.overall()
         waits = figures["wait_s"]
         because = known.unknown_because or "it was not measured"
         return replace(
@@ -285,6 +272,12 @@ class RunFold:
             buffered_batches=figures["buffered_batches"].mean,
             unknown_because=None if waits.weight else because,
         )
+
+    def _noted(self, kind: RecordKind, phase: Phase) -> tuple[Any, dict[str, Aggregate] | None]:
+        """Returns the latest record on a phase's steps, and the figures if windows followed it."""
+        windows = self._windows(phase)
+        record, at = self._on_steps.get((kind, phase), (None, 0))
+        return record, None if windows.readings == at else windows.overall()
 
     def memory_record(self) -> MemoryRecord | None:
         """Returns the memory of devices and of the model; None if neither was read."""
@@ -362,11 +355,11 @@ class RunFold:
         )
 
     def _captures(self) -> ProfilerRecord | None:
-        # Without the record of a run's end, of `Monitor`'s captures only the automatic ones are
-        # told from those of a `Profiler`.
+        # Without the record of a run's end, only the automatic ones of `Monitor`'s captures can be
+        # distinguished from those of a `Profiler`.
         steady = tuple(each for each in self.captures.values() if each.trigger == "steady")
-        told: ProfilerRecord | None = self.latest.get("profiler")
-        return told or (ProfilerRecord(steady) if steady else None)
+        noted: ProfilerRecord | None = self.latest.get("profiler")
+        return noted or (ProfilerRecord(steady) if steady else None)
 
     def _first_step_s(self) -> float | None:
         progress: Progress | None = self.latest.get("progress")
@@ -384,44 +377,33 @@ class RunFold:
         return (*self._hangs, replace(hang, lasted_s=lasted_s))
 
     def _series(self) -> tuple[Series, ...]:
-        streams: list[tuple[Downsampler, tags.Tags]]
-        streams = [(self.steps, tags.STEPS), (self.host, tags.HOST)]
-        streams += [(points, tags.of_gpu(index)) for index, points in self.gpus.items()]
-        streams += [(points, tags.of_memory(device)) for device, points in self.memory.items()]
-        streams.append((self._overhead, tags.OVERHEAD))
-        found = [
-            series
-            for stream, figures in streams
-            for series in self._series_of(stream, figures, of_steps=stream is self.steps)
-        ]
-        return tuple(sorted(found, key=lambda series: series.tag))
-
-    def _series_of(
-        self, stream: Downsampler, figures: tags.Tags, *, of_steps: bool
-    ) -> list[Series]:
+        streams = (
+            (self.steps, tags.STEPS),
+            (self.host, tags.HOST),
+            *((points, tags.of_gpu(index)) for index, points in self.gpus.items()),
+            *((points, tags.of_memory(device)) for device, points in self.memory.items()),
+            (self._overhead, tags.OVERHEAD),
+        )
         found = []
-        points, places = stream.points(SERIES_POINTS), list(stream.overall())
-        for name, (tag, factor) in figures.items():
-            place = places.index(name)
-            # The weight of a figure of steps is their number, also where its mean is over time.
-            known = [
-                (point, point.cells[place].mean, point.cells[0 if of_steps else place].weight)
-                for point in points
-                if point.cells[place].weight
-            ]
-            if known:
-                found.append(
-                    Series(
-                        tag,
-                        step=tuple(point.step or 0 for point, _, _ in known),
-                        elapsed_s=tuple(
-                            round(point.time_s - (self.began_s or 0.0), 3) for point, _, _ in known
-                        ),
-                        mean=tuple(rounded((mean or 0.0) * factor) or 0.0 for _, mean, _ in known),
-                        weight=tuple(rounded(weight) or 0.0 for _, _, weight in known),
-                    )
+        for stream, figures in streams:
+            points, places = stream.points(SERIES_POINTS), list(stream.overall())
+            for name, (tag, factor) in figures.items():
+                at = places.index(name)
+                # The weight of a figure of steps is their number, also where its mean is over time.
+                weight_at = 0 if stream is self.steps else at
+                known = [point for point in points if point.cells[at].weight]
+                series = Series(
+                    tag,
+                    step=tuple(point.step or 0 for point in known),
+                    elapsed_s=tuple(
+                        round(point.time_s - (self.began_s or 0.0), 3) for point in known
+                    ),
+                    mean=tuple(rounded(point.cells[at].mean * factor) for point in known),
+                    weight=tuple(rounded(point.cells[weight_at].weight) for point in known),
                 )
-        return found
+                if known:
+                    found.append(series)
+        return tuple(sorted(found, key=lambda series: series.tag))
 
 
 def concluded(summary: RunSummary) -> RunSummary:

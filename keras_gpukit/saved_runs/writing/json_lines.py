@@ -19,9 +19,6 @@ class JsonLines(Writer):
     one after another. Each begins with a line of kind "run", whose record has the version of the
     format as "schema".
 
-    Args:
-        path: File to append to.
-
     Raises:
         OSError: If the file cannot be written.
     """

@@ -23,12 +23,8 @@ def own_identity() -> ProcessIdentity | None:
 def has_ended(process: ProcessIdentity | None) -> bool | None:
     """Returns whether a process has ended.
 
-    Args:
-        process: Process that wrote a record; None if unknown.
-
-    Returns:
-        None if unknown, as for a process on another host, from before this host was rebooted, or in
-        another container: its process id means nothing here.
+    None is unknown, as for a process on another host, from before this host was rebooted, or in
+    another container: its process id means nothing here.
     """
     if process is None or process.pid <= 0 or process.place != _place():
         return None

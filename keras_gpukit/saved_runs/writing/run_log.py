@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import FOLDER, RecordKind, is_first
+from keras_gpukit.records.names import FOLDER, RecordKind, is_first, record_name
 from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.writing.event_file import EventFile
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
-from keras_gpukit.saved_runs.writing.own_name import own_name
 from keras_gpukit.saved_runs.writing.process_identity import own_identity
 from keras_gpukit.saved_runs.writing.writer import Record, Writer
 
@@ -43,10 +43,7 @@ class RunLog:
         log_dir: Log directory; files are written to `<log_dir>/gpukit`.
         worker: Place of this process in its cluster; None outside one.
         writers: Functions that open the writers.
-        phase: The call: "fit", "evaluate" or "predict"; None if unknown.
-
-    Attributes:
-        header: First record of the run.
+        phase: The call; None if unknown.
     """
 
     def __init__(
@@ -72,14 +69,7 @@ class RunLog:
     def record(
         self, kind: RecordKind, record: Any, step: int | None = None, time_s: float | None = None
     ) -> None:
-        """Passes a record to the writers.
-
-        Args:
-            kind: Kind of the record.
-            record: Dataclass of `keras_gpukit.records`, or plain data.
-            step: Global step; None if the record belongs to no step.
-            time_s: When it was made, in seconds since the Unix epoch; None stands for now.
-        """
+        """Passes a record to the writers, made now if no time is given."""
         if self._thread.is_alive():
             made_s = time.time() if time_s is None else time_s
             self._records.append(Record(made_s, step, kind, record))
@@ -129,3 +119,48 @@ class RunLog:
 
     def _guard(self) -> Guard:
         return Guard(f"Writing to {self.folder}", "Nothing more is written in this run.")
+
+
+@contextmanager
+def own_name(folder: Path, worker: Worker | None) -> Iterator[str]:
+    """Yields a name for files that no other process writes to until the block ends.
+
+    The record file of that name is locked with `flock`; the system releases the lock when the
+    process dies. On a disk or system without such locks, every process gets the first name. Lines
+    remain intact, since each is appended by a single write, but runs of several processes mix.
+
+    Raises:
+        OSError: If the folder cannot be written.
+    """
+    for process in count(1):
+        name = record_name(worker, process)
+        with open(folder / f"{name}.jsonl", "ab") as record:
+            if _lock(record):
+                try:
+                    yield name
+                finally:
+                    _unlock(record)
+                return
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Locks a file; returns False if another process has locked it."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):  # Windows; a network disk without locks
+        pass
+    return True
+
+
+def _unlock(file: BinaryIO) -> None:
+    """Unlocks a file, even if processes forked in the meantime have inherited it open."""
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except (ImportError, OSError):
+        pass

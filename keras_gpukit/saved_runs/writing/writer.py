@@ -9,14 +9,7 @@ from keras_gpukit.records.names import RecordKind
 
 
 class Record(NamedTuple):
-    """One record of a run.
-
-    Attributes:
-        time_s: Time at which the record was made, in seconds since the Unix epoch.
-        step: Global step; None if the record belongs to no step.
-        kind: Kind of the record.
-        record: Dataclass of `keras_gpukit.records`, or plain data.
-    """
+    """One record of a run: a dataclass of `keras_gpukit.records`, or plain data."""
 
     time_s: float
     step: int | None

@@ -17,4 +17,4 @@ def cases(small, folder):
     yield "after", os.getpid
 
 
-PART = Part("crashing", "Does it crash?", {"all": Slice(cases)}, (Claim("one", "-"),), dict)
+PART = Part("crashing", "Does it crash?", {"all": Slice(cases)}, (Claim("one", "-"),))

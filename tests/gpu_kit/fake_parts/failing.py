@@ -19,4 +19,4 @@ def cases(small, folder):
     )
 
 
-PART = Part("failing", "Does it fail?", {"all": Slice(cases)}, (Claim("one", "-"),), dict)
+PART = Part("failing", "Does it fail?", {"all": Slice(cases)}, (Claim("one", "-"),))

@@ -4,8 +4,6 @@ import os
 
 from benchmarks.gpu.part import Claim, Outcome, Part, Slice
 
-CLAIMS = (Claim("two", "two is measured"), Claim("never", "-"))
-
 
 def cases(small, folder):
     yield "figure", lambda: 2
@@ -13,14 +11,13 @@ def cases(small, folder):
     yield "variable", lambda: os.environ.get("VARIABLE")
 
 
-def judge(measured):
-    return {"two": Outcome(measured["figure"] == 2, f"{measured['figure']} was measured.")}
+def judge(figure):
+    return Outcome(figure == 2, f"{figure} was measured.")
 
 
 PART = Part(
     "quick",
     "Is it two?",
     {"all": Slice(cases, environment={"VARIABLE": "set"})},
-    CLAIMS,
-    judge,
+    (Claim("two", "two is measured", judge, ("figure",)), Claim("never", "-")),
 )

@@ -27,5 +27,4 @@ PART = Part(
     "Do they meet?",
     {"one": meets("one", "two"), "alone": Slice(alone), "two": meets("two", "one")},
     (Claim("one", "-"),),
-    dict,
 )

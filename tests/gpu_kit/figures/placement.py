@@ -34,9 +34,9 @@ def explained(*, copies: list | None = None, profile: float | None = 9.0e6, **ca
         "variable_elsewhere": ["variable elsewhere", None],
         "compiled": ["compiled", None],
     }
-    told = {name: {"causes": each, "copies": None} for name, each in (usual | causes).items()}
-    told["variable_elsewhere"]["copies"] = [TO_GPU] if copies is None else copies
-    return {"explained": told | {"profile": profile}}
+    seen = {name: {"causes": each, "copies": None} for name, each in (usual | causes).items()}
+    seen["variable_elsewhere"]["copies"] = [TO_GPU] if copies is None else copies
+    return {"explained": seen | {"profile": profile}}
 
 
 def reported(*, predicted: bool = False, **changes) -> dict:

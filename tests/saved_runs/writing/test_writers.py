@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-from tensorboard.plugins.custom_scalar import layout_pb2
 
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.hang import Hang
@@ -26,7 +25,7 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.saved_runs.folding.tags import tags_of
 from keras_gpukit.saved_runs.writing import run_log
-from keras_gpukit.saved_runs.writing.event_file import LAYOUT, EventFile
+from keras_gpukit.saved_runs.writing.event_file import EventFile
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 from keras_gpukit.saved_runs.writing.run_log import WRITERS, RunLog
 from keras_gpukit.saved_runs.writing.writer import Record, Writer
@@ -79,20 +78,6 @@ def test_tensorboard_reads_texts(tmp_path):
     assert accumulated.SummaryMetadata("placement").plugin_data.plugin_name == "text"
     (text,) = texts(tmp_path, "placement")
     assert "unknown: of µs" in text
-
-
-def test_tensorboard_reads_the_layout(tmp_path):
-    EventFile(tmp_path).close()
-    (event,) = loaded(tmp_path).Tensors("custom_scalars__config__")
-    layout = layout_pb2.Layout.FromString(event.tensor_proto.string_val[0])
-    shown = {
-        category.title: {chart.title: tuple(chart.multiline.tag) for chart in category.chart}
-        for category in layout.category
-    }
-    assert shown == {
-        title: {chart: tuple(f"^{tag}$" for tag in tags) for chart, tags in charts.items()}
-        for title, charts in LAYOUT.items()
-    }
 
 
 def test_the_first_event_tells_the_files_version(tmp_path):
