@@ -38,8 +38,8 @@ class WorkerProcess:
     """The process of a task, started by a keeper.
 
     Args:
-        plan: What to start.
-        environment: Environment variables besides those of the plan.
+        plan: The process to start.
+        environment: Environment variables; those of the plan are added.
         stdout: File descriptor for its standard output.
         stderr: File descriptor for its standard error.
         grace_s: Seconds from SIGTERM to SIGKILL.
