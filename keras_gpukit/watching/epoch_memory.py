@@ -11,8 +11,7 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.tf_private import is_made_by_keras
 from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.sensors.host import process_bytes
-from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.sensors.host import left_bytes, process_bytes
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.fit_memory import FitMemory
 from keras_gpukit.watching.session import Session
