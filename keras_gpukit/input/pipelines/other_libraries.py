@@ -2,8 +2,8 @@
 
 Neither is imported: what is read here exists only if user code imported it.
 
-Private names, seen on Grain 0.2.18: `_parents`, `_datasets`, `_map_fn`, `_filter_fn`, `_batch_fn`,
-`_operation`, `_transform`, `_source` and `_read_options` of the datasets, `DataLoader._dataset` and
+Private names, seen on Grain 0.2.18: `_parents`, `_map_fn`, `_filter_fn`, `_batch_fn`, `_operation`,
+`_transform`, `_source` and `_read_options` of the datasets, `DataLoader._dataset` and
 `._multiprocessing_options`, and the closures in which a `DataLoader` wraps its operations. If one
 is missing, a transformation has no function, or those before it are unknown.
 """
@@ -75,7 +75,7 @@ def transformations(node: Any, threads: int | None = None) -> Iterator[Transform
     yield Transformation(f"{dataset}.{snake_case(verb)}", _in_user_code(node), threads)
     if (options := getattr(node, "_read_options", None)) is not None:
         threads = max(min(int(options.num_threads), int(options.prefetch_buffer_size)), 1)
-    given = getattr(node, "_datasets", None) or getattr(node, "_parents", ())
+    given = getattr(node, "_parents", ())
     for each in given if isinstance(given, tuple | list) else ():
         yield from transformations(each, threads)
 
