@@ -120,7 +120,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         return replace(
             record,
             python=python,
-            pipeline=self._by_its_slowest(record.pipeline, python),
+            pipeline=_by_its_slowest(record.pipeline, python),
             contention=contention,
             open_shapes=shapes,
         )
@@ -134,29 +134,21 @@ class InputStall(StepWatchingCallback[InputRecord]):
             return source.record(None, None, step_time_s)
         return source.record(time_in_it.slowest(), time_in_it.mean_threads(), step_time_s)
 
-    def _by_its_slowest(
-        self, pipeline: PipelineRecord | None, python: PythonSourceRecord | None
-    ) -> PipelineRecord | None:
-        """Names the stage that fetches from a library by the code found to be slowest."""
-        current = self._python
-        if pipeline is None or python is None or current is None or python.library == "Keras":
-            return pipeline
-        source, time_in_it = current
-        slowest = source.part(time_in_it.slowest() if time_in_it else None)
-        if slowest is None and python.library != "torch" and not python.in_processes:
-            return pipeline  # Grain's own code may be what takes the time
-        kind, threads = (slowest.kind, slowest.threads) if slowest else (None, 1)
 
-        def named(stage: StageRecord | None) -> StageRecord | None:
-            if stage is None or stage.kind != GENERATOR:
-                return stage
-            named = replace(stage, name=python.name, location=python.location)
-            if kind is None:
-                return named
-            cost_s = stage.cost_per_batch_s
-            if python.time_per_batch_s is not None:
-                cost_s = python.time_per_batch_s
-            return replace(named, kind=kind, parallelism=threads, cost_per_batch_s=cost_s)
+def _by_its_slowest(
+    pipeline: PipelineRecord | None, source: PythonSourceRecord | None
+) -> PipelineRecord | None:
+    """Names the stage that fetches from a PyTorch `DataLoader` by the code found to be slowest."""
+    if pipeline is None or source is None or source.library != "torch":
+        return pipeline
 
-        stages = tuple(each for each in map(named, pipeline.stages) if each is not None)
-        return replace(pipeline, stages=stages, bottleneck=named(pipeline.bottleneck))
+    def named(stage: StageRecord) -> StageRecord:
+        is_loader = stage.kind == GENERATOR
+        return replace(stage, name=source.name, location=source.location) if is_loader else stage
+
+    slowest = pipeline.bottleneck
+    return replace(
+        pipeline,
+        stages=tuple(map(named, pipeline.stages)),
+        bottleneck=None if slowest is None else named(slowest),
+    )

@@ -220,6 +220,9 @@ class PhaseSteps:
                 self._clock.leave()
             elif outcome == "replaced" and not self.is_between_epochs:
                 self._clock.stop(REPLACED)
+            if self.pipeline is not None:
+                with Guard("Ending the timing of a Grain dataset", "Grain continues to time it."):
+                    self.pipeline.stop()
         self._epoch_iterator = None
         del self._watchers[1:]
 

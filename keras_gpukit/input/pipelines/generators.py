@@ -29,21 +29,19 @@ from keras_gpukit.input.pipelines.tf_private import python_functions
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
 
-GRAIN_DATASET = "the Grain dataset"
-
 
 class UserCode(NamedTuple):
     """A function of the user.
 
     Attributes:
-        kind: Kind of its transformation in a Grain dataset, such as "MapDataset.map"; else None.
+        name: Name of the function, such as "Photographs.__getitem__".
+        location: "file.py:12" of the function.
+        code: Its code object.
     """
 
     name: str | None
     location: str | None
     code: CodeType | None = None
-    kind: str | None = None
-    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -64,19 +62,16 @@ class PythonSource:
 
     @property
     def codes(self) -> list[CodeType]:
-        """Code objects to sample; empty if other processes run them."""
-        return [] if self.in_processes else [part.code for part in self.parts if part.code]
-
-    def part(self, code: CodeType | None) -> UserCode | None:
-        """Returns the function with a code object; None without one."""
-        return next((each for each in self.parts if code is each.code is not None), None)
+        """Code objects to sample; empty if the code cannot be sampled, or its library times it."""
+        sampled = not self.in_processes and self.library in ("Keras", "torch")
+        return [part.code for part in self.parts if part.code] if sampled else []
 
     def record(
         self, slowest: CodeType | None, busy_workers: float | None, step_time_s: float | None
     ) -> PythonSourceRecord:
         """Returns the record of the code after some steps."""
-        found = self.part(slowest)
-        name, location = _named((found,) if found else self.parts)
+        found = [part for part in self.parts if part.code is slowest is not None]
+        name, location = _named(found or self.parts)
         return PythonSourceRecord(
             name=name,
             location=location,
@@ -136,18 +131,15 @@ def _of_loader(loader: Any) -> tuple[UserCode, ...]:
 
 def _of_grain(dataset: Any) -> tuple[UserCode, ...]:
     """Returns the functions of a Grain dataset, each once."""
-    found = {
-        each.function: user_code(each.function)._replace(kind=each.kind, threads=each.threads)
-        for each in transformations(dataset)
-        if each.function is not None
-    }
-    return tuple(found.values()) or (UserCode(GRAIN_DATASET, None),)
+    found = [UserCode(each.name, each.location) for each in transformations(dataset)]
+    named = [each for each in found if each.location]
+    return tuple(dict.fromkeys(named)) or (UserCode("the Grain dataset", None),)
 
 
 def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
     """Returns the name of one function, or those of all that it may be."""
     first, *others = parts
-    if not others or first.kind is None:  # it calls the others
+    if not others or first.code is not None:  # which calls the others
         return str(first.name), first.location
     names = ", ".join(str(each.name) for each in (first, *others))
     return f"one of {names}", first.location
@@ -212,7 +204,7 @@ def _users_own(state: Any) -> tuple[str | None, str | None]:
         return _named(_of_loader(adapter._dataloader))
     dataset = getattr(generator, "dataset", None) or closed_over(generator).get("dataset")
     if is_grain(dataset):
-        return GRAIN_DATASET, None
+        return _named(_of_grain(dataset))
     if hasattr(adapter, "_first_batches"):
         return name_and_location(closed_over(adapter.generator).get("generator", generator))
     if getattr(generator, "__name__", None) == "<lambda>":

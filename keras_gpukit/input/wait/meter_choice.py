@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.errors import logger
+from keras_gpukit.errors import Guard, logger
 from keras_gpukit.input.pipelines.device_buffers import buffering_devices, feed_of, with_timed_feed
 from keras_gpukit.input.pipelines.measurable import (
     fetch_time,
@@ -29,6 +29,7 @@ from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.meters import FetchLatencyMeter, Meter, NotMeasurable
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
+from keras_gpukit.input.wait.stages.grain_times import time_grain
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import (
     host_dataset,
@@ -133,6 +134,8 @@ def make_measurable(
     """
     if hasattr(epoch_iterator, _MARK):
         return  # the same validation data are used in each epoch
+    with Guard("Timing the stages of a Grain dataset", "They count as one stage."):
+        time_grain(getattr(epoch_iterator, "_distributed_dataset", None))
     try:
         batches = epoch_iterator.num_batches or 0  # None, if unknown or endless, counts as 0
         # If the first step is the only one, its wait is unknown, since it also traces.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.kinds import kind_of
+from keras_gpukit.input.pipelines.stage import Stage
 from keras_gpukit.records.host_buffers import BufferKind
 
 # Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
@@ -79,12 +80,15 @@ class MeasuredNode:
             between the readings.
         per_batch: Number of elements per batch that left the pipeline.
         cost_per_batch_s: Processing seconds per batch that left the pipeline, without the inputs.
-        buffered: Mean number of elements in its buffer; None for a stage that is not asynchronous.
+        parallelism: Number of threads, as in `Node`.
+        buffered: Mean number of elements in its buffer; NaN if it is unknown, and None for a stage
+            that is not asynchronous.
         copies: Mean number of iterators that worked here at the same time, at least 1.
         nested: Stages of the datasets that its function returns.
         pass_bytes: Total size of the elements of the longest pass that was seen; 0 if unknown.
         asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
             otherwise.
+        written: The stage in user code, if it is known; of most it is found by `aligning`.
     """
 
     kind: str
@@ -98,6 +102,7 @@ class MeasuredNode:
     nested: tuple[MeasuredNode, ...] = ()
     pass_bytes: int = 0
     asked_parallelism: int | None = None
+    written: Stage | None = None
 
     def walk(self) -> Iterator[MeasuredNode]:
         """Yields this stage and those before it, back to the sources."""

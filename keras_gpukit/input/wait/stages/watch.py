@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Any
@@ -20,6 +21,7 @@ from keras_gpukit.input.wait.stages.bottleneck import (
     slowest,
     within_pool,
 )
+from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
 from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
 from keras_gpukit.input.wait.tf_private import parse_model
@@ -61,6 +63,7 @@ class PipelineWatch:
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
+        self._grain: GrainTimes | None = None
         self._written: Stage | None = None
         self._pool: int | None = None
         self._is_out_of_sight = False
@@ -82,6 +85,7 @@ class PipelineWatch:
         if self._written is None and self._dataset is None:
             # Keras itself keeps the dataset alive while it trains on it.
             self._dataset = dataset_of(iterator)
+            self._grain = grain_times(self._dataset) if self._dataset is not None else None
 
     def read(self, model: Any) -> None:
         """Adds a reading of the current iterator."""
@@ -97,6 +101,11 @@ class PipelineWatch:
             del readings[1:-1:2]
             self._every *= 2
         self._until_next = self._every - 1
+
+    def stop(self) -> None:
+        """Ends what was changed to time the stages."""
+        if self._grain is not None:
+            self._grain.stop()
 
     def latest_model(self) -> Any:
         """Returns the latest `ModelProto`; None before the first. Any thread may call this."""
@@ -136,6 +145,9 @@ class PipelineWatch:
         costs = costs_over_time(read, output)
         if self._pool is not None:
             output = within_pool(output, self._pool)
+        if self._grain is not None:
+            # Grain's times are sums over the run, so they have no parts over time.
+            output, costs = self._grain.with_stages(output), ()
         if wait_s is not None:
             output = complete(output, wait_s) or output
         names = self._names(output)
@@ -166,7 +178,7 @@ class PipelineWatch:
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
     node = member.stage
     kind = kind_of(node.kind)
-    written = names.get(id(node))
+    written = node.written or names.get(id(node))
     function = written.function if written is not None else None
     given_name = written.given_name if written is not None else None
     work = work_of_kind(kind)
@@ -182,11 +194,15 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         cost_per_batch_s=node.cost_per_batch_s,
         parallelism=max(node.parallelism, round(segment.threads)),
         asked_parallelism=node.asked_parallelism,
-        buffered_before=segment.buffered_before,
-        buffered_after=segment.buffered_after,
+        buffered_before=_known(segment.buffered_before),
+        buffered_after=_known(segment.buffered_after),
         share=member.time_s / critical.time_s if is_critical else 0.0,
         files=written.files if written is not None else None,
         repeats=written.repeats if written is not None else None,
         pass_bytes=node.pass_bytes or None,
         call=function.call if function is not None else None,
     )
+
+
+def _known(buffered: float | None) -> float | None:
+    return None if buffered is None or math.isnan(buffered) else buffered
