@@ -12,11 +12,13 @@ has rounds to itself, so that it slows no other variant down.
 
 from __future__ import annotations
 
+import functools
 import os
 import statistics
 import sys
 import tempfile
 import time
+from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -25,13 +27,14 @@ import numpy as np
 import tensorflow as tf
 from harness import argument_parser, in_turns, print_table
 from results_file import save
-from short_fits import EPOCH_STEPS, FIT_STEPS, around_steps
 
 import keras_gpukit as gpukit
 from keras_gpukit.trials.measuring.intervals import median_interval
 
 BATCH = 32
 KERAS = "keras TensorBoard(update_freq='batch')"
+FIT_STEPS = 20
+EPOCH_STEPS, EPOCHS = 5, 40
 
 
 def build_model() -> keras.Model:
@@ -94,6 +97,53 @@ def compare(times: dict[str, list[float]], steps: int, known: dict) -> dict[str,
     return rows
 
 
+class EpochTimes(keras.callbacks.Callback):
+    """Notes when epochs begin, by the clock and by the training thread's processor time."""
+
+    def on_train_begin(self, logs=None):
+        self._began = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._began.append((time.perf_counter(), time.thread_time()))
+
+    def median_s(self) -> np.ndarray:
+        """Of the epochs after the first, each up to the next one's begin."""
+        return np.median(np.diff(self._began[1:], axis=0), axis=0)
+
+
+def around_steps(model: keras.Model, rounds: int) -> dict[str, Any]:
+    """What is added to short fits and short epochs, in turns with bare ones.
+
+    Medians, as a third of bare short epochs stand still until tf.data's autotuning wakes up; in
+    milliseconds of wall time and of the training thread's processor time, with the 95 % interval.
+    """
+    folder = tempfile.mkdtemp()
+
+    def fit(steps: int, epochs: int, *, monitored: bool) -> np.ndarray:
+        callbacks = [gpukit.Monitor(folder, verbose=0)] if monitored else []
+        times = EpochTimes()
+        began_s = np.array([time.perf_counter(), time.thread_time()])
+        model.fit(datasets[steps], epochs=epochs, verbose=0, callbacks=[*callbacks, times])
+        whole_s = np.array([time.perf_counter(), time.thread_time()]) - began_s
+        return whole_s if epochs == 1 else times.median_s()
+
+    lengths = {"fit": (FIT_STEPS, 1), "epoch": (EPOCH_STEPS, EPOCHS)}
+    datasets = {steps: build_dataset(steps) for steps, _ in lengths.values()}
+    figures: dict[str, Any] = {}
+    for name, length in lengths.items():
+        variants = {
+            monitored: functools.partial(fit, *length, monitored=monitored)
+            for monitored in (False, True)
+        }
+        times = {key: np.array(each) for key, each in in_turns(variants, rounds).items()}
+        for added_s, kind in zip((times[True] - times[False]).T, ("wall", "thread"), strict=True):
+            figures[f"{name}_{kind}_ms"] = float(np.median(added_s)) * 1e3
+            figures[f"{name}_{kind}_ms_95"] = [
+                float(each) * 1e3 for each in median_interval(list(added_s))
+            ]
+    return figures
+
+
 def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=200)
@@ -142,7 +192,7 @@ def main() -> int:
         "variants": rows,
         "own_account_us": statistics.median(own_s) * 1e6,
         "once_ms": statistics.median(once_s) * 1e3,
-        "around_steps": (around := around_steps(model, build_dataset, arguments.rounds)),
+        "around_steps": (around := around_steps(model, arguments.rounds)),
     }
 
     print_table(

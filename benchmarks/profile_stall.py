@@ -3,7 +3,7 @@
     python benchmarks/profile_stall.py --json benchmarks/results/profile_stall.json
 
 Real fits, of pipelines and steps that take known times (`planted/known_times.py` and
-`stall_combinations.py`). Each is watched by `InputStall` and captured whole by `Profiler`; the
+`planted/ways.py`). Each is watched by `InputStall` and captured whole by `Profiler`; the
 capture is then read by `keras_gpukit.profiling` and by xprof.
 
 A combination's name is pipeline/mode/steps per execution/devices/stall aimed at in percent.

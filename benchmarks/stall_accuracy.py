@@ -2,10 +2,10 @@
 
     python benchmarks/stall_accuracy.py --json benchmarks/results/stall_accuracy.json
 
-Real fits, of pipelines and steps that take known times (`planted/known_times.py` and
-`stall_combinations.py`). What is reported of each is compared with a profile of the very same steps
-(`xplane_truth.py`), and that with what follows from how pipeline and step are made. The two share
-neither clock nor code with each other, nor with keras_gpukit.
+Real fits, of pipelines and steps that take known times (`planted/known_times.py`). What is reported
+of each is compared with a profile of the very same steps (`xplane_truth.py`), and that with what
+follows from how pipeline and step are made. The two share neither clock nor code with each other,
+nor with keras_gpukit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 from harness import argument_parser, by_way_of_running, print_table
 from planted.combinations import chosen
@@ -25,6 +24,7 @@ from rich.progress import track
 # Processes that share a way of running; were one to hang, few were lost.
 AT_ONCE = 12
 LIMIT_S = 280
+FIT = "--fit"
 TRUTHS = {"profile": "profile", "constructed": "construction"}
 """What is known, as rows name it and as it is printed."""
 
@@ -38,10 +38,26 @@ def grouped(names: list[str]) -> list[list[str]]:
     ]
 
 
+def fit(names: list[str]) -> None:
+    """Measures combinations of one way of running in this process, and prints a row of each."""
+    import keras
+    import tensorflow as tf
+    from planted.known_times import PIPELINES
+    from planted.ways import Way
+
+    _, mode, execution, devices, _ = names[0].split("/")
+    way = Way(mode, int(execution.removeprefix("spe")), devices)
+    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+    for name in names:
+        pipeline, *_, percent = name.split("/")
+        row = way.measure(PIPELINES[pipeline], int(percent))
+        print(json.dumps({"name": name, **row, **versions}), flush=True)
+    os._exit(0)  # some pipelines would keep the interpreter from ending
+
+
 def measure(names: list[str], environment: dict[str, str]) -> list[dict]:
     """Measures combinations in one process; those that fail or hang tell why."""
-    script = Path(__file__).with_name("stall_combinations.py")
-    command = [sys.executable, str(script), *names]
+    command = [sys.executable, __file__, FIT, *names]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=LIMIT_S
@@ -73,13 +89,13 @@ def bars(rows: list[dict]) -> list[tuple[str, bool, str]]:
     """What must hold, whether it does, and figures; nothing of what was not measured."""
     limits: list[tuple] = []
     for truth, known in TRUTHS.items():
-        told = [row for row in rows if off(row, truth) is not None]
-        points = [abs(off(row, truth)) for row in told]
+        compared = [row for row in rows if off(row, truth) is not None]
+        points = [abs(off(row, truth)) for row in compared]
         one, more = (
-            [abs(off(row, truth)) for row in told if f"/{execution}/" in row["name"]]
+            [abs(off(row, truth)) for row in compared if f"/{execution}/" in row["name"]]
             for execution in ("spe1", "spe8")
         )
-        free = [100 * row["reported"] for row in told if row[truth] <= 0.01]
+        free = [100 * row["reported"] for row in compared if row[truth] <= 0.01]
         limits += [
             (f"{known}, 1 step an execution: off by at most 2 pp, 40 times", one, 2, 40),
             (f"{known}, 8 steps an execution: off by at most 5 pp", more, 5),
@@ -163,4 +179,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == [FIT]:
+        fit(sys.argv[2:])
     sys.exit(main())

@@ -9,6 +9,7 @@ bounds what steps gain in addition to the wait itself if the wait is removed.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def main() -> None:
     rows: dict[str, Any] = {}
     for name, step in models().items():
         step()
-        variants = {str(each): timed(step, each) for each in (0.0, *PAUSES_S)}
+        variants = {str(each): functools.partial(timed, step, each) for each in (0.0, *PAUSES_S)}
         step_s = {
             key: statistics.median(chain.from_iterable(rounds))
             for key, rounds in in_turns(variants, ROUNDS).items()
@@ -77,19 +78,15 @@ def models() -> dict[str, Callable[[], Any]]:
     }
 
 
-def timed(step: Callable[[], Any], pause_s: float) -> Callable[[], list[float]]:
-    """Returns what runs a round of steps, and returns how long each took."""
-
-    def run() -> list[float]:
-        times = []
-        for _ in range(STEPS):
-            time.sleep(pause_s)
-            began_s = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - began_s)
-        return times[SETTLING:]
-
-    return run
+def timed(step: Callable[[], Any], pause_s: float) -> list[float]:
+    """Runs a round of steps, and returns how long each took."""
+    times = []
+    for _ in range(STEPS):
+        time.sleep(pause_s)
+        began_s = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - began_s)
+    return times[SETTLING:]
 
 
 def _shown(name: str, row: dict[str, Any]) -> tuple[str, ...]:

@@ -109,6 +109,11 @@ def measure(logdir: str, rounds: int) -> dict[str, dict[str, float | list[float]
     return {"wall time": compare(*walls_s), "processor time": compare(*cpus_s)}
 
 
+def shown(figure: float | list[float]) -> str:
+    ends = figure if isinstance(figure, list) else [figure]
+    return " to ".join(f"{each:.3f}" for each in ends)
+
+
 def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
@@ -119,35 +124,19 @@ def main() -> None:
         alone = [run(ALONE, logdir) for _ in range(args.rounds)]
     loading_s, asking_s = (statistics.median(part) for part in zip(*alone, strict=True))
 
+    columns = ("without_s", "with_s", "later_s", "later_interval_s", "fastest_later_s")
     print_table(
         "TensorBoard's start",
-        ("", "without", "with the plugin", "more", "95 %", "fastest"),
-        [
-            (
-                name,
-                f"{figure['without_s']:.2f} s",
-                f"{figure['with_s']:.2f} s",
-                f"{figure['later_s'] * 1e3:+.0f} ms",
-                "{:+.0f} to {:+.0f} ms".format(*(1e3 * end for end in figure["later_interval_s"])),
-                f"{figure['fastest_later_s'] * 1e3:+.0f} ms",
-            )
-            for name, figure in starts.items()
-        ],
+        ("", *columns),
+        [(name, *(shown(figure[each]) for each in columns)) for name, figure in starts.items()],
         f"loading it takes {loading_s * 1e3:.0f} ms, "
         f"asking it first whether it is active {asking_s * 1e3:.0f} ms",
     )
     if args.json:
         versions = {name: metadata.version(name) for name in ("tensorflow", "tensorboard", "xprof")}
-        save(
-            args.json,
-            __file__,
-            versions,
-            rounds=args.rounds,
-            folders=FOLDERS,
-            starts=starts,
-            loading_s=loading_s,
-            first_is_active_s=asking_s,
-        )
+        figures = {"loading_s": loading_s, "first_is_active_s": asking_s}
+        rounds = {"rounds": args.rounds, "folders": FOLDERS}
+        save(args.json, __file__, versions, **rounds, starts=starts, **figures)
 
 
 if __name__ == "__main__":

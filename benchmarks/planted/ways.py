@@ -11,7 +11,6 @@ import tensorflow as tf
 from xplane_truth import Capture
 
 import keras_gpukit as gpukit
-from planted.known_steps import Sleep, Sort
 from planted.known_times import (
     BATCH,
     FEATURES,
@@ -19,10 +18,12 @@ from planted.known_times import (
     Pipeline,
     expected_stall,
     noting_arrivals,
+    sleep,
 )
 
 # Long enough to tell two points of a hundred, short enough for a profile.
 STRETCH_S = 1.5
+STEP_S = 0.03
 LONGEST_CAPTURE = 48
 AGREE = 0.02
 ATTEMPTS = 3
@@ -32,6 +33,29 @@ MODES = {
     "jit": {"jit_compile": True},
     "eager": {"jit_compile": False, "run_eagerly": True},
 }
+
+
+class Sleep(keras.layers.Layer):
+    """Makes a step take a known time. XLA cannot sleep."""
+
+    def call(self, inputs):
+        # TensorFlow has no operation that sleeps, but a dataset can, and a step can ask one. It
+        # needs the inputs, or it would sleep while they are being fetched; and asked for a second
+        # element, as it is, it would sleep once more.
+        needed = tf.data.Dataset.from_tensors(0.0 * tf.reduce_sum(inputs))
+        slept = needed.apply(sleep(STEP_S)).take(1)
+        return inputs + slept.get_single_element()
+
+
+class Sort(keras.layers.Layer):
+    """Makes a step take about as long by work, on one core."""
+
+    def build(self, input_shape):
+        self.numbers = self.add_weight(shape=(130_000,), trainable=False, initializer="normal")
+
+    def call(self, inputs):
+        least = keras.ops.sort(self.numbers + tf.reduce_sum(inputs))[0]
+        return inputs + tf.stop_gradient(least)
 
 
 class Executions(keras.callbacks.Callback):

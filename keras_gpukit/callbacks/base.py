@@ -1,4 +1,4 @@
-"""Base class of this package's callbacks, which passes Keras' events on to a lifecycle."""
+"""Base classes of this package's callbacks, which pass Keras' events on to a lifecycle."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available."""
-        if self._lifecycle.follows_device:
-            self._note_finished("fit")
+        if (note := self._lifecycle.note_finished) is not None:
+            note("fit")
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available."""
-        if self._lifecycle.follows_device:
-            self._note_finished("evaluate")
+        if (note := self._lifecycle.note_finished) is not None:
+            note("evaluate")
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session of the call, or notes a validation inside it."""
@@ -114,7 +114,37 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     def _enter(self, phase: Phase) -> None:
         self._lifecycle.enter(self._begin, self._end, self.model, phase)
 
-    def _note_finished(self, phase: Phase) -> None:
-        session = self._lifecycle.session
-        if session is not None:
-            session.note_finished(phase, self._lifecycle)
+
+class StepWatchingCallback(WatchingCallback[R]):
+    """Times the steps of the call and of validations in it, and keeps a record of each.
+
+    Args:
+        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
+    """
+
+    def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
+        super().__init__(log_dir)
+        self._validation: R | None = None
+
+    @property
+    def validation(self) -> R | None:
+        """Record of the validation within the last `fit`; None without one."""
+        self._lifecycle.end_if_over()
+        return self._validation
+
+    def _record(self, session: Session, phase: Phase) -> R:
+        """Writes the record of a phase, and returns it."""
+        raise NotImplementedError
+
+    def _begin(self, session: Session, phase: Phase) -> None:
+        if phase == session.phase:
+            self._summary = self._validation = None
+        session.on_window(phase, lambda window: None)
+
+    def _end(self, session: Session, phase: Phase) -> None:
+        session.steps_of(phase).restore()
+        record = self._record(session, phase)
+        if phase == session.phase:
+            self._summary = record
+        else:
+            self._validation = record

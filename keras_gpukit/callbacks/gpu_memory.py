@@ -12,8 +12,7 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.watching.epoch_memory import EpochMemoryWatch
-from keras_gpukit.watching.fit_memory import FitMemory
+from keras_gpukit.watching.epoch_memory import EpochMemoryWatch, FitMemory
 from keras_gpukit.watching.out_of_memory import OutOfMemoryWatch
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.step_prediction import PredictionWatch

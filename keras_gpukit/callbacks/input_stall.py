@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import replace
 
-from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.input.pipelines.structure import open_shapes
@@ -60,33 +60,27 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _begin(self, session: Session, phase: Phase) -> None:
         super()._begin(session, phase)
-        if phase == session.phase:
-            self._contention = ContentionSensor()
-            session.every_second("threads that wait", self._contention.read)
-            self._begin_threads(session)
-            self._begin_python(session, phase)
-            spec, _ = batch_of("fit")
-            self._open_shapes = None if spec is None else open_shapes(spec)
-            self._begin_buffers(session)
-            if session.output.log_dir is not None:
-                so_far = InputSoFar(session, lambda record: self._completed(session, record))
-                session.on_window(phase, so_far.on_window)
-                session.every_second("the input so far", so_far.write)
-
-    def _begin_threads(self, session: Session) -> None:
-        self._new_threads = None
+        if phase != session.phase:
+            return
+        self.host_buffers = self._buffers = self._new_threads = None
+        self._contention = ContentionSensor()
+        session.every_second("threads that wait", self._contention.read)
         if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
             with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
                 self._new_threads = sensor = NewThreadsSensor()
                 session.every_second(
                     "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
                 )
-
-    def _begin_buffers(self, session: Session) -> None:
-        self.host_buffers = self._buffers = None
-        if session.phase == "fit":
+        self._begin_python(session, phase)
+        spec, _ = batch_of("fit")
+        self._open_shapes = None if spec is None else open_shapes(spec)
+        if phase == "fit":
             with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
                 self._buffers = HostBufferWatch(session)
+        if session.output.log_dir is not None:
+            so_far = InputSoFar(session, lambda record: self._completed(session, record))
+            session.on_window(phase, so_far.on_window)
+            session.every_second("the input so far", so_far.write)
 
     def _begin_python(self, session: Session, phase: Phase) -> None:
         self._python = None
@@ -94,16 +88,15 @@ class InputStall(StepWatchingCallback[InputRecord]):
             return
         sensor = PythonTimeSensor(source.codes) if source.codes else None
         self._python = source, sensor
-        if sensor is None:
-            return
 
         def look() -> None:
             for _ in range(_LOOKS):
-                if session.in_steps:
+                if sensor is not None and session.in_steps:
                     sensor.read()
                 time.sleep(_BETWEEN_LOOKS_S)
 
-        session.every_second("the code that makes batches", look)
+        if sensor is not None:
+            session.every_second("the code that makes batches", look)
 
     def _record(self, session: Session, phase: Phase) -> InputRecord:
         record = session.steps_of(phase).input()
@@ -127,7 +120,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         return replace(
             record,
             python=python,
-            pipeline=_by_its_slowest(record.pipeline, python),
+            pipeline=self._by_its_slowest(record.pipeline, python),
             contention=contention,
             open_shapes=shapes,
         )
@@ -141,21 +134,29 @@ class InputStall(StepWatchingCallback[InputRecord]):
             return source.record(None, None, step_time_s)
         return source.record(time_in_it.slowest(), time_in_it.mean_threads(), step_time_s)
 
+    def _by_its_slowest(
+        self, pipeline: PipelineRecord | None, python: PythonSourceRecord | None
+    ) -> PipelineRecord | None:
+        """Names the stage that fetches from a library by the code found to be slowest."""
+        current = self._python
+        if pipeline is None or python is None or current is None or python.library == "Keras":
+            return pipeline
+        source, time_in_it = current
+        slowest = source.part(time_in_it.slowest() if time_in_it else None)
+        if slowest is None and python.library != "torch" and not python.in_processes:
+            return pipeline  # Grain's own code may be what takes the time
+        kind, threads = (slowest.kind, slowest.threads) if slowest else (None, 1)
 
-def _by_its_slowest(
-    pipeline: PipelineRecord | None, source: PythonSourceRecord | None
-) -> PipelineRecord | None:
-    """Names the stage that fetches from a PyTorch `DataLoader` by the code found to be slowest."""
-    if pipeline is None or source is None or source.library != "torch":
-        return pipeline
+        def named(stage: StageRecord | None) -> StageRecord | None:
+            if stage is None or stage.kind != GENERATOR:
+                return stage
+            named = replace(stage, name=python.name, location=python.location)
+            if kind is None:
+                return named
+            cost_s = stage.cost_per_batch_s
+            if python.time_per_batch_s is not None:
+                cost_s = python.time_per_batch_s
+            return replace(named, kind=kind, parallelism=threads, cost_per_batch_s=cost_s)
 
-    def named(stage: StageRecord) -> StageRecord:
-        is_loader = stage.kind == GENERATOR
-        return replace(stage, name=source.name, location=source.location) if is_loader else stage
-
-    slowest = pipeline.bottleneck
-    return replace(
-        pipeline,
-        stages=tuple(map(named, pipeline.stages)),
-        bottleneck=None if slowest is None else named(slowest),
-    )
+        stages = tuple(each for each in map(named, pipeline.stages) if each is not None)
+        return replace(pipeline, stages=stages, bottleneck=named(pipeline.bottleneck))

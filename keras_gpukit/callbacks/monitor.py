@@ -20,7 +20,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.saved_runs.folding.run_fold import concluded
 from keras_gpukit.watching import worker_watch
-from keras_gpukit.watching.fit_memory import FitMemory
+from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
 from keras_gpukit.watching.session import Session
@@ -109,7 +109,7 @@ class Monitor(WatchingCallback[RunSummary]):
             self._summary = None
             self._learning = LearningWatch(session) if phase == "fit" else None
             self._comparing = worker_watch.watch_what_trains_in_step(session)
-            session.write_environment()
+            session.output.record("environment", session.environment, session.step)
             in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)
             hangs = HangWatch(session, in_cluster=in_cluster)
             session.every_second("whether steps go on", hangs.look)
@@ -129,8 +129,8 @@ class Monitor(WatchingCallback[RunSummary]):
         overhead = Overhead(None, 0, session.overhead_s, session.startup_s)
         output.record("overhead", overhead, step)
         errors = session.errors if session.ending == "interrupted" else None
-        told = (errors.last, errors.message, errors.line) if errors else ()
-        output.record("end", RunEnd(session.ending, *told), step)
+        ended_by = (errors.last, errors.message, errors.line) if errors else ()
+        output.record("end", RunEnd(session.ending, *ended_by), step)
         comparing, self._comparing = self._comparing, None  # so that this callback can be copied
         captures = self._profiler and self._profiler._captures_so_far()
         measured = output.fold.summary()

@@ -113,7 +113,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         captures = self._captures
         if phase != session.phase or captures is None:
             return
-        session.end_phase(phase)
+        session.steps_of(phase).restore()
         try:
             captures.close()
         finally:

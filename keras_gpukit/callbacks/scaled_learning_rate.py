@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from keras_gpukit.arguments import check_number, check_whole
-from keras_gpukit.callbacks.warm_up import WarmUp, updates_in
 
 _Schedule = keras.optimizers.schedules.LearningRateSchedule
 
@@ -126,3 +126,37 @@ class ScaledLearningRate(keras.callbacks.Callback):
             )
         accumulation = optimizer.gradient_accumulation_steps or 1
         return updates_in(self._warmup_epochs, steps, accumulation)
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The multiplier of the learning rate at each optimizer update.
+
+    Attributes:
+        factor: Batch size, divided by the batch size that the base learning rate suits.
+        updates: Number of optimizer updates until the factor is reached; 0 starts with it.
+    """
+
+    factor: float
+    updates: int
+
+    def multiplier(self, update: int) -> float:
+        """Returns the multiplier for an update.
+
+        Args:
+            update: Number of updates before this one, in the whole training.
+        """
+        if update >= self.updates:
+            return self.factor
+        return 1 + (self.factor - 1) * update / self.updates
+
+
+def updates_in(epochs: float, steps_per_epoch: int, accumulation: int) -> int:
+    """Returns the number of optimizer updates in a number of epochs.
+
+    Args:
+        epochs: Number of epochs; may be a fraction.
+        steps_per_epoch: Batches per epoch.
+        accumulation: Number of batches whose gradients are summed for one update.
+    """
+    return round(epochs * steps_per_epoch / accumulation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.callbacks.step_watching import StepWatchingCallback
+from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.records.steps import Phase, ThroughputRecord
 from keras_gpukit.watching.session import Session
 

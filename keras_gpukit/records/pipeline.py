@@ -37,7 +37,7 @@ class CallLine:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage of a tf.data pipeline, or of a Grain dataset in it, over the measured steps.
+    """One stage of a tf.data pipeline, or the slowest of a Grain dataset, over the measured steps.
 
     Attributes:
         name: The stage's `name=` if it was given one, else its function's name, else its kind.
@@ -136,7 +136,7 @@ class PythonSourceRecord:
             second. None if it runs in other processes, the run was too short, or no look found a
             thread inside.
         time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per
-            second. Grain times its own stages, which the pipeline has.
+            second.
     """
 
     name: str

@@ -21,7 +21,9 @@ _HTML = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:normal;background:none;'
     "font-family:Menlo,'DejaVu Sans Mono',Consolas,monospace\">{code}</pre>"
 )
-_HTML_COLUMNS = 120
+_DIM = "color: #8b8b8b; text-decoration-color: #8b8b8b"
+"""Rich's style of dim text in this theme: a mean of its two colours."""
+_COLUMNS = 100
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -54,17 +56,18 @@ def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -
 def as_text(shown: RenderableType) -> str:
     """Returns the text that a terminal of 100 columns shows, without colours."""
     text = io.StringIO()
-    Console(width=100, file=text).print(shown)
+    Console(width=_COLUMNS, file=text).print(shown)
     return text.getvalue()
 
 
 def as_html(shown: RenderableType) -> str:
     """Returns what a terminal shows as HTML, for notebooks; its text is escaped."""
     console = Console(
-        file=io.StringIO(), record=True, width=_HTML_COLUMNS, highlight=False, force_jupyter=False
+        file=io.StringIO(), record=True, width=_COLUMNS, highlight=False, force_jupyter=False
     )
     console.print(shown)
-    return console.export_html(theme=_THEME, code_format=_HTML, inline_styles=True)
+    html = console.export_html(theme=_THEME, code_format=_HTML, inline_styles=True)
+    return html.replace(_DIM, "opacity: 0.75")
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:

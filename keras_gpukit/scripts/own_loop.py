@@ -12,7 +12,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script

@@ -90,7 +90,7 @@ class WatchedFits:
         from keras_gpukit.callbacks.base import WatchingCallback
         from keras_gpukit.callbacks.monitor import monitor_of_script
         from keras_gpukit.callbacks.profiler import Profiler
-        from keras_gpukit.watching.fit_memory import FitMemory
+        from keras_gpukit.watching.epoch_memory import FitMemory
         from keras_gpukit.watching.open_session import is_watched
 
         own = [each for each in callback_list.callbacks if isinstance(each, WatchingCallback)]

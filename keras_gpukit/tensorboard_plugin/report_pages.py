@@ -7,12 +7,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX
-from keras_gpukit.records.report import RunReport
 from keras_gpukit.tensorboard_plugin.run_folders import TabFolder
+
+if TYPE_CHECKING:  # TensorBoard waits while this module is imported
+    from keras_gpukit.records.capture import CaptureRecord
+    from keras_gpukit.records.report import RunReport
 
 # Cached folders continue reading where they stopped. Each takes some megabytes of memory.
 KEPT = 8

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 
 from keras_gpukit.errors import Guard, one_line
-from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.
@@ -54,12 +54,7 @@ class CallErrors:
         self._tell(error, f"a callback, after step {self._step():,}")
 
     def ended_by(self, what: str, part: str) -> None:
-        """Notes that something other than an exception ends the call, such as a signal.
-
-        Args:
-            what: Name of the signal.
-            part: Activity of the call, as in `Progress`.
-        """
+        """Notes that something other than an exception ends the call, such as a signal."""
         places = {"first step": "in the first step", "validation": "in a validation"}
         self.last = f"{what} {places.get(part, f'after step {self._step():,}')}"
 
@@ -97,7 +92,8 @@ def user_line(error: BaseException) -> str | None:
     If it came from a library alone, that is the line that called the library.
     """
     quoted = [(file, int(line)) for file, line in _LINES.findall(str(error))]
-    for lines in (quoted, list(_lines_of_traceback(error)), list(_lines_of_stack())[::-1]):
+    calling = [(each.f_code.co_filename, each.f_lineno) for each in frames(sys._getframe())]
+    for lines in (quoted, list(_lines_of_traceback(error)), calling[::-1]):
         own = [place(file, line) for file, line in lines if is_of_the_script(file)]
         if own:
             return own[-1]
@@ -109,10 +105,3 @@ def _lines_of_traceback(error: BaseException) -> Iterator[tuple[str, int]]:
     while trace is not None:
         yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
         trace = trace.tb_next
-
-
-def _lines_of_stack() -> Iterator[tuple[str, int]]:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        yield frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back

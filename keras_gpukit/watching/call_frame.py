@@ -19,8 +19,10 @@ Private names, seen on Keras 3.12 to 3.15. These are local variables of `fit`, `
 from __future__ import annotations
 
 import inspect
+import itertools
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -29,15 +31,15 @@ import numpy as np
 from keras_gpukit.input.pipelines.structure import batch_size as batch_size_of
 
 
+def frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yields a frame and those that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 class CallFrame:
-    """Stack frame of the innermost running call of a function on this thread.
-
-    Args:
-        function: Name of the function, such as "fit".
-
-    Attributes:
-        thread: Identifier of the thread that runs the call.
-    """
+    """Stack frame of the innermost running call of a function on this thread."""
 
     def __init__(self, function: str) -> None:
         # None if a loop in user code drives the callbacks: its end cannot be seen.
@@ -50,12 +52,8 @@ class CallFrame:
 
     def stack(self) -> list[FrameType]:
         """Returns the frames within the call, innermost first; the whole stack if unknown."""
-        frames = []
         frame = sys._current_frames().get(self.thread)
-        while frame is not None and frame is not self._frame:
-            frames.append(frame)
-            frame = frame.f_back
-        return frames
+        return list(itertools.takewhile(lambda each: each is not self._frame, frames(frame)))
 
     @property
     def over(self) -> bool:
@@ -65,9 +63,7 @@ class CallFrame:
         # Reading the frames of all threads takes ten times longer.
         on_this_thread = threading.get_ident() == self.thread
         frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self.thread)
-        while frame is not None and frame is not self._frame:
-            frame = frame.f_back
-        return frame is None
+        return all(each is not self._frame for each in frames(frame))
 
 
 def epoch_iterator(function: str) -> Any:
@@ -174,10 +170,10 @@ def _local(function: str, name: str) -> Any:
 
 
 def _find_frame(function: str) -> FrameType | None:
-    frame: FrameType | None = sys._getframe(1)
     # A class body of that name is not a call, and its variables belong to the class.
-    while frame is not None and not (
-        frame.f_code.co_name == function and frame.f_code.co_flags & inspect.CO_OPTIMIZED
-    ):
-        frame = frame.f_back
-    return frame
+    found = (
+        frame
+        for frame in frames(sys._getframe(1))
+        if frame.f_code.co_name == function and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    )
+    return next(found, None)

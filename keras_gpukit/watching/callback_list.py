@@ -1,35 +1,39 @@
 """Watches the list through which Keras calls all callbacks: when they run and what they raise.
 
 Our own callback sees only its own hooks. Only the list shows what other callbacks do before and
-after it, and the exception by which one of them ends the call.
+after it, how long each class of them takes, and the exception by which one of them ends the call.
+At the start and end of epochs, Keras' loop over the callbacks is timed. Between steps, timing would
+add too much overhead, so the sampling thread looks which callback is running.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter, UserList, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import islice
+from types import CodeType
 from typing import Any
 
-from keras_gpukit.watching.callback_times import CallbackTimes
+from keras_gpukit.sensors.interpreter import DEEPEST
+from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.
 _HOOKS = (
-    "on_epoch_begin",
-    "on_epoch_end",
-    "on_train_batch_begin",
-    "on_train_batch_end",
-    "on_train_end",
-    "on_test_begin",
-    "on_test_batch_begin",
-    "on_test_batch_end",
-    "on_test_end",
-    "on_predict_batch_begin",
-    "on_predict_batch_end",
-    "on_predict_end",
+    *("on_epoch_begin", "on_epoch_end", "on_train_end"),
+    *("on_test_begin", "on_test_end", "on_predict_end"),
+    *(
+        f"on_{each}_batch_{end}"
+        for each in ("train", "test", "predict")
+        for end in ("begin", "end")
+    ),
 )
 Hook = Callable[..., None]
+_BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
 def _nothing(*args: Any) -> None:
@@ -48,7 +52,6 @@ class CallbackListWatch:
 
     Attributes:
         sees_epochs: Whether the starts and ends of epochs are visible.
-        times: Time that each callback takes.
         epoch_ended_s: When the callbacks of the latest epoch's end started, in seconds of
             `time.perf_counter`; None before the first epoch has ended.
         batch_ended_s: When the last callback returned from the latest batch hook, in seconds of
@@ -71,11 +74,8 @@ class CallbackListWatch:
         self._on_epoch_ends = on_epoch_ends
         self._on_epoch_ended = on_epoch_ended
         self.times = CallbackTimes(callback_list, threading.get_ident())
-        self._hooks = (
-            {name: ReplacedAttribute(callback_list, name) for name in _HOOKS}
-            if self.sees_epochs
-            else {}
-        )
+        names = _HOOKS if self.sees_epochs else ()
+        self._hooks = {name: ReplacedAttribute(callback_list, name) for name in names}
 
     def start(self) -> None:
         """Replaces the hooks."""
@@ -125,3 +125,95 @@ class CallbackListWatch:
         if name == "on_epoch_end":
             return epoch_ends
         return at_batch if "_batch_" in name else call
+
+
+class _TimedList(UserList[Any]):
+    """Callbacks that are timed while Keras iterates over them.
+
+    The list is a view of Keras' own list: callbacks added to one are added to the other.
+    """
+
+    def __init__(self, callbacks: list[Any], spent_s: defaultdict[str, float]) -> None:
+        super().__init__()
+        self.data = callbacks
+        self._spent_s = spent_s
+
+    def __iter__(self) -> Iterator[Any]:
+        for callback in self.data:
+            began_s = time.perf_counter()
+            yield callback
+            self._spent_s[type(callback).__name__] += time.perf_counter() - began_s
+
+
+class CallbackTimes:
+    """Adds up the time of each class of callbacks.
+
+    Attributes:
+        at_epochs_s: Seconds of each class at the start and the end of epochs.
+    """
+
+    def __init__(self, callback_list: Any, thread: int) -> None:
+        self._list = callback_list
+        self._thread = thread
+        self.at_epochs_s: defaultdict[str, float] = defaultdict(float)
+        self._seen: Counter[str] = Counter()
+        self._looks = 0
+        self._names = {} if callback_list is None else _names_by_code(callback_list.callbacks)
+
+    def timed(self, hook: Callable[..., None]) -> Callable[..., None]:
+        """Wraps `on_epoch_begin` or `on_epoch_end` of the list, so that it times each callback."""
+
+        @functools.wraps(hook)
+        def call(*args: Any, **kwargs: Any) -> None:
+            callbacks = self._list.callbacks
+            timed = self._list.callbacks = _TimedList(callbacks, self.at_epochs_s)
+            try:
+                hook(*args, **kwargs)
+            finally:
+                if self._list.callbacks is timed:
+                    self._list.callbacks = callbacks
+
+        return call
+
+    def look(self) -> None:
+        """Samples which callback is running between steps; called from another thread."""
+        self._looks += 1
+        stack = frames(sys._current_frames().get(self._thread))
+        found = (self._names.get(frame.f_code) for frame in islice(stack, DEEPEST))
+        if (name := next(filter(None, found), None)) is not None:
+            self._seen[name] += 1
+
+    def by_class(self, wall_s: float, between_steps_s: float) -> dict[str, float]:
+        """Returns the seconds that each class took, longest first.
+
+        Args:
+            wall_s: Wall time of the call.
+            between_steps_s: Part of `wall_s` between steps: the most that the callbacks sampled
+                there can have taken together.
+        """
+        spent_s = self.at_epochs_s.copy()
+        seen = self._seen.copy()  # the sampling thread may add to it
+        seen_s = {name: count / self._looks * wall_s for name, count in seen.items()}
+        scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0
+        for name, seconds in seen_s.items():
+            spent_s[name] += scale * seconds
+        return dict(sorted(spent_s.items(), key=lambda each: -each[1]))
+
+
+def _names_by_code(callbacks: list[Any]) -> dict[CodeType, str]:
+    """Returns the class names of callbacks, by the code objects of their batch hooks.
+
+    A hook that several of the classes inherit is named by the class that defines it.
+    """
+    names: dict[CodeType, str] = {}
+    for callback in callbacks:
+        for name in _BATCH_HOOKS:
+            hook: Any = getattr(callback, name, None)
+            code = getattr(hook, "__code__", None)
+            # Keras' default hooks do nothing, so they take no time.
+            if code is None or hasattr(hook, "_is_default"):
+                continue
+            own = type(callback).__name__
+            if names.setdefault(code, own) != own:
+                names[code] = hook.__qualname__.rpartition(".")[0].rpartition(".")[2] or own
+    return names

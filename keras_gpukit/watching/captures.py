@@ -158,15 +158,15 @@ class CaptureWatch:
                 automatic.keep(window)
             if recorder.is_capturing:
                 when.skip()
-            elif (told := when.add(window)) is not None:
-                recorder.want(*told)
+            elif (wanted := when.add(window)) is not None:
+                recorder.want(*wanted)
 
         def on_pause() -> None:
             interrupted = session.ending == "interrupted"
             recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
 
         session.on_window("fit", on_window)
-        session.around_steps(recorder.wrap, on_pause)
+        session.own_steps.surround(recorder.wrap, on_pause)
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
@@ -218,8 +218,8 @@ class CaptureWatch:
                 return  # GPUs are also idle during a validation or a checkpoint
             readings = [sample.utilization_percent for sample in nvml.read()]
             known = [reading for reading in readings if reading is not None]
-            if known and (told := drift.add(sum(known) / len(known))) is not None:
-                recorder.want(*told)
+            if known and (wanted := drift.add(sum(known) / len(known))) is not None:
+                recorder.want(*wanted)
 
         session.every_second("how busy GPUs are", look)
 

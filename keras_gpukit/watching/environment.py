@@ -1,9 +1,7 @@
 """Reads the versions, devices and execution settings of the current run.
 
-Private names, seen on TensorFlow 2.21: `debug_mode.DEBUG_MODE` of tf.data, the attributes
-`check_numerics_callback` and `dumping_callback` of the `_state` of their modules, and
-`profiler_v2._profiler`; on Keras 3.15, `_start_batch` and `_stop_batch` of its `TensorBoard`. A
-setting whose name is missing counts as not set.
+Private names, seen on Keras 3.15: `_start_batch` and `_stop_batch` of its `TensorBoard`. If they
+are missing, its profiles count as not set.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -29,15 +26,12 @@ from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.sensors.tf_private import is_deterministic
 from keras_gpukit.version import __version__
+from keras_gpukit.watching import tf_private
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 
 
 def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
-    """Reads the environment of this process, without that of a model.
-
-    Args:
-        versions: Versions of other packages, by name.
-    """
+    """Reads the environment of this process, without that of a model."""
     import tensorflow as tf
 
     return Environment(
@@ -54,11 +48,7 @@ def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> E
 
 
 def read_environment(model: Any) -> Environment:
-    """Reads the environment in which a model runs.
-
-    Args:
-        model: The model that is run.
-    """
+    """Reads the environment in which a model runs."""
     import keras
     import tensorflow as tf
 
@@ -131,19 +121,10 @@ def _of_tensorboard() -> dict[str, str]:
 def _calls() -> dict[str, Callable[[], Any]]:
     import tensorflow as tf
 
-    def private(module: str) -> Any:
-        return import_module(f"tensorflow.python.{module}")
-
-    def debugs(name: str) -> bool:
-        return hasattr(private(f"debug.lib.{name}")._state, name)
-
     threads = tf.config.threading
     return {
         RUN_FUNCTIONS_EAGERLY: tf.config.functions_run_eagerly,
-        settings.DEBUG_MODE: lambda: private("data.ops.debug_mode").DEBUG_MODE,
-        settings.DUMP: lambda: debugs("dumping_callback"),
-        settings.CHECK_NUMERICS: lambda: debugs("check_numerics_callback"),
-        settings.ACTIVE_PROFILER: lambda: private("profiler.profiler_v2")._profiler,
+        **tf_private.slow_settings(),
         settings.PLACEMENT_LOG: tf.debugging.get_log_device_placement,
         settings.DETERMINISM: is_deterministic,
         settings.ONE_INTRA_THREAD: lambda: threads.get_intra_op_parallelism_threads() == 1,

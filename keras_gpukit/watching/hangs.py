@@ -28,10 +28,6 @@ class HangWatch:
 
     Parts that are long by nature, such as a validation, are reported by their name too, but not
     again until they take twice as long as before.
-
-    Args:
-        in_cluster: Whether the steps need other processes.
-        process_s: Processor time of this process, in seconds.
     """
 
     def __init__(
@@ -50,8 +46,8 @@ class HangWatch:
         self._since_s = now()  # when the last step was seen to end
         self._longest_s: dict[Part, float] = {}
         self._last_look = now(), process_s()
-        self._told: Hang | None = None
-        self._told_part: Part | None = None
+        self._reported: Hang | None = None
+        self._reported_part: Part | None = None
         self._again_s = 0.0
 
     def look(self) -> None:
@@ -60,13 +56,13 @@ class HangWatch:
         (last_s, last_process_s), self._last_look = self._last_look, (now_s, self._process_s())
         executions = session.executions
         if executions != self._executions:
-            if self._told is not None:
-                self._tell_end(self._told, now_s)
+            if self._reported is not None:
+                self._tell_end(self._reported, now_s)
             self._executions, self._since_s = executions, now_s
         elif session.stood_still_since(self._since_s):
             self._since_s = now_s
         lasted_s = now_s - self._since_s
-        if lasted_s < (self._again_s if self._told else self._limit_s()):
+        if lasted_s < (self._again_s if self._reported else self._limit_s()):
             return
         passed_s = now_s - last_s
         cores = (self._last_look[1] - last_process_s) / passed_s if passed_s > 0 else None
@@ -87,23 +83,23 @@ class HangWatch:
         activity = thread_activity.describe(
             training, others.values(), part, cores=cores, in_cluster=self._in_cluster
         )
-        is_first = self._told is None
+        is_first = self._reported is None
         stacks = thread_activity.shown(training, others)
-        self._told = Hang(time.time() - lasted_s, session.step, activity, stacks)
-        self._told_part = part
+        self._reported = Hang(time.time() - lasted_s, session.step, activity, stacks)
+        self._reported_part = part
         self._again_s = 2 * lasted_s
-        session.output.record("hang", self._told, session.step)
+        session.output.record("hang", self._reported, session.step)
         if is_first:
             usual_s = session.own_steps.step_time_s
             usually = "" if usual_s is None else f" (usually {units.duration(usual_s)})"
             _say(f"no step has ended for {units.duration(lasted_s)}{usually}: {activity}.")
 
-    def _tell_end(self, told: Hang, now_s: float) -> None:
-        self._told, lasted_s = None, now_s - self._since_s
-        if self._told_part not in (None, "steps"):
-            self._longest_s[self._told_part] = lasted_s
-        over = replace(told, lasted_s=lasted_s)
-        self._session.output.record("hang", over, told.step)
+    def _tell_end(self, hang: Hang, now_s: float) -> None:
+        self._reported, lasted_s = None, now_s - self._since_s
+        if self._reported_part not in (None, "steps"):
+            self._longest_s[self._reported_part] = lasted_s
+        over = replace(hang, lasted_s=lasted_s)
+        self._session.output.record("hang", over, hang.step)
         self._session.events.hung(self._since_s, now_s)
         _say(f"steps continue after {units.duration(lasted_s)}.")
 

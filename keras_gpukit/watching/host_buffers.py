@@ -16,7 +16,7 @@ from keras_gpukit.input.wait.stages.readings import Sizes, measured_element_byte
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
 from keras_gpukit.reports.phrases import evidence
 from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
-from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.sensors.host import left_bytes
 from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit, epochs_of
 from keras_gpukit.watching.session import Session
 
@@ -62,8 +62,8 @@ class HostBufferWatch:
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
-            told = (found.title, evidence(found), found.advice[0])
-            logger.warning("keras_gpukit: %s (%s). %s.", *told)
+            warned = (found.title, evidence(found), found.advice[0])
+            logger.warning("keras_gpukit: %s (%s). %s.", *warned)
 
     def record(self) -> HostBuffers:
         """Returns the current contents of the caches and shuffle buffers."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_gpukit.placement.names import short_device
 from keras_gpukit.records.epoch_memory import HOST, Kept
@@ -35,45 +35,28 @@ class KeptTensors:
         """Returns the collections that grew most since they were first seen, then the largest.
 
         At most five are returned, each with at least 1 MiB in one location.
-
-        Args:
-            owners: Callbacks and the model, whose attributes are looked at.
         """
-        grown = []
-        for held in _held(owners):
+        grown, seen = [], set()
+        of_owners = (
+            (None, f"{type(owner).__name__}.{name}", value)
+            for owner in owners
+            for name, value in _of_object(owner)
+        )
+        for module, name, collection in chain(of_owners, global_collections()):
+            if id(collection) in seen:  # it has several names
+                continue
+            seen.add(id(collection))
             try:
-                sizes = _sizes(held.collection)
+                sizes = _sizes(collection)
             except (RuntimeError, LookupError):  # another thread is changing it
                 continue
             for where, size_bytes in sizes.items():
-                key = held.module, held.name, where
-                first_bytes = self._first_bytes.setdefault(key, size_bytes)
+                first_bytes = self._first_bytes.setdefault((module, name, where), size_bytes)
                 if size_bytes >= LEAST_BYTES:
-                    length = len(held.collection)
-                    kept = Kept(held.name, where, size_bytes, held.module, length)
+                    kept = Kept(name, where, size_bytes, module, len(collection))
                     grown.append((size_bytes - first_bytes, size_bytes, kept))
         grown.sort(key=lambda each: each[:2], reverse=True)
         return tuple(kept for *_, kept in grown[:MOST_NAMED])
-
-
-class _Held(NamedTuple):
-    module: str | None
-    name: str
-    collection: Any
-
-
-def _held(owners: Iterable[Any]) -> Iterator[_Held]:
-    """Yields each collection once, even if it has several names."""
-    of_owners = (
-        _Held(None, f"{type(owner).__name__}.{name}", value)
-        for owner in owners
-        for name, value in _of_object(owner)
-    )
-    seen = set()
-    for held in chain(of_owners, map(_Held._make, global_collections())):
-        if id(held.collection) not in seen:
-            seen.add(id(held.collection))
-            yield held
 
 
 def _of_object(owner: Any) -> Iterator[tuple[str, Any]]:

@@ -21,17 +21,17 @@ class Lifecycle:
     A failure of the callback is logged once, and the callback is disabled for the rest of the call.
 
     Args:
-        name: Name of the callback, for the warning.
         log_dir: Log directory of the call; None if nothing is written.
 
     Attributes:
         parts: Lifecycles that this one begins and ends. They do not join sessions themselves.
-        follows_device: Whether the callback must report the end of each step to the session.
+        note_finished: Called when the results of a phase's next step are available; None if that
+            need not be known, or another callback of the call reports it.
     """
 
     def __init__(self, name: str, log_dir: Path | None) -> None:
         self.parts: tuple[Lifecycle, ...] = ()
-        self.follows_device = False
+        self.note_finished: Callable[[Phase], None] | None = None
         self._name = name
         self._log_dir = log_dir
         # Set only during a call. Otherwise the two would keep each other and the model alive.
@@ -63,7 +63,7 @@ class Lifecycle:
             action(*args)
         session = session or self.session
         if session is not None and once is not None:
-            session.add_cost(perf_counter() - began, once=once)
+            session.cost.add(perf_counter() - began, once=once)
 
     def end_if_over(self) -> None:
         """Leaves the session of a call that an exception has ended, which Keras does not report."""
@@ -135,7 +135,9 @@ class Lifecycle:
             )
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)
-        self.follows_device = self._open.session.follows_device
+        session, self.note_finished = self._open.session, None
+        if session.own_steps.follows_device and session.output.claim("ends of steps"):
+            self.note_finished = session.note_finished
 
     def _leave(self) -> None:
         opened, end = self._open, self._end
@@ -148,7 +150,7 @@ class Lifecycle:
         self._begun = False
         session = opened.session
         session.leaves(self._outer)
-        self.guard(session.end_phase, self._outer)
+        self.guard(session.steps_of(self._outer).restore)
         self.guard(end, session, self._outer)
-        self._open = self._end = None
+        self._open = self._end = self.note_finished = None
         opened.leave(self._leave)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,7 @@ from keras_gpukit.watching.session import Session
 
 
 class OpenSession:
-    """A session and the callbacks that share it. It is closed when the last callback leaves.
-
-    Args:
-        session: The session.
-    """
+    """A session and the callbacks that share it. It is closed when the last callback leaves."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -104,11 +99,9 @@ def open_session(model: Any, log_dir: Path | None, phase: Phase) -> OpenSession:
             opened.end_if_over()
     key = id(model), log_dir
     if key not in _open:
-        began = time.perf_counter()
         # Registered before it starts anything: if an interrupt comes, the next call ends it.
         _open[key] = OpenSession(Session(model, log_dir, phase))
         _open[key].session.start()
-        _open[key].session.add_cost(time.perf_counter() - began, once=True)
     return _open[key]
 
 

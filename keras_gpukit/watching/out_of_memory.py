@@ -16,7 +16,6 @@ class OutOfMemoryWatch:
     """Explains the exception that ends a call, if it is an out-of-memory error.
 
     Attributes:
-        found: Why memory ran out; None if it has not.
         other_bytes: Bytes in use when the call began in addition to models and optimizers, per
             device.
     """
@@ -29,7 +28,7 @@ class OutOfMemoryWatch:
         self.other_bytes = {
             each.device: max(each.current_bytes - own_bytes, 0) for each in sensor.read()
         }
-        session.on_error(self._look)
+        session.errors.add(self._look)
 
     def _look(self, error: BaseException) -> None:
         if not is_out_of_memory(error):

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
-from keras_gpukit.input.wait.calls import Calls, StepFunction
-from keras_gpukit.input.wait.clock import OwnCost, StepClock
+from keras_gpukit.input.wait.calls import CallTimes, StepFunction
+from keras_gpukit.input.wait.clock import StepClock
+from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.examples import ExampleCounter
-from keras_gpukit.input.wait.measurable_input import make_measurable
-from keras_gpukit.input.wait.meter_choice import MeterChoice
+from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
+from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.tf_private import host_iterator
-from keras_gpukit.input.wait.timed_fetches import RequestMeter
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.input.wait.wait_reader import DeviceWork, WaitReader, runs_behind
-from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -30,10 +28,12 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
-from keras_gpukit.watching.call_frame import CallFrame, batch_of, epoch_iterator, epochs_of
-from keras_gpukit.watching.first_step import FirstStepHooks
+from keras_gpukit.watching.call_frame import batch_of, epoch_iterator, epochs_of
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 from keras_gpukit.watching.step_count import FitCount
+
+if TYPE_CHECKING:
+    from keras_gpukit.watching.session import Session
 
 OnWindow = Callable[[StepWindow], None]
 Around = Callable[[StepFunction], StepFunction]
@@ -48,40 +48,27 @@ class PhaseSteps:
     """Wraps a phase's step function in a clock while the phase runs.
 
     Args:
-        on_window: Called with each finished window of steps, before the listeners of `watch`.
-        on_error: Called with each exception of a step, except for the end of the data.
-        stood_still_since: Returns whether the process was suspended since a moment.
-        wall: Accounts for the call's wall time; None for a phase inside the call.
-        first_call: Context manager around the first step; None for a phase inside the call.
+        session: Session of the call, which is not kept.
+        phase: The call itself, or a validation inside `fit`.
 
     Attributes:
         pipeline: Reads tf.data's model of the input; None without one.
         is_between_epochs: Whether the steps of an epoch are over and the next has not started.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        phase: Phase,
-        first_step: int,
-        *,
-        on_window: OnWindow,
-        on_error: Callable[[BaseException], None],
-        stood_still_since: Callable[[float], bool],
-        frame: CallFrame,
-        wall: WallTime | None,
-        first_call: FirstStepHooks | None,
-        cost: OwnCost,
-    ) -> None:
+    def __init__(self, session: Session, phase: Phase) -> None:
+        model, output, errors = session.model, session.output, session.errors
+        is_call = phase == session.phase
         self.pipeline: PipelineWatch | None = None
         self.is_between_epochs = False
         self._model = model
         self._phase = phase
-        self._counted = FitCount(model, first_step) if phase == "fit" else None
-        self._frame = frame
-        self._wall = wall
-        self._on_window: list[OnWindow] = [on_window]
-        self._watchers: list[OnWindow] = []
+        self._counted = FitCount(model, session.first_step) if phase == "fit" else None
+        self._frame = session.frame
+        self._wall = wall = session.wall if is_call else None
+        self._watchers: list[OnWindow] = [
+            lambda window: output.record("steps", window, window.step)
+        ]
         self._around: list[Around] = []
         self._on_pause: list[Callable[[], None]] = []
         self._function = ReplacedAttribute(model, ATTRIBUTES[phase])
@@ -90,28 +77,26 @@ class PhaseSteps:
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
         self._device = DeviceWork() if runs_behind(model) else None
-        # If several callbacks report the ends of steps, only this one counts.
-        self._reporter: object = None
-        self._calls = Calls(model.steps_per_execution, first_step)
-        self._totals = StepTotals(phase, model.steps_per_execution)
-        self._waits = WaitReader(self._choice(), self._device, stood_still_since)
+        self._calls = CallTimes(model.steps_per_execution, session.first_step)
+        self._totals = StepTotals(phase, model.steps_per_execution, output.fold.measured)
         counts = not self._requests
         ended = EndedWindows(
             self._totals,
-            self._waits,
             on_window=self._take,
             on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
             examples=ExampleCounter(model, phase, batch_of(phase)[1]) if counts else None,
+            device=self._device,
+            stood_still_since=session.stood_still_since,
         )
-        self._windows = StepWindows(self._calls, self._waits, ended)
+        self._windows = StepWindows(self._calls, self._choice(), ended)
         self._clock = StepClock(
             self._calls,
             self._windows,
             wall=wall,
-            on_error=on_error,
-            around_first_call=first_call,
+            on_error=errors.of_step if is_call else errors.of_validation,
+            around_first_call=session.first_step_hooks if is_call else None,
             accepts=self._accepts,
-            cost=cost,
+            cost=session.cost,
         )
 
     @property
@@ -187,14 +172,9 @@ class PhaseSteps:
         if self._requests is not None:
             self._requests.requested()
 
-    def note_finished(self, by: object) -> None:
-        """Notes that the results of the next step are available.
-
-        Args:
-            by: Callback that reports it. If several callbacks do, only the first one counts.
-        """
-        self._reporter = self._reporter or by
-        if self._device is not None and self._reporter is by:
+    def note_finished(self) -> None:
+        """Notes that the results of the next step are available."""
+        if self._device is not None:
             self._device.note_finished()
 
     def pause(self, batch_ended_s: float = 0.0) -> None:
@@ -240,18 +220,15 @@ class PhaseSteps:
                 self._clock.leave()
             elif outcome == "replaced" and not self.is_between_epochs:
                 self._clock.stop(REPLACED)
-            if self.pipeline is not None:
-                with Guard("Ending the timing of a Grain dataset", "Grain continues to time it."):
-                    self.pipeline.stop()
         self._epoch_iterator = None
-        self._watchers.clear()
+        del self._watchers[1:]
 
     def release(self) -> None:
         """Forgets the data and callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._on_window, self._watchers, self._on_pause, self._around):
+        for actions in (self._watchers, self._on_pause, self._around):
             actions.clear()
-        self.pipeline = self._reporter = None
+        self.pipeline = None
 
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
@@ -262,13 +239,13 @@ class PhaseSteps:
 
     def input(self) -> InputRecord:
         """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""
-        record = self._input()
+        record = self._windows.input()
         breakdown = self._breakdown(record.wait_s, self.steps)
         return replace(record, breakdown=breakdown, pipeline=self._stages(record))
 
     def input_so_far(self) -> InputRecord:
         """Returns `input` as of a window that has just ended, without stages."""
-        record, calls = self._input(), self._calls
+        record, calls = self._windows.input(), self._calls
         steps = calls.before * calls.steps_per_execution
         breakdown = self._breakdown(record.wait_s, steps, self._windows.began_s)
         return replace(record, breakdown=breakdown)
@@ -276,10 +253,6 @@ class PhaseSteps:
     def with_stages(self, record: InputRecord) -> InputRecord:
         """Adds the costs of the pipeline's stages so far; may be called on any thread."""
         return replace(record, pipeline=self._stages(record, so_far=True))
-
-    def _input(self) -> InputRecord:
-        waits = self._waits
-        return self._totals.input(waits.mechanism, waits.confidence, waits.unknown_because)
 
     def _breakdown(
         self, wait_s: float | None, steps: int, until_s: float | None = None
@@ -317,7 +290,7 @@ class PhaseSteps:
         return choice
 
     def _take(self, window: StepWindow) -> None:
-        for action in (*self._on_window, *self._watchers):
+        for action in tuple(self._watchers):
             action(window)
 
     def _accepts(self, source: Any) -> bool:

@@ -55,8 +55,8 @@ class ProgressNotes:
         step = session.step
         in_fit = session.phase == "fit"
         epochs = self._epochs if in_fit else None
-        told = Progress(session.phase, part, step, epoch, epochs, self._epoch_steps)
-        session.output.record("progress", told, step)
+        progress = Progress(session.phase, part, step, epoch, epochs, self._epoch_steps)
+        session.output.record("progress", progress, step)
 
 
 class InputSoFar:

@@ -11,12 +11,7 @@ LEFT = "gpukit_left"
 
 
 class ReplacedAttribute:
-    """Replaces a callable attribute by wrappers, and restores it.
-
-    Args:
-        owner: Object that has the attribute.
-        name: Name of the attribute.
-    """
+    """Replaces a callable attribute by wrappers, and restores it."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self._owner = owner

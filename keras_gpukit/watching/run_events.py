@@ -32,7 +32,6 @@ class RunEventNotes:
 
     Args:
         model: The model. Its `save` and `save_weights` are watched from `start` to `close`.
-        record: Writes a record, given its kind, the record and the global step.
     """
 
     def __init__(

@@ -35,12 +35,7 @@ class RunOutput:
         self._guard = Guard("Summing up records", "Figures are missing in the summary.")
 
     def start(self, worker: Worker | None, phase: Phase | None = None) -> None:
-        """Opens the files of the run, if there is a log directory.
-
-        Args:
-            worker: This process as a worker of a cluster; None outside a cluster.
-            phase: The call: "fit", "evaluate" or "predict"; None if unknown.
-        """
+        """Opens the files of the run, if there is a log directory."""
         if self.log_dir is not None:
             self._log = RunLog(self.log_dir, worker, phase=phase)
         header = self._log.header if self._log else RunHeader(SCHEMA, time.time(), phase=phase)
@@ -66,13 +61,7 @@ class RunOutput:
         return is_first
 
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
-        """Adds a record to what is known of the run, and to its file, if there is a log directory.
-
-        Args:
-            kind: Kind of the record.
-            record: Dataclass of `keras_gpukit.records`.
-            step: Global step; None if the record belongs to no step.
-        """
+        """Adds a record to what is known of the run, and to its file, if there is one."""
         time_s = time.time()
         with self._guard:
             self.fold.add(kind, record, time_s, step)
@@ -80,11 +69,7 @@ class RunOutput:
             self._log.record(kind, record, step, time_s)
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
-        """Returns a listener for windows of steps that writes the overhead per step.
-
-        Args:
-            overhead_s: Returns the total overhead so far, in seconds.
-        """
+        """Returns a listener for windows of steps that writes the overhead per step."""
         written_s = overhead_s()
 
         def write(window: StepWindow) -> None:

@@ -7,12 +7,13 @@ monitors one call of `fit`, `evaluate` or `predict`.
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
-from keras_gpukit.input.wait.calls import StepFunction
+from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
@@ -24,7 +25,6 @@ from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
 from keras_gpukit.watching.environment import read_environment
-from keras_gpukit.watching.first_step import FirstStepHooks
 from keras_gpukit.watching.phase_steps import PhaseSteps
 from keras_gpukit.watching.progress import ProgressNotes
 from keras_gpukit.watching.retraced_functions import RetracedFunctions
@@ -38,6 +38,37 @@ WRAPPERS_S = 4e-6
 at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
 
 
+class FirstStepHooks:
+    """Context manager around the first step of a call. Actions that fail are logged and skipped."""
+
+    def __init__(self, cost: OwnCost) -> None:
+        self._cost = cost
+        self._entered = False
+        self.before: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        self._entered = True
+        self._call(self.before)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._entered:
+            self._call(self.after)
+            self._entered = False
+
+    def close(self) -> None:
+        """Exits a first step that was interrupted, and forgets all actions."""
+        self.__exit__()
+        self.before, self.after = [], []
+
+    def _call(self, actions: list[Callable[[], None]]) -> None:
+        began_s = time.perf_counter()
+        for action in actions:
+            with Guard("Monitoring the first step", "What it would have measured is unknown."):
+                action()
+        self._cost.add(time.perf_counter() - began_s, once=True)
+
+
 class Session:
     """One monitored call, shared by several callbacks.
 
@@ -45,14 +76,11 @@ class Session:
         log_dir: Log directory of the run; None if nothing is written.
 
     Attributes:
-        wall: Accounts for the call's wall time.
-        events: Records the call's events.
-        frame: Stack frame of the call.
         stood_still_since: Returns whether the process was suspended since a moment on the clock.
         ending: How the call ended: "completed" or "interrupted".
-        errors: Reports the exceptions of steps and callbacks.
-        first_step: Global step before the call.
-        output: Writes figures and records.
+        errors: Reports the exceptions of steps and callbacks. Those raised elsewhere, such as when
+            Keras makes an iterator of the data, are unknown.
+        cost: Seconds of our own work on the training thread.
         epoch: Number of the current epoch, from 1; None before the first epoch and outside `fit`.
     """
 
@@ -62,7 +90,7 @@ class Session:
         self.phase = phase
         self.ending: Ending = "completed"
         self.first_step = steps_so_far(model)
-        self._cost = OwnCost()
+        self.cost = OwnCost()
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         self.frame = CallFrame(phase)
@@ -86,10 +114,10 @@ class Session:
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
         self.stood_still_since = self._heartbeat.stopped_since
-        self._first_step_hooks = FirstStepHooks(self._cost)
+        self.first_step_hooks = FirstStepHooks(self.cost)
         self._on_epoch_ended: list[Callable[[], None]] = []
         # The steps of the call itself are needed now: the sampling thread reads the global step.
-        self._phases = {phase: self._make_steps(phase)}
+        self._phases = {phase: PhaseSteps(self, phase)}
         self.every_second("whether the process was suspended", self._heartbeat.beat)
         self.every_second("which callback is under way", self._callback_list.times.look)
         params = getattr(callback_list(phase), "params", None)
@@ -127,50 +155,22 @@ class Session:
     def overhead_s(self) -> float:
         """Recurring overhead so far: processor time, and time at the ends of validations."""
         wrappers_s = WRAPPERS_S * self.executions
-        return self._cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
+        return self.cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
 
     @property
     def startup_s(self) -> float:
         """One-time overhead, measured like `overhead_s`."""
-        return self._cost.once_s + self.output.opening_s
-
-    def add_cost(self, spent_s: float, *, once: bool) -> None:
-        """Adds time that was spent on the training thread.
-
-        Args:
-            spent_s: Time in seconds.
-            once: Whether the overhead occurs once per call, rather than repeatedly.
-        """
-        self._cost.add(spent_s, once=once)
-
-    def write_environment(self) -> None:
-        """Writes the run's versions, devices and settings."""
-        self.output.record("environment", self.environment, self.step)
+        return self.cost.once_s + self.output.opening_s
 
     def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
         """Times a phase's steps, and calls an action with each finished window of steps."""
         self.steps_of(phase).watch(action)
 
-    def around_steps(
-        self,
-        around: Callable[[StepFunction], StepFunction],
-        on_pause: Callable[[], None],
-    ) -> None:
-        """Wraps each step of the call in another function; see `PhaseSteps.surround`."""
-        self.own_steps.surround(around, on_pause)
-
     def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
         """Calls actions right before and after the call's first step, even if the step raises."""
-        self._first_step_hooks.before.append(before)
-        self._first_step_hooks.after.append(after)
+        self.first_step_hooks.before.append(before)
+        self.first_step_hooks.after.append(after)
         self.on_window(self.phase, lambda window: None)
-
-    def on_error(self, action: Callable[[BaseException], None]) -> None:
-        """Calls an action with the exception by which a step or a callback ends the call.
-
-        Exceptions raised elsewhere, such as when Keras makes an iterator of the data, are unknown.
-        """
-        self.errors.add(action)
 
     def on_epoch_ended(self, action: Callable[[], None]) -> None:
         """Calls an action after each epoch's last callback has returned; it must not raise."""
@@ -189,20 +189,10 @@ class Session:
         """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)
 
-    @property
-    def follows_device(self) -> bool:
-        """Whether ends of steps must be reported: the device finishes them asynchronously."""
-        return self.own_steps.follows_device
-
-    def note_finished(self, phase: Phase, by: object) -> None:
-        """Notes that the results of a phase's next step are available; callable on any thread.
-
-        Args:
-            phase: Phase that the step belongs to.
-            by: Callback that reports it.
-        """
+    def note_finished(self, phase: Phase) -> None:
+        """Notes that the results of a phase's next step are available; callable on any thread."""
         if phase in self._phases:
-            self._phases[phase].note_finished(by)
+            self._phases[phase].note_finished()
 
     def epoch_begins(self, epoch: int) -> None:
         """Notes that a callback is called at the start of an epoch; others may follow.
@@ -239,10 +229,6 @@ class Session:
         else:
             self.wall.turn("callbacks")
 
-    def end_phase(self, phase: Phase) -> None:
-        """Ends a phase: ends its last window of steps, and restores its step function."""
-        self.steps_of(phase).restore()
-
     @property
     def own_steps(self) -> PhaseSteps:
         """Steps of the call itself."""
@@ -251,7 +237,7 @@ class Session:
     def steps_of(self, phase: Phase) -> PhaseSteps:
         """Returns the steps of a phase: the call itself, or a validation inside `fit`."""
         if phase not in self._phases:
-            self._phases[phase] = self._make_steps(phase)
+            self._phases[phase] = PhaseSteps(self, phase)
         return self._phases[phase]
 
     @property
@@ -266,7 +252,7 @@ class Session:
         self._callback_list.close()
         self.events.close()
         self._retraced.close()
-        self._first_step_hooks.close()
+        self.first_step_hooks.close()
         self._sampler.stop()
         self.output.close()
         self.frame.forget()
@@ -276,21 +262,6 @@ class Session:
         self._sampler.release()
         self.errors.clear()
         self._on_epoch_ended.clear()
-
-    def _make_steps(self, phase: Phase) -> PhaseSteps:
-        own = phase == self.phase
-        return PhaseSteps(
-            self.model,
-            phase,
-            self.first_step,
-            on_window=lambda window: self.output.record("steps", window, window.step),
-            on_error=self.errors.of_step if own else self.errors.of_validation,
-            stood_still_since=self.stood_still_since,
-            frame=self.frame,
-            wall=self.wall if own else None,
-            first_call=self._first_step_hooks if own else None,
-            cost=self._cost,
-        )
 
     def _epoch_began(self) -> None:
         self.own_steps.begin_epoch()

@@ -78,7 +78,7 @@ class PredictionWatch:
                 self._causes = replace(self._held(), not_predicted_because=because)
             if self._causes is not known:
                 self._session.output.record("memory_by_cause", self._causes, self._session.step)
-        self._session.add_cost(time.perf_counter() - began_s, once=True)
+        self._session.cost.add(time.perf_counter() - began_s, once=True)
 
     def _predicted(self) -> MemoryRecord:
         because = self._because()

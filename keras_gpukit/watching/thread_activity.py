@@ -11,14 +11,15 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from keras_gpukit.input.pipelines.cells import place
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.steps import Part
+from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 _CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
@@ -100,7 +101,7 @@ def stacks_of_others(training_thread: int) -> dict[str, Stack]:
     """Returns the stacks of all threads but the training thread and our own, by thread name."""
     names = {each.ident: each.name for each in threading.enumerate()}
     return {
-        f"{names.get(ident, 'thread')} {ident}": as_stack(_frames(frame))
+        f"{names.get(ident, 'thread')} {ident}": as_stack(frames(frame))
         for ident, frame in sys._current_frames().items()
         if ident not in (training_thread, threading.get_ident())
         and not str(names.get(ident)).startswith("gpukit-")
@@ -115,12 +116,6 @@ def as_stack(frames: Iterable[FrameType]) -> Stack:
         name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
         stack.append(Frame(code.co_filename, name, frame.f_lineno or 0))
     return stack
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:

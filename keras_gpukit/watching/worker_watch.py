@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from keras_gpukit.distributed.worker_times import (
     CollectiveClock,
@@ -15,6 +17,7 @@ from keras_gpukit.distributed.worker_times import (
     tasks_of,
 )
 from keras_gpukit.errors import GPUKitError, Guard
+from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.capture import ProfilerRecord
@@ -34,7 +37,6 @@ from keras_gpukit.saved_runs.worker_figures import (
     figures_of,
 )
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.step_shares import StepShares
 
 MOST_READ = 3
 """Maximum number of captures read at the end of a run, newest first: each takes about 0.1 s."""
@@ -42,6 +44,12 @@ ON_GPUS = (
     "on GPUs it takes a profile of the same steps on all workers: Profiler(dir, at_steps=(100,))"
 )
 NOT_SEEN = "no collective was seen: the training step was traced before this run, or has none"
+MOST_STEPS = 256
+"""Maximum number of kept steps. When it is reached, every other step is dropped, so the kept steps
+cover the whole run evenly."""
+FIRST_STEPS = 3
+"""Number of calls of the step function at the start of a run that are left out. They trace the
+step, fill buffers and warm up."""
 
 
 def watch_what_trains_in_step(session: Session) -> Comparing | None:
@@ -84,12 +92,7 @@ def with_comparison(
 
 
 class WorkerWatch:
-    """Measures the figures of a worker, and on the chief compares them with all other workers.
-
-    Args:
-        session: Session of a `fit` whose model several workers train.
-        worker: The worker of this process.
-    """
+    """Measures the figures of a worker, and on the chief compares them with all other workers."""
 
     def __init__(self, session: Session, worker: Worker) -> None:
         self._index, self._count = worker.index or 0, worker.count or 1
@@ -137,7 +140,7 @@ class WorkerWatch:
         )
         clock.install()
         self._clock = clock
-        session.around_steps(shares.wrap, shares.pause)
+        session.own_steps.surround(shares.wrap, shares.pause)
 
     def _watch_round_trips(self, session: Session) -> None:
         tasks = tasks_of(session.model)
@@ -199,3 +202,76 @@ def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]
         with suppress(GPUKitError):  # the profile is damaged, which the report says
             steps += compared_steps(read_profile(log_dir / path))
     return tuple(steps)
+
+
+class StepShares:
+    """Measures steps from the start of one to the start of the next, and keeps some of them.
+
+    The selection depends only on the numbers of the steps, so all workers keep the same steps.
+
+    Args:
+        in_collectives_s: Returns the seconds spent in collectives so far.
+    """
+
+    def __init__(
+        self,
+        in_collectives_s: Callable[[], float],
+        *,
+        first_step: int = 0,
+        steps_per_execution: int = 1,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._in_collectives_s = in_collectives_s
+        self._step = self._first_step = first_step
+        self._per_execution = steps_per_execution
+        self._now = now
+        self._began: tuple[float, float] | None = None
+        self._every = 1
+        self._kept: list[ComparedStep] = []
+
+    @property
+    def steps(self) -> tuple[ComparedStep, ...]:
+        """Kept steps; none if no time in collectives was seen."""
+        seen = any(step.collective_s > 0 for step in self._kept)
+        return tuple(self._kept) if seen else ()
+
+    def wrap(self, step_function: StepFunction) -> StepFunction:
+        """Wraps the step function, so that the start of each call is noted."""
+
+        @functools.wraps(step_function)
+        def noted(batches: Any) -> Any:
+            self._note()
+            outputs = step_function(batches)
+            self._step += self._per_execution
+            return outputs
+
+        return noted
+
+    def pause(self) -> None:
+        """Notes that no step follows directly, so the current step's duration is unknown."""
+        self._began = None
+
+    def _note(self) -> None:
+        number = self._step // self._per_execution
+        began, self._began = self._began, None
+        ends = began is not None and number % self._every == 0
+        begins = (number + 1) % self._every == 0
+        if not (ends or begins):
+            return  # nearly always in a long run: reading the clock takes some microseconds
+        now = self._now(), self._in_collectives_s()
+        if begins:
+            self._began = now
+        early = self._step <= self._first_step + FIRST_STEPS * self._per_execution
+        if ends and not early:
+            assert began is not None
+            self._keep(number, now[0] - began[0], now[1] - began[1])
+
+    def _keep(self, number: int, passed_s: float, in_collectives_s: float) -> None:
+        if len(self._kept) == MOST_STEPS:
+            every = 2 * self._every
+            kept = [each for each in self._kept if each.step // self._per_execution % every == 0]
+            self._every, self._kept = every, kept
+            if number % self._every:
+                return
+        each_s = passed_s / self._per_execution, in_collectives_s / self._per_execution
+        self._kept.append(ComparedStep(self._step, each_s[0], None, each_s[1]))

@@ -34,7 +34,10 @@ RECORDS = {
     gpukit.Throughput: ThroughputRecord,
     gpukit.Monitor: RunSummary,
 }
-EVERY = pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+
+
+def one_of_each(folder=None):
+    return [kind(folder and folder / kind.__name__) for kind in RECORDS]
 
 
 def records_in(log_dir):
@@ -42,93 +45,77 @@ def records_in(log_dir):
     return [json.loads(line) for line in lines]
 
 
-@EVERY
-def test_each_has_a_record_after_fit_evaluate_and_predict(kind, tmp_path):
-    model, callback = small_model(), kind(tmp_path)
-    assert callback.summary is None
+def test_each_has_a_record_after_fit_evaluate_and_predict(tmp_path):
+    model, callbacks = small_model(), one_of_each(tmp_path)
+    assert all(callback.summary is None for callback in callbacks)
     data = fast_dataset(5)
     for run in (model.fit, model.evaluate, model.predict, model.fit):
-        run(data, callbacks=[callback], verbose=0)
-        assert isinstance(callback.summary, RECORDS[kind])
-        record = to_dict(callback.summary)
-        assert to_dict(from_dict(record, RECORDS[kind])) == record
+        run(data, callbacks=callbacks, verbose=0)
+        for callback, kind in zip(callbacks, RECORDS.values(), strict=True):
+            assert isinstance(callback.summary, kind)
+            record = to_dict(callback.summary)
+            assert to_dict(from_dict(record, kind)) == record
 
 
-@EVERY
-def test_each_has_a_record_at_once_after_a_fit_that_failed(kind):
+def test_each_has_a_record_at_once_after_a_fit_that_failed():
     def fail(batch, logs):
         if batch == 3:
             raise RuntimeError("theirs")
 
-    callback = kind(None)
+    callbacks = one_of_each()
     theirs = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
     with pytest.raises(RuntimeError, match="theirs"):
-        small_model().fit(fast_dataset(5), callbacks=[callback, theirs], verbose=0)
-    assert isinstance(callback.summary, RECORDS[kind])
+        small_model().fit(fast_dataset(5), callbacks=[*callbacks, theirs], verbose=0)
+    for callback, kind in zip(callbacks, RECORDS.values(), strict=True):
+        assert isinstance(callback.summary, kind)
 
 
-@EVERY
-def test_each_writes_nothing_where_no_log_directory_is_given(kind, tmp_path, monkeypatch):
+def test_none_writes_anything_where_no_log_directory_is_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small_model().fit(fast_dataset(3), callbacks=[kind(None)], verbose=0)
+    small_model().fit(fast_dataset(3), callbacks=one_of_each(), verbose=0)
     assert list(tmp_path.iterdir()) == []
 
 
-@EVERY
-def test_each_takes_no_positional_argument_past_the_log_directory(kind):
+@pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
+def test_each_refuses_wrong_arguments(kind, tmp_path):
     with pytest.raises(TypeError, match="positional"):
         kind(None, 1)
-
-
-@EVERY
-@pytest.mark.parametrize(
-    ("log_dir", "error"),
-    [(3, TypeError), (b"logs", TypeError), ("", ValueError), (True, TypeError)],
-)
-def test_each_refuses_a_bad_log_directory(kind, log_dir, error):
-    with pytest.raises(error, match=r"`log_dir` must be .* Received: log_dir="):
-        kind(log_dir)
-
-
-@EVERY
-def test_each_refuses_a_file_as_log_directory(kind, tmp_path):
+    for log_dir, error in ((3, TypeError), (b"logs", TypeError), ("", ValueError)):
+        with pytest.raises(error, match=r"`log_dir` must be .* Received: log_dir="):
+            kind(log_dir)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="is a file"):
         kind(tmp_path / "file")
 
 
-@pytest.mark.parametrize("verbose", [3, -1, "yes", None, 1.5, [1]])
-def test_monitor_refuses_a_bad_verbose(verbose):
-    with pytest.raises((TypeError, ValueError), match=r"`verbose` must be .* Received: verbose="):
-        gpukit.Monitor(None, verbose=verbose)
+@pytest.mark.parametrize(
+    ("kind", "name", "values"),
+    [
+        (gpukit.Monitor, "verbose", (3, -1, "yes", None, 1.5, [1])),
+        (gpukit.GPUMemory, "reset_peak", (1, None, "no")),
+    ],
+)
+def test_other_arguments_are_checked(kind, name, values):
+    for value in values:
+        with pytest.raises((TypeError, ValueError), match=f"`{name}` must be .* Received: {name}="):
+            kind(None, **{name: value})
 
 
-@pytest.mark.parametrize("reset_peak", [1, None, "no"])
-def test_memory_refuses_a_bad_reset_peak(reset_peak):
-    with pytest.raises(TypeError, match=r"`reset_peak` must be .* Received: reset_peak="):
-        gpukit.GPUMemory(None, reset_peak=reset_peak)
-
-
-def test_callbacks_side_by_side_share_one_run(tmp_path):
-    callbacks = [gpukit.InputStall(tmp_path), gpukit.Throughput(tmp_path)]
-    small_model().fit(fast_dataset(40), epochs=2, callbacks=callbacks, verbose=0)
-    kinds = [line["kind"] for line in records_in(tmp_path)]
-    assert kinds.count("run") == 1
-    assert len(list((tmp_path / "gpukit").glob("events*"))) == 1
-    windows = [line["record"] for line in records_in(tmp_path) if line["kind"] == "steps"]
-    assert sum(window["steps"] for window in windows) == 2 * 38
-
-
-def test_callbacks_may_log_to_different_folders(tmp_path):
-    callbacks = [gpukit.InputStall(tmp_path / "a"), gpukit.Throughput(tmp_path / "b")]
+def test_callbacks_share_one_run_in_each_folder(tmp_path):
+    given = [("a", gpukit.InputStall), ("a", gpukit.Throughput), ("b", gpukit.Throughput)]
+    callbacks = [kind(tmp_path / folder) for folder, kind in given]
     model = small_model()
     model.make_train_function()
     before = model.train_function
-    model.fit(fast_dataset(10), epochs=2, callbacks=callbacks, verbose=0)
+    model.fit(fast_dataset(40), epochs=2, callbacks=callbacks, verbose=0)
     assert model.train_function is before
-    assert callbacks[0].summary.measured_steps == callbacks[1].summary.measured_steps == 16
+    assert {each.summary.measured_steps for each in callbacks} == {2 * 38}
     for folder in "ab":
-        assert records_in(tmp_path / folder)[0]["kind"] == "run"
+        lines = records_in(tmp_path / folder)
+        assert [line["kind"] for line in lines].count("run") == 1
+        assert len(list((tmp_path / folder / "gpukit").glob("events*"))) == 1
+        windows = [line["record"] for line in lines if line["kind"] == "steps"]
+        assert sum(window["steps"] for window in windows) == 2 * 38
 
 
 @pytest.mark.parametrize(
@@ -160,24 +147,18 @@ def test_monitor_measures_every_kind_of_input(data, tmp_path, caplog):
     assert {finding.code for finding in summary.findings} >= {"no-gpu"}
 
 
-def test_the_record_holds_the_run(tmp_path):
-    monitor = gpukit.Monitor(tmp_path)
-    small_model().fit(fast_dataset(10), callbacks=[monitor], verbose=0)
+def test_the_verdict_is_printed_and_the_record_holds_the_run(tmp_path, capsys):
+    data, monitor = slow_dataset(20, 0.02), gpukit.Monitor(tmp_path)
+    small_model().fit(data, callbacks=[monitor], verbose=2)
+    printed = capsys.readouterr().out
+    assert printed.index("loss") < printed.index("input-bound") < printed.index("gpukit report")
+    assert max(map(len, printed.splitlines())) <= 80
     lines = records_in(tmp_path)
     assert lines[0]["kind"] == "run"
     assert lines[0]["record"]["schema"] == SCHEMA
     by_kind = {line["kind"]: line["record"] for line in lines}
     assert from_dict(by_kind["summary"], RunSummary) == monitor.summary
     assert by_kind["environment"]["versions"]["keras"] == keras.__version__
-
-
-def test_the_verdict_is_printed_at_the_end_of_fit(tmp_path, capsys):
-    data = slow_dataset(20, 0.02)
-    small_model().fit(data, callbacks=[gpukit.Monitor(tmp_path)], verbose=2)
-    printed = capsys.readouterr().out
-    assert "input-bound" in printed
-    assert printed.index("loss") < printed.index("input-bound") < printed.index("gpukit report")
-    assert max(map(len, printed.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
@@ -190,11 +171,13 @@ def test_who_wants_no_verdict_gets_none(tmp_path, capsys, verbose, fit_verbose, 
     assert ("keras_gpukit" in capsys.readouterr().out) is prints
 
 
-def test_the_global_step_goes_on_over_fits(tmp_path):
-    model, monitor = small_model(), gpukit.Monitor(tmp_path)
+def test_the_global_step_goes_on_over_fits_in_a_path_at_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model, monitor = small_model(), gpukit.Monitor(pathlib.Path("~/logs"))
     for _ in range(2):
         model.fit(fast_dataset(10), callbacks=[monitor], verbose=0)
-    steps = [line["record"]["step"] for line in records_in(tmp_path) if line["kind"] == "steps"]
+    lines = records_in(tmp_path / "logs")
+    steps = [line["record"]["step"] for line in lines if line["kind"] == "steps"]
     assert steps == sorted(steps)
     assert steps[0] <= 10 < steps[-1] <= 20
 
@@ -234,13 +217,6 @@ def test_records_are_frozen():
     for record in RECORDS.values():
         assert dataclasses.fields(record)
         assert record.__dataclass_params__.frozen
-
-
-def test_a_path_object_and_home_are_taken(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monitor = gpukit.Monitor(pathlib.Path("~/logs"))
-    small_model().fit(fast_dataset(3), callbacks=[monitor], verbose=0)
-    assert (tmp_path / "logs" / "gpukit" / "run.jsonl").exists()
 
 
 @pytest.mark.parametrize("remote", ["gs://bucket/logs", "memory://logs"])

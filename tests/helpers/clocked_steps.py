@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.input.wait.wait_reader import WaitReader
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 
 class ClockedSteps(NamedTuple):
-    calls: Calls
+    calls: CallTimes
     totals: StepTotals
-    waits: WaitReader
+    windows: StepWindows
     clock: StepClock
 
 
@@ -32,11 +32,23 @@ def clocked_steps(
     now=time.perf_counter,
     **options,
 ):
-    calls, totals = Calls(1, first_step), StepTotals("fit")
-    waits = WaitReader(choose, device, stood_still_since)
+    calls, fold = CallTimes(1, first_step), RunFold()
+    totals = StepTotals("fit", 1, fold.measured)
+
+    def add(window):
+        fold.add("steps", window, window.time_s, window.step)
+        on_window(window)
+
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
-    ended = EndedWindows(totals, waits, on_window=on_window, examples=examples, **starts)
-    windows = StepWindows(calls, waits, ended, now)
+    ended = EndedWindows(
+        totals,
+        on_window=add,
+        examples=examples,
+        device=device,
+        stood_still_since=stood_still_since,
+        **starts,
+    )
+    windows = StepWindows(calls, choose, ended, now)
     return ClockedSteps(
-        calls, totals, waits, StepClock(calls, windows, wall=wall, now=now, **options)
+        calls, totals, windows, StepClock(calls, windows, wall=wall, now=now, **options)
     )

@@ -19,7 +19,7 @@ from helpers.training import sensitive_model, slow_dataset, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.input.wait import wait_reader
+from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.profiling import read_apart, read_profile
 from keras_gpukit.records.environment import Worker
@@ -305,10 +305,10 @@ def test_what_is_no_profile_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_wrong_live_stall_is_replaced_and_everything_says_so(tmp_path, monkeypatch, capsys):
-    def planted(self, taken, stretch):
+    def planted(self, meter, reading, stretch, calls_before):
         return WaitReading(0.9 * float(stretch.durations_s.sum()))
 
-    monkeypatch.setattr(wait_reader.WaitReader, "wait_of", planted)
+    monkeypatch.setattr(EndedWindows, "_exposed", planted)
     model = keras.Sequential([keras.Input((8,)), *[keras.layers.Dense(600) for _ in range(3)]])
     model.compile("sgd", "mse", jit_compile=False)
     monitor = gpukit.Monitor(tmp_path, verbose=0)

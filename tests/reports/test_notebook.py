@@ -100,10 +100,12 @@ def words(text: str) -> list[str]:
 def test_a_notebook_shows_what_a_terminal_does(record, render):
     html = record._repr_html_()
     is_panel = isinstance(render(record), Panel)
-    with (terminal := Console(width=120 if is_panel else 116)).capture() as printed:
+    with (terminal := Console(width=100 if is_panel else 96)).capture() as printed:
         terminal.print(render(record))
     title = [] if is_panel else ["keras_gpukit"]
     assert words(unescape(re.sub("<[^>]*>", " ", html))) == title + words(printed.get())
+    if record is SUMMARY:
+        assert 'style="opacity: 0.75' in html  # dim text, legible on light and dark pages
     parser = Balanced()
     parser.feed(html)
     assert parser.open == []

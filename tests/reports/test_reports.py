@@ -208,11 +208,6 @@ def test_no_saving_is_called_1_times_faster(low_s, high_s, result):
     assert saved(Saving(low_s, high_s, 9.0, "x")) == result
 
 
-def test_a_figure_in_seconds_has_the_unit_that_fits():
-    assert units.measured(Figure("wait", 0.00316, "s")) == "3.16 ms"
-    assert units.measured(Figure("wait", 9.22, "s")) == "9.22 s"
-
-
 def test_an_upper_bound_is_told_as_one():
     record = InputRecord("fit", "proxy", "upper bound", 1180, 0.01, 0.4)
     assert "input stall at most 40 %" in headline(replace(HEALTHY, input=record))
@@ -343,6 +338,7 @@ def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record,
         (units.percentage(0.012), "1.2 %"),
         (units.measured(Figure("peak", 2 * GIB, "B")), "2 GiB"),
         (units.measured(Figure("operations", 1234)), "1,234"),
+        (units.measured(Figure("wait", 0.00316, "s")), "3.16 ms"),
     ],
 )
 def test_units(text, expected):

@@ -34,6 +34,7 @@ FOLDS = Calls(
 
 def made(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
     """Of a script that was started when the made-up runs were, and that made calls."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
     fits = WatchedFits(folder)
     monkeypatch.setattr(
         fits.calls, "record", lambda began_s, imports_s: ScriptRecord(48.0, imports_s, 2.0, calls)
@@ -45,7 +46,6 @@ def made(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
 
 def test_paths_are_told_from_where_the_script_was_started(tmp_path, monkeypatch, folder):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     os.chdir(tmp_path / "logs")
@@ -55,7 +55,6 @@ def test_paths_are_told_from_where_the_script_was_started(tmp_path, monkeypatch,
 
 
 def test_the_report_is_written_where_nobody_reads_what_is_printed(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     sys.stderr.close()
@@ -64,7 +63,6 @@ def test_the_report_is_written_where_nobody_reads_what_is_printed(monkeypatch, f
 
 
 def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "killed", run_lines(90, summary=None))
     write_lines(folder.path() / "again", run_lines(60))
@@ -74,7 +72,6 @@ def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
 
 
 def test_what_ended_the_script_comes_first(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "earlier", run_lines())
     monkeypatch.setattr("keras_gpukit.scripts.conclusion.failures", ["KeyError (a.py:3) ended it"])
@@ -83,7 +80,6 @@ def test_what_ended_the_script_comes_first(monkeypatch, folder):
 
 
 def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "longest", run_lines(90))
     at = Progress("fit", "steps", 1000, 1, 3)
@@ -96,7 +92,6 @@ def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder
 
 
 def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch, FOLDS)
     for name in ("first", "second"):
         write_lines(folder.path() / name, run_lines())
@@ -114,7 +109,6 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
 
 
 def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     scores = Calls("predict", "serve.py:9", 1000, 30.0, 20.0, 1000, repeated_s=25.0)
     made(folder, monkeypatch, scores).tell()
     printed = sys.stderr.getvalue()
@@ -125,7 +119,6 @@ def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, fo
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
 def test_what_forks_recorded_is_reported_by_the_script(tmp_path, monkeypatch, folder):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
     conclusion = made(folder, monkeypatch)
     for name in ("first", "second"):
         if (child := os.fork()) == 0:

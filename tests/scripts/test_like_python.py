@@ -86,27 +86,30 @@ SCRIPTS = {
 }
 
 
-def ended(command, folder, *arguments):
-    """What came of a command: exit code, standard output, standard error."""
-    done = subprocess.run(
-        [*command, *arguments],
-        cwd=folder,
-        input=b"from stdin",
-        capture_output=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
+def ended(folder, *commands):
+    """What came of commands that run side by side: exit code, standard output, standard error."""
+    running = [
+        subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for command in commands
+    ]
+    printed = [each.communicate(b"from stdin", timeout=60) for each in running]
+    return [(each.returncode, *both) for each, both in zip(running, printed, strict=True)]
 
 
 @pytest.mark.parametrize(("code", "source"), SCRIPTS.values(), ids=SCRIPTS)
 def test_a_script_ends_as_under_python(tmp_path, code, source):
     (tmp_path / "script.py").write_text(re.sub(r"^ {8}", "", source, flags=re.MULTILINE))
     arguments = ("script.py", "--", "--log-dir", "-m", "x y")
-    under_python = ended((sys.executable,), tmp_path, *arguments)
-    assert under_python[0] == code
-    assert ended(RUN, tmp_path, *arguments) == under_python
+    python, ours = ended(tmp_path, (sys.executable, *arguments), (*RUN, *arguments))
+    assert python[0] == code
+    assert ours == python
     assert not (tmp_path / "logs").exists()  # nothing was monitored
 
 
@@ -122,7 +125,8 @@ def test_modules_and_folders_run_as_under_python(tmp_path, arguments):
         (package / name).write_text(
             "import sys\nprint(sys.argv, sys.path, __name__, __package__, __spec__.name)\n1 / 0\n"
         )
-    assert ended(RUN, tmp_path, *arguments) == ended((sys.executable,), tmp_path, *arguments)
+    python, ours = ended(tmp_path, (sys.executable, *arguments), (*RUN, *arguments))
+    assert ours == python
 
 
 def test_the_verdict_leaves_an_interrupt_an_interrupt(tmp_path):
@@ -133,11 +137,12 @@ def test_the_verdict_leaves_an_interrupt_an_interrupt(tmp_path):
         atexit.register(main_module.keep_interrupted)
         atexit.register(lambda: exec("1"))  # as modules do that the report imports
         main_module.run_main({str(tmp_path / "script.py")!r}, None, [])"""
-    assert ended((sys.executable, "-c", command), tmp_path)[0] == -signal.SIGINT
+    [(code, _, _)] = ended(tmp_path, (sys.executable, "-c", command))
+    assert code == -signal.SIGINT
 
 
 def test_a_script_that_is_not_there(tmp_path):
-    code, _, error = ended(RUN, tmp_path, "nowhere.py")
+    [(code, _, error)] = ended(tmp_path, (*RUN, "nowhere.py"))
     assert code == 2
     missing = f"can't open file '{tmp_path / 'nowhere.py'}': [Errno 2] No such file or directory"
     assert error.decode() == f"keras-gpukit run: {missing}\n"

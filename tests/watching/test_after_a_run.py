@@ -205,7 +205,7 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     class Listens(gpukit.Throughput):
         def _begin(self, session, phase):
             super()._begin(session, phase)
-            session.on_error(errors.append)
+            session.errors.add(errors.append)
 
     def generate():
         for batch in range(6):
@@ -231,17 +231,17 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "named"),
     [
         ("validation", "SIGTERM in a validation"),
         ("first step", "SIGTERM in the first step"),
         ("steps", "SIGTERM after step 1,250"),
     ],
 )
-def test_a_signal_is_named_with_what_it_interrupted(part, said):
+def test_a_signal_is_named_with_what_it_interrupted(part, named):
     errors = CallErrors(lambda: 1250)
     errors.ended_by("SIGTERM", part)
-    assert errors.last == said
+    assert errors.last == named
 
 
 class RaisesIn(keras.callbacks.Callback):
@@ -265,7 +265,7 @@ def test_an_error_of_another_callback_reaches_those_that_listen(tmp_path, hook, 
         def _begin(self, session, phase):
             super()._begin(session, phase)
             if phase == session.phase:
-                session.on_error(errors.append)
+                session.errors.add(errors.append)
 
     error = RuntimeError("theirs")
     callbacks = [Listens(tmp_path)]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_gpukit.watching.callback_times import CallbackTimes
+from keras_gpukit.watching.callback_list import CallbackTimes
 
 
 class Waits:

@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_gpukit import GPUMemory
 from keras_gpukit.records.epoch_memory import EpochMemory, Kept
-from keras_gpukit.watching import epoch_memory, fit_memory
-from keras_gpukit.watching.fit_memory import FitMemory
+from keras_gpukit.watching import epoch_memory
+from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.kept_tensors import KeptTensors
 
 EPOCHS = epoch_memory.ALWAYS_READ + 12
@@ -90,7 +90,7 @@ class Model:
 def test_models_that_still_exist_are_counted_with_their_bytes_also_of_fits_without_a_monitor(
     monkeypatch,
 ):
-    monkeypatch.setattr(fit_memory, "_models", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(epoch_memory, "_models", weakref.WeakKeyDictionary())
     fits, kept = FitMemory(), []
     for number in range(4):
         kept.append(Model())

@@ -49,8 +49,8 @@ STEP = Frame("/home/me/train.py", "train_step", 50)
     ],
 )  # fmt: skip
 def test_the_stacks_show_what_the_process_does(training, others, part, options, expected):
-    told = describe(training, others, part, **{"cores": None, "in_cluster": False, **options})
-    assert told.startswith(expected)
+    described = describe(training, others, part, **{"cores": None, "in_cluster": False, **options})
+    assert described.startswith(expected)
 
 
 class Call:
@@ -94,23 +94,23 @@ def after(call):
     return pass_and_look
 
 
-def said(capsys):
+def printed(capsys):
     return capsys.readouterr().err.splitlines()
 
 
 def test_a_hang_is_said_once_and_once_that_it_is_over(call, after, capsys):
     after(59)
-    assert not said(capsys)
+    assert not printed(capsys)
     after(2)
     after(2)
-    [line] = said(capsys)
+    [line] = printed(capsys)
     assert line.startswith(
         "keras-gpukit: no step has ended for 61 s: waiting for input or a device"
     )
     after(70)
-    assert not said(capsys)  # the record has the stacks of then
+    assert not printed(capsys)  # the record has the stacks of then
     after(1, steps=1)
-    assert said(capsys) == ["keras-gpukit: steps continue after 2.23 min."]
+    assert printed(capsys) == ["keras-gpukit: steps continue after 2.23 min."]
     *during, last, event = call.written
     assert [type(each) for each in during] == [Hang, Hang]
     assert all(each.lasted_s is None for each in during)
@@ -121,22 +121,22 @@ def test_the_limit_follows_the_steps(call, after, capsys):
     call.own_steps.step_time_s = 5.0
     after(1, steps=1)
     after(99)
-    assert not said(capsys)
+    assert not printed(capsys)
     after(2)
-    assert "no step has ended for 101 s (usually 5 s)" in said(capsys)[0]
+    assert "no step has ended for 101 s (usually 5 s)" in printed(capsys)[0]
 
 
 def test_a_long_part_is_not_said_again_until_it_takes_twice_as_long(call, after, capsys):
     call.wall.part = "callbacks"
     after(70)
     after(1, steps=1)
-    assert len(said(capsys)) == 2
+    assert len(printed(capsys)) == 2
     after(100)
     after(1, steps=1)
-    assert not said(capsys)
+    assert not printed(capsys)
     call.wall.part = "steps"
     after(61)
-    assert len(said(capsys)) == 1
+    assert len(printed(capsys)) == 1
 
 
 def test_the_live_page_says_so_while_it_lasts():
@@ -153,7 +153,7 @@ def test_a_suspended_process_does_not_hang(call, after, capsys):
     after(3600)
     call.stood_still = False
     after(30)
-    assert not said(capsys)
+    assert not printed(capsys)
 
 
 def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypatch, capsys):
@@ -168,7 +168,7 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
 
     model = small_model()
     model.fit(batches(), verbose=0, callbacks=[gpukit.Monitor(tmp_path)])
-    *_, first, last = said(capsys)  # before them, those on the first step's tracing
+    *_, first, last = printed(capsys)  # before them, those on the first step's tracing
     where = f"test_hangs.py:{batches.__code__.co_firstlineno + 2}"
     assert first.endswith(f": waiting for input, batches ({where}).")
     assert last.startswith("keras-gpukit: steps continue after ")

@@ -58,8 +58,8 @@ def test_parts_and_epochs_are_noted_if_they_can_be_seen(notes, events):
     time.sleep(SHORTEST_S)
     notes.epoch_ends(3)
     notes.epoch_ends(3)  # by an exception, after which the call ends too
-    told = [(event.kind, event.number) for event in events]
-    assert told == [("validation", None), ("stood still", None), ("epoch", 3)]
+    noted = [(event.kind, event.number) for event in events]
+    assert noted == [("validation", None), ("stood still", None), ("epoch", 3)]
     assert events[0].duration_s == pytest.approx(1)
     assert events[0].began_s == pytest.approx(time.time() - 2, abs=60)
 

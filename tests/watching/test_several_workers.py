@@ -47,8 +47,8 @@ def test_the_chief_names_the_slow_worker_with_its_cause(run):
     assert straggler in chief["findings"]
     assert not any("straggler" in title for each in others for title in each["findings"])
     report = load_report(run[0] / "logs")
-    told = next(each for each in report.runs if each.worker.index == 0)
-    assert straggler in [each.title for each in told.summary.findings]
+    of_chief = next(each for each in report.runs if each.worker.index == 0)
+    assert straggler in [each.title for each in of_chief.summary.findings]
 
 
 def test_each_worker_records_its_steps_its_examples_and_the_links_to_the_others(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.watching.step_shares import FIRST_STEPS, MOST_STEPS, StepShares
+from keras_gpukit.watching.worker_watch import FIRST_STEPS, MOST_STEPS, StepShares
 
 
 class Worker:

@@ -14,9 +14,8 @@ from typing import IO
 from keras_gpukit.distributed.launching.failures import ALONE, Ending, Tail, describe
 from keras_gpukit.distributed.launching.job import Task, cluster_variables
 from keras_gpukit.distributed.launching.output import Output, Stream
-from keras_gpukit.distributed.launching.plan import ProcessPlan
 from keras_gpukit.distributed.launching.ports import REUSE, Arrivals, address_of, reserved_ports
-from keras_gpukit.distributed.launching.workers import WorkerProcess
+from keras_gpukit.distributed.launching.workers import ProcessPlan, WorkerProcess
 
 _TURN_S = 0.1
 _MOST_DEATHS = 10
@@ -35,7 +34,7 @@ class _Running:
 
 
 @dataclass
-class Attempt:
+class JobAttempt:
     """Starts the processes, shows their output, and ends all of them if one fails.
 
     Attributes:
@@ -100,17 +99,11 @@ class Attempt:
             for screen, is_error in zip(self.output.screens, (False, True), strict=True)
         )
         process = WorkerProcess(
-            task,
-            plan.command,
-            os.environ
-            | self.output.variables(task)
-            | plan.variables
-            | REUSE
-            | self._variables[task],
+            plan,
+            os.environ | self.output.variables(task) | REUSE | self._variables[task],
             streams[0].inner,
             streams[1].inner,
             grace_s=self.grace_s,
-            cpus=plan.cpus,
         )
         for stream in streams:
             os.close(stream.inner)

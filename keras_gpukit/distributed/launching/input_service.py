@@ -17,7 +17,7 @@ from keras_gpukit.distributed.launching.ports import (
     is_listening,
     reserved_ports,
 )
-from keras_gpukit.distributed.launching.workers import WorkerProcess, caught_signals
+from keras_gpukit.distributed.launching.workers import ProcessPlan, WorkerProcess, caught_signals
 from keras_gpukit.version import __version__
 
 PORT = 5050
@@ -79,8 +79,8 @@ def input_service_manifest(name: str, image: str, workers: int) -> str:
 
 def _start(task: Task, arguments: list[str]) -> WorkerProcess:
     command = [sys.executable, "-m", _MODULE, *arguments]
-    environment = {**os.environ, **REUSE}
-    return WorkerProcess(task, command, environment, 1, 2, grace_s=_GRACE_S)
+    plan = ProcessPlan(task, tuple(command), REUSE)
+    return WorkerProcess(plan, os.environ, 1, 2, grace_s=_GRACE_S)
 
 
 def _wait(

@@ -6,7 +6,8 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -16,38 +17,51 @@ from keras_gpukit.distributed.launching.job import Task
 _KEEPER = Path(keeper.__file__)
 
 
+@dataclass(frozen=True)
+class ProcessPlan:
+    """Everything that is needed to start the process of a task.
+
+    Attributes:
+        task: Task of the process.
+        command: Command line of the process.
+        variables: Environment variables of this process, without those of the cluster.
+        cpus: Processors that the process may use; empty for all.
+    """
+
+    task: Task
+    command: tuple[str, ...]
+    variables: dict[str, str] = field(default_factory=dict)
+    cpus: tuple[int, ...] = ()
+
+
 class WorkerProcess:
     """The process of a task, started by a keeper.
 
     Args:
-        task: Task of the process.
-        command: Command line of the process.
-        environment: All environment variables of the process.
+        plan: The process to start.
+        environment: Environment variables; those of the plan are added.
         stdout: File descriptor for its standard output.
         stderr: File descriptor for its standard error.
         grace_s: Seconds from SIGTERM to SIGKILL.
-        cpus: Processors that the process may use; empty for all.
     """
 
     def __init__(
         self,
-        task: Task,
-        command: Sequence[str],
+        plan: ProcessPlan,
         environment: Mapping[str, str],
         stdout: int,
         stderr: int,
         *,
         grace_s: float,
-        cpus: Sequence[int] = (),
     ) -> None:
-        self.task = task
-        options = (str(grace_s), ",".join(map(str, cpus)))
+        self.task = plan.task
+        options = (str(grace_s), ",".join(map(str, plan.cpus)))
         self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_KEEPER), *options, *command],
+            [sys.executable, "-I", "-S", str(_KEEPER), *options, *plan.command],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
-            env=environment,
+            env={**environment, **plan.variables},
             bufsize=0,
             start_new_session=True,  # Ctrl-C is for the launcher, which passes it on
         )

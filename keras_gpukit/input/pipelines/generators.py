@@ -29,19 +29,21 @@ from keras_gpukit.input.pipelines.tf_private import python_functions
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
 
+GRAIN_DATASET = "the Grain dataset"
+
 
 class UserCode(NamedTuple):
     """A function of the user.
 
     Attributes:
-        name: Name of the function, such as "Photographs.__getitem__".
-        location: "file.py:12" of the function; None if unknown.
-        code: Code object of the function; None if unknown.
+        kind: Kind of its transformation in a Grain dataset, such as "MapDataset.map"; else None.
     """
 
     name: str | None
     location: str | None
     code: CodeType | None = None
+    kind: str | None = None
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,7 @@ class PythonSource:
 
     Attributes:
         parts: Functions that make them. A function may call later ones.
-        workers: Number of threads or processes that run it.
         in_processes: Whether it runs in other processes, where it cannot be sampled.
-        library: Library whose dataset or loader runs it.
         restarts_workers: Whether its processes start again at each epoch.
     """
 
@@ -64,16 +64,19 @@ class PythonSource:
 
     @property
     def codes(self) -> list[CodeType]:
-        """Code objects to sample; empty if the code cannot be sampled, or its library times it."""
-        sampled = not self.in_processes and self.library in ("Keras", "torch")
-        return [part.code for part in self.parts if part.code] if sampled else []
+        """Code objects to sample; empty if other processes run them."""
+        return [] if self.in_processes else [part.code for part in self.parts if part.code]
+
+    def part(self, code: CodeType | None) -> UserCode | None:
+        """Returns the function with a code object; None without one."""
+        return next((each for each in self.parts if code is each.code is not None), None)
 
     def record(
         self, slowest: CodeType | None, busy_workers: float | None, step_time_s: float | None
     ) -> PythonSourceRecord:
         """Returns the record of the code after some steps."""
-        found = [part for part in self.parts if part.code is slowest is not None]
-        name, location = _named(found or self.parts)
+        found = self.part(slowest)
+        name, location = _named((found,) if found else self.parts)
         return PythonSourceRecord(
             name=name,
             location=location,
@@ -89,11 +92,7 @@ class PythonSource:
 
 
 def python_source(epoch_iterator: Any) -> PythonSource | None:
-    """Returns the Python code that makes the batches of a call; None if no such code is found.
-
-    Args:
-        epoch_iterator: Keras' `EpochIterator` of the call; None if unknown.
-    """
+    """Returns the Python code that makes the batches of a call; None if no such code is found."""
     adapter = getattr(epoch_iterator, "data_adapter", None)
     dataset = getattr(adapter, "py_dataset", None)
     if dataset is not None:
@@ -137,15 +136,18 @@ def _of_loader(loader: Any) -> tuple[UserCode, ...]:
 
 def _of_grain(dataset: Any) -> tuple[UserCode, ...]:
     """Returns the functions of a Grain dataset, each once."""
-    found = [UserCode(each.name, each.location) for each in transformations(dataset)]
-    named = [each for each in found if each.location]
-    return tuple(dict.fromkeys(named)) or (UserCode("the Grain dataset", None),)
+    found = {
+        each.function: user_code(each.function)._replace(kind=each.kind, threads=each.threads)
+        for each in transformations(dataset)
+        if each.function is not None
+    }
+    return tuple(found.values()) or (UserCode(GRAIN_DATASET, None),)
 
 
 def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
     """Returns the name of one function, or those of all that it may be."""
     first, *others = parts
-    if not others or first.code is not None:  # which calls the others
+    if not others or first.kind is None:  # it calls the others
         return str(first.name), first.location
     names = ", ".join(str(each.name) for each in (first, *others))
     return f"one of {names}", first.location
@@ -210,7 +212,7 @@ def _users_own(state: Any) -> tuple[str | None, str | None]:
         return _named(_of_loader(adapter._dataloader))
     dataset = getattr(generator, "dataset", None) or closed_over(generator).get("dataset")
     if is_grain(dataset):
-        return _named(_of_grain(dataset))
+        return GRAIN_DATASET, None
     if hasattr(adapter, "_first_batches"):
         return name_and_location(closed_over(adapter.generator).get("generator", generator))
     if getattr(generator, "__name__", None) == "<lambda>":

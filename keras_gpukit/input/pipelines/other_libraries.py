@@ -1,13 +1,11 @@
 """User code in datasets of other libraries: transformations of Grain, and loaders of PyTorch.
 
-Neither is imported: what is read here exists only if user code imported it. A dataset of Grain and
-an iterator over it are read in the same way.
+Neither is imported: what is read here exists only if user code imported it.
 
-Private names, seen on Grain 0.2.18: `_parents`, `_map_parent`, `_iter_parent`, `_datasets`,
-`_map_fn`, `_filter_fn`, `_batch_fn`, `_operation`, `_transform`, `_source` and `_read_options` of
-the datasets and iterators, `DataLoader._dataset` and `._multiprocessing_options`,
-`DataLoaderIterator._iterator`, and the closures in which a `DataLoader` wraps its operations. If
-one is missing, a transformation has no function, or those before it are unknown.
+Private names, seen on Grain 0.2.18: `_parents`, `_datasets`, `_map_fn`, `_filter_fn`, `_batch_fn`,
+`_operation`, `_transform`, `_source` and `_read_options` of the datasets, `DataLoader._dataset` and
+`._multiprocessing_options`, and the closures in which a `DataLoader` wraps its operations. If one
+is missing, a transformation has no function, or those before it are unknown.
 """
 
 from __future__ import annotations
@@ -15,57 +13,31 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from keras_gpukit.input.pipelines.places import KERAS, method_of, name_and_location
-from keras_gpukit.records.pipeline import Work
+from keras_gpukit.input.pipelines.kinds import snake_case
+from keras_gpukit.input.pipelines.places import method_of, name_and_location
 
+THREADS = 16
+"""Number of threads that Grain starts by default."""
 _TORCH = "torch.utils.data"
 _CLASSES = ("MapDataset", "IterDataset", "DataLoader")
 _FUNCTIONS = ("_map_fn", "_filter_fn", "_batch_fn", "_transform", "_operation", "operation")
 _FETCHES = ("__getitem__", "__next__", "__iter__")
 _METHODS = ("map", "random_map", "np_random_map", "map_with_index", "filter", "flat_map")
-_WORK: dict[str, Work] = {
-    "batch": "batching",
-    "shuffle": "shuffling",
-    "window_shuffle": "shuffling",
-    "source": "reading",
-}
 
 
-@dataclass(frozen=True)
-class Transformation:
+class Transformation(NamedTuple):
     """A transformation of a Grain dataset.
 
     Attributes:
-        node: The dataset, or the iterator over it.
         kind: Name of its method in user code: "MapDataset.map", "IterDataset.batch" and the like.
-        name: Name of its function in user code, such as "Augment.map", or of one by Keras, which
-            has no location; None without one.
-        location: "file.py:12" of that function; None if unknown.
+        function: Function in user code that it calls; None if it calls none.
     """
 
-    node: Any
     kind: str
-    name: str | None
-    location: str | None
-
-    @property
-    def work(self) -> Work:
-        """Kind of work that it does."""
-        return "python" if self.name else _WORK.get(self.kind.rpartition(".")[2], "other")
-
-    @property
-    def threads(self) -> int | None:
-        """Number of threads that run all transformations before this one; None if it starts none.
-
-        `MapDataset.to_iter_dataset` starts them, with 16 threads unless its `ReadOptions` differ.
-        """
-        options = getattr(self.node, "_read_options", None)
-        if options is None:
-            return 1 if "ThreadPrefetch" in type(self.node).__name__ else None
-        return min(int(options.num_threads), int(options.prefetch_buffer_size)) or None
+    function: Any
+    threads: int
 
 
 def is_grain(dataset: Any) -> bool:
@@ -88,39 +60,28 @@ def worker_processes(dataset: Any) -> int:
     return sum("process_prefetch" in each.kind for each in transformations(dataset))
 
 
-def transformations(node: Any) -> Iterator[Transformation]:
-    """Yields the transformations of a dataset or iterator, from the last one to the sources."""
-    node = inner(node)
-    yield transformation(node)
-    for each in before(node):
-        yield from transformations(each)
+def transformations(node: Any, threads: int | None = None) -> Iterator[Transformation]:
+    """Yields the transformations of a dataset, from the last one to the sources.
 
-
-def inner(node: Any) -> Any:
-    """Returns the dataset in a `DataLoader`, or the iterator in its iterator."""
-    inside = {"DataLoader": "_dataset", "DataLoaderIterator": "_iterator"}
-    return getattr(node, inside.get(type(node).__name__, ""), node)
-
-
-def before(node: Any) -> tuple[Any, ...]:
-    """Returns the datasets or iterators that one reads from."""
-    for name in ("_map_parent", "_iter_parent"):
-        if hasattr(node, name):
-            return (getattr(node, name),)
-    found = getattr(node, "_datasets", None) or getattr(node, "_parents", ())
-    return tuple(found) if isinstance(found, tuple | list) else ()
-
-
-def transformation(node: Any) -> Transformation:
-    """Returns what a dataset or iterator does to the elements of those before it."""
+    `MapDataset.to_iter_dataset` starts threads for all transformations before it. Iterating over a
+    `MapDataset` calls it too.
+    """
+    node = node._dataset if is_data_loader(node) else node
     called = type(node).__name__.lstrip("_")
     dataset = "MapDataset" if called.endswith("MapDataset") else "IterDataset"
-    verb = re.sub(r"((Map|Iter)Dataset|DatasetIterator|Dataset)$", "", called)
-    return Transformation(node, f"{dataset}.{_snake_case(verb)}", *_in_user_code(node))
+    if threads is None:
+        threads = THREADS if dataset == "MapDataset" else 1
+    verb = re.sub(r"((Map|Iter)Dataset|Dataset)$", "", called)
+    yield Transformation(f"{dataset}.{snake_case(verb)}", _in_user_code(node), threads)
+    if (options := getattr(node, "_read_options", None)) is not None:
+        threads = max(min(int(options.num_threads), int(options.prefetch_buffer_size)), 1)
+    given = getattr(node, "_datasets", None) or getattr(node, "_parents", ())
+    for each in given if isinstance(given, tuple | list) else ():
+        yield from transformations(each, threads)
 
 
-def _in_user_code(node: Any) -> tuple[str | None, str | None]:
-    """Returns the name and place of the function that a transformation calls; None if unknown."""
+def _in_user_code(node: Any) -> Any:
+    """Returns the function of the user that a transformation calls; None if unknown."""
     called = [getattr(node, name) for name in _FUNCTIONS if hasattr(node, name)]
     if called:
         function = _unwrapped(called[0])
@@ -130,9 +91,8 @@ def _in_user_code(node: Any) -> tuple[str | None, str | None]:
         source = getattr(node, "_source", node)
         ways = (getattr(type(source), name, None) for name in _FETCHES)
         function = next((each for each in ways if each is not None), None)
-    name, location = name_and_location(function)
     # Grain's own functions, and those of other libraries, have no place in user code.
-    return (name, location) if location or str(name).startswith(KERAS) else (None, None)
+    return function if name_and_location(function)[1] else None
 
 
 def _unwrapped(function: Any) -> Any:
@@ -145,10 +105,6 @@ def _unwrapped(function: Any) -> Any:
         getattr(function, "values_batch_fn", None),
     )
     return next((each for each in ways if each is not None), function)
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def code_of_loader(loader: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Name and place of a pipeline's function in user code."""
+"""Name and place of a function in user code: the line of a file, or of a notebook cell."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import functools
 import inspect
 import linecache
 import os
+import re
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
 
-from keras_gpukit.input.pipelines.cells import place
 from keras_gpukit.input.pipelines.tf_private import before_conversion
 from keras_gpukit.records.pipeline import CallLine
 
@@ -51,6 +52,11 @@ HELPERS = {
     "timeseries_dataset_utils.py": "timeseries_dataset_from_array",
     "make_csv_dataset_v2": "make_csv_dataset",
 }
+# "In[3]", as IPython calls a cell in its tracebacks.
+_IN_CELL = re.compile(r"In\s*\[(\d+)\]")
+# The files of cells: /tmp/ipykernel_123/456.py in Jupyter, <ipython-input-3-abc> in terminals and
+# older Colab.
+_CELL_FILES = re.compile(r"ipykernel_\d+|ipython-input-(?P<number>\d+)-[0-9a-f]+")
 
 
 def name_and_location(function: Any) -> tuple[str | None, str | None]:
@@ -178,3 +184,33 @@ def _calls_in(source: str) -> Iterator[tuple[ast.Call, ast.expr]]:
             passed = [*node.args[:1], *(each.value for each in node.keywords if each.arg)]
             if node.func.attr in _METHODS and passed:
                 yield node, passed[0]
+
+
+def place(filename: str, line: int) -> str:
+    """Returns "train.py:12", or "cell 3, line 4" for code that was run in a notebook."""
+    cell = _cell(filename)
+    return f"{os.path.basename(filename)}:{line}" if cell is None else f"{cell}, line {line}"
+
+
+def _cell(filename: str) -> str | None:
+    """Returns the name of a cell, with the number that the notebook shows; None for a file."""
+    number = _number_by_ipython(filename)
+    if number is not None:
+        return f"cell {number}"
+    like_a_cell = _CELL_FILES.search(filename)
+    if like_a_cell is None:
+        return None
+    return f"cell {like_a_cell['number']}" if like_a_cell["number"] else "a notebook's cell"
+
+
+def _number_by_ipython(filename: str) -> str | None:
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        return None
+    try:
+        # Returns ("Cell", "In[3]"), or None for a file; available since IPython 8.0.
+        _, name = ipython.get_ipython().compile.format_code_name(filename)
+    except (AttributeError, TypeError, ValueError):
+        return None
+    cell = _IN_CELL.search(str(name))
+    return cell[1] if cell else None

@@ -44,11 +44,7 @@ def dataset_of(iterator: Any) -> Any:
 
 
 def open_shapes(spec: Any) -> tuple[str, ...]:
-    """Returns the shapes of a batch's tensors that vary in more than the number of examples.
-
-    Args:
-        spec: The `element_spec` of the dataset of batches.
-    """
+    """Returns the shapes of a batch's tensors that vary in more than the number of examples."""
     import tensorflow as tf
 
     shapes = [getattr(each, "shape", None) for each in tf.nest.flatten(spec)]

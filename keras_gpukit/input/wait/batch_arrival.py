@@ -1,10 +1,8 @@
 """Measures the input wait where the last buffers are on other devices, from each batch's times.
 
 tf.data's model of an iterator on a GPU cannot be read. But the pipeline that feeds it runs on the
-host, and notes when each batch was requested and handed out. A step that was entered before its
-batch was handed out waited for it, and if the device itself requests batches, for its copy too.
-What is known of copies, and how exact this was on an H100, is on the page "How the input wait is
-measured".
+host, and notes when each batch was handed out. A step that was entered before its batch was handed
+out waited for it. The batch's copy to the device is not counted.
 """
 
 from __future__ import annotations
@@ -35,23 +33,21 @@ class _Taken(NamedTuple):
 
 
 class BatchArrivalMeter:
-    """Compares when steps were entered with when their batches arrived.
+    """Compares when steps were entered with when their batches were handed out.
 
     Args:
         feed: Times of the batches of the iterator, before the first fetch.
-        calls: Returns the number of calls of the run so far.
     """
 
     mechanism = "batch arrival"
+    confidence: Confidence = "sampled"
     reads_early = False
 
     def __init__(self, feed: Feed, calls: Callable[[], int], steps_per_execution: int) -> None:
-        self.confidence: Confidence = "upper bound" if feed.is_direct else "sampled"
         self._feed = feed
         self._calls = calls
         self._steps_per_execution = steps_per_execution
         self._calls_before = calls()
-        self._copy_s = math.inf
         self._clocks_s = time.perf_counter(), time.time()
         self._is_new = True
         self._first: _Taken | None = None
@@ -75,8 +71,8 @@ class BatchArrivalMeter:
         is_new, self._is_new = self._is_new, False
         if not is_new:
             return None
-        times_s = self._times_s(taken or self._first or self.take(), 0, 1)[:, 0]
-        wait_s = float(self._waits_s(times_s, first.entries_s[:1], first.exits_s[:1])[0])
+        handed_out_s = self._handed_out_s(taken or self._first or self.take(), 0, 1)
+        wait_s = float(_waits_s(handed_out_s, first.entries_s[:1], first.exits_s[:1])[0])
         return None if math.isnan(wait_s) else PipelineStart(wait_s, shuffle_fraction=None)
 
     def read(self, taken: Sequence[_Taken], stretch: Stretch) -> WaitReading:
@@ -87,9 +83,8 @@ class BatchArrivalMeter:
             return WaitReading(None, unknown_because=CLOCK_CHANGED)
         ends = [each.calls - 1 for each in taken]  # the call after the stretch is another one's
         begins = [ends[-1] - stretch.calls, *ends]
-        parts = [self._times_s(*each) for each in zip(taken, begins, ends, strict=False)]
-        times_s = np.concatenate(parts)[:, -1]
-        waits_s = self._waits_s(times_s, stretch.entries_s[:-1], stretch.exits_s)
+        parts = [self._handed_out_s(*each) for each in zip(taken, begins, ends, strict=False)]
+        waits_s = _waits_s(np.concatenate(parts), stretch.entries_s[:-1], stretch.exits_s)
         wait_s = float(waits_s.sum())
         if math.isnan(wait_s):
             return WaitReading(None, unknown_because=NOT_KEPT)
@@ -102,32 +97,11 @@ class BatchArrivalMeter:
         passed_s = taken.now_s - before_s
         return abs(taken.unix_s - before_unix_s - passed_s) > DRIFT_S + DRIFT * passed_s
 
-    def _times_s(self, taken: _Taken, begin: int, end: int) -> Times:
-        """Returns the times of the batches of calls, on the clock of the process.
+    def _handed_out_s(self, taken: _Taken, begin: int, end: int) -> Times:
+        """Returns when the last device's batch of each call was handed out; NaN where unknown."""
+        last = (np.arange(begin, end) + 1) * self._feed.devices - 1
+        return self._feed.times.times_s(taken.table, last) + (taken.now_s - taken.unix_s)
 
-        Returns:
-            When the last device's batch of each step was handed out, and when the next batch was
-            requested; NaN where unknown. Shape (calls, steps per execution, 2).
-        """
-        steps = self._steps_per_execution
-        last = (np.arange(begin * steps, end * steps) + 1) * self._feed.devices - 1
-        handed_out_s = self._feed.times.times_s(taken.table, last)[:, 1]
-        requested_s = self._feed.times.times_s(taken.table, last + 1)[:, 0]
-        times_s = np.stack([handed_out_s, requested_s], axis=-1) + (taken.now_s - taken.unix_s)
-        return times_s.reshape(end - begin, steps, 2)
 
-    def _waits_s(self, times_s: Times, entries_s: Times, exits_s: Times) -> Times:
-        ready_s = self._ready_s(times_s, entries_s)
-        return np.clip(ready_s - entries_s, 0.0, exits_s - entries_s)
-
-    def _ready_s(self, times_s: Times, entries_s: Times) -> Times:
-        """Returns when the batches of steps had arrived, as far as that is known."""
-        handed_out_s, requested_s = times_s[:, 0], times_s[:, 1]
-        if not self._feed.is_direct:
-            return handed_out_s
-        is_late = handed_out_s > entries_s
-        if is_late.any():  # as for each epoch's first batch
-            self._copy_s = float(np.median((requested_s - handed_out_s)[is_late]))
-            self.confidence = "sampled"
-        ready_s = np.minimum(requested_s, handed_out_s + self._copy_s)
-        return np.where(is_late, requested_s, ready_s)
+def _waits_s(handed_out_s: Times, entries_s: Times, exits_s: Times) -> Times:
+    return np.clip(handed_out_s - entries_s, 0.0, exits_s - entries_s)

@@ -11,7 +11,7 @@ NOTHING = object()
 StepFunction = Callable[[Any], Any]
 
 
-class Calls:
+class CallTimes:
     """Calls of a step function, in one object that every call reads: a single cache line.
 
     Attributes:
@@ -59,11 +59,7 @@ class Calls:
         return self.first_step + self.steps
 
     def drop(self, *, but: int = 0) -> None:
-        """Removes all calls but the last ones from the buffer; the meter need not be read.
-
-        Args:
-            but: Number of calls to keep.
-        """
+        """Removes all calls but the last ones from the buffer; the meter need not be read."""
         if len(self.times_s) % 2:
             self.times_s.pop()  # an interrupt came between the two times of a call
         end = max(len(self.times_s) - 2 * but, 0)

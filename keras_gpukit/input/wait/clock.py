@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import failure, give_up
-from keras_gpukit.input.wait.calls import NOTHING, Calls, StepFunction, is_end_of_data
+from keras_gpukit.input.wait.calls import NOTHING, CallTimes, StepFunction, is_end_of_data
+from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.step_windows import StepWindows
-from keras_gpukit.input.wait.timed_fetches import RequestMeter
 from keras_gpukit.input.wait.wall_time import WallTime
 
 PROMPT_S = 1e-4
@@ -21,12 +21,7 @@ _usual_s = sys.getswitchinterval()
 
 
 class OwnCost:
-    """Seconds of our own work on the training thread.
-
-    Attributes:
-        once_s: Seconds of what occurs once per run.
-        recurring_s: Seconds of what occurs again and again.
-    """
+    """Seconds of our own work on the training thread."""
 
     def __init__(self) -> None:
         self.once_s = self.recurring_s = 0.0
@@ -47,17 +42,14 @@ class StepClock:
     the meter knows the wait of each call, only the first call over a new pipeline is excluded.
 
     Args:
-        calls: The buffer.
-        windows: Makes windows of the buffer when one is due.
         wall: Accounts for the wall time of the whole run; None for a validation inside `fit`.
         on_error: Called with each exception of a step, except for the end of the data.
-        around_first_call: Context manager around the first call.
         accepts: Returns whether steps from a source are timed; other steps are only passed on.
     """
 
     def __init__(
         self,
-        calls: Calls,
+        calls: CallTimes,
         windows: StepWindows,
         *,
         wall: WallTime | None = None,
@@ -144,11 +136,7 @@ class StepClock:
         return timed_batches
 
     def stop(self, because: str) -> None:
-        """Stops timing; later calls are only passed on and counted.
-
-        Args:
-            because: Reason why the wait is unknown from now on.
-        """
+        """Stops timing; later calls are only passed on and counted."""
         self._given_up = True
         self._calls.source = NOTHING
         self._windows.stop(because)

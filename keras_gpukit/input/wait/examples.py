@@ -40,8 +40,6 @@ class ExampleCounter:
     """Counts the examples that a model sees between two readings of Keras' counter.
 
     Args:
-        model: A compiled model.
-        phase: "fit" or "evaluate".
         batch_size: Examples per step; None if unknown. The last batch of an epoch may be smaller.
 
     Attributes:

@@ -50,11 +50,7 @@ _call_s: weakref.WeakKeyDictionary[Any, tuple[float, float]] = weakref.WeakKeyDi
 
 
 class HiddenWait:
-    """Subtracts the fetching that hides behind compute from the wait.
-
-    Args:
-        step_function: Step function that Keras made for several steps per call.
-    """
+    """Subtracts the fetching that hides behind compute from the wait."""
 
     def __init__(self, step_function: Any, steps_per_execution: int) -> None:
         self._step_function = step_function

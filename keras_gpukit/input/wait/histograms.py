@@ -44,11 +44,11 @@ class WaitHistogram:
         self._counts = np.zeros(_BINS, np.int64)
         self._worst_s = 0.0
         self._stalled = 0
-        # A burst is one stalled call, or several in a row. `_since_burst` counts the calls since
-        # the last one began; it is None before the first one and after a gap.
-        self._bursts = 0
+        # A burst is one stalled call, or several in a row. `_began` is the number of the call that
+        # began the last one; None before the first one and after a gap.
+        self._bursts = self._calls = 0
         self._in_burst = False
-        self._since_burst: int | None = None
+        self._began: int | None = None
         self._intervals = np.zeros(3)  # between bursts: number, sum, sum of squares
 
     def add(self, waits_s: Times, durations_s: Times) -> None:
@@ -68,26 +68,22 @@ class WaitHistogram:
         self._add_bursts((waits_s >= shortest_s) & (waits_s >= WARNING_FRACTION * durations_s))
 
     def _add_bursts(self, stalled: np.ndarray) -> None:
-        begins = np.zeros(0, np.int64)
-        if stalled.any():
-            before = np.concatenate(([self._in_burst], stalled[:-1]))
-            begins = np.flatnonzero(stalled & ~before)
-            self._stalled += int(stalled.sum())
+        before = np.concatenate(([self._in_burst], stalled[:-1]))
+        begins = np.flatnonzero(stalled & ~before) + self._calls
         self._in_burst = bool(stalled[-1])
+        self._calls += len(stalled)
+        self._stalled += int(stalled.sum())
         self._bursts += len(begins)
-        if len(begins) == 0:
-            if self._since_burst is not None:
-                self._since_burst += len(stalled)
+        if not len(begins):
             return
-        intervals = np.diff(begins).astype(float)
-        if self._since_burst is not None:
-            intervals = np.concatenate(([self._since_burst + begins[0]], intervals))
+        known = begins if self._began is None else np.concatenate(([self._began], begins))
+        intervals = np.diff(known).astype(float)
         self._intervals += (len(intervals), intervals.sum(), (intervals**2).sum())
-        self._since_burst = len(stalled) - int(begins[-1])
+        self._began = int(begins[-1])
 
     def gap(self) -> None:
         """Notes that the next call does not directly follow the previous one."""
-        self._in_burst, self._since_burst = False, None
+        self._in_burst, self._began = False, None
 
     def record(self) -> WaitDistribution | None:
         """Returns the distribution; None if no single call's wait is known."""

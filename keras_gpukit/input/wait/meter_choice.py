@@ -1,4 +1,16 @@
-"""Chooses the meter that measures the input wait of an iterator."""
+"""Chooses the meter that measures the input wait, and makes pipelines measurable that need it.
+
+tf.data keeps no model of a pipeline whose autotuning is off. And its model contains the times
+between fetches: it misses the last fetch of an epoch, which no other follows, and a short epoch has
+few others. Keras makes a new iterator of its dataset in each epoch, the first one after
+`on_train_begin`. Until then, another stage or option can be added without changing the elements or
+their order.
+
+Private names, seen on Keras 3.12 to 3.15: `TFEpochIterator._distributed_dataset`,
+`._distribute_strategy`, `.data_adapter`, `.num_batches` and `.steps_per_execution`,
+`PyDatasetAdapter.py_dataset` and `TFDatasetAdapter._dataset`. If one is gone, the wait of such
+pipelines stays unknown.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +18,37 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.errors import logger
-from keras_gpukit.input.pipelines.device_buffers import feed_of
-from keras_gpukit.input.pipelines.measurable import fetch_time, times_its_fetches
+from keras_gpukit.input.pipelines.device_buffers import buffering_devices, feed_of, with_timed_feed
+from keras_gpukit.input.pipelines.measurable import (
+    fetch_time,
+    times_its_fetches,
+    with_model,
+    with_timed_fetches,
+)
 from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
-from keras_gpukit.input.wait.meters import Meter, NotMeasurable
+from keras_gpukit.input.wait.meters import FetchLatencyMeter, Meter, NotMeasurable
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import (
     host_dataset,
     host_iterator,
+    is_autotuned,
     shows_models,
 )
-from keras_gpukit.input.wait.timed_fetches import FetchLatencyMeter
+from keras_gpukit.sensors.tf_private import is_deterministic
 
 ON_DEVICE = "batches are buffered on a GPU, and this pipeline cannot be rebuilt to time them"
 NOT_READ = "tf.data's model of the pipeline could not be read"
+_MARK = "_gpukit_measurable"
+# In an epoch of at most so many calls of the step function, each fetch must be timed.
+MOST_CALLS_OF_SHORT_EPOCH = 2
 
 
 class MeterChoice:
     """Chooses the best meter for each iterator of a run.
 
     Args:
-        step_function: Step function that the iterators are passed to.
-        calls: Returns the number of calls of the step function so far.
         overlaps: Whether a call of several steps fetches while it computes. Eager calls do not.
 
     Attributes:
@@ -95,3 +114,61 @@ class MeterChoice:
         if watches_stages:
             self.pipeline.follow(host_iterator(iterator))
         return meter
+
+
+def make_measurable(
+    epoch_iterator: Any, *, has_one_epoch: bool = False, has_short_epochs: bool = False
+) -> None:
+    """Makes the wait of a pipeline measurable if its epochs are short or its autotuning is off.
+
+    Keras itself turns autotuning off for a `PyDataset` with several workers. On one device, with
+    nothing hidden behind compute, it is enough to time the fetches. Otherwise, autotuning is turned
+    on so that tf.data keeps a model, unless a stage asks to be tuned. Its thread then only wakes up
+    now and then, but TensorFlow may wait for it at an epoch's end.
+
+    Args:
+        epoch_iterator: Keras' `EpochIterator`, from which `fit` or `evaluate` takes its iterators.
+        has_one_epoch: Whether the call has a single epoch.
+        has_short_epochs: Whether an epoch was seen to be short, if the data do not say so.
+    """
+    if hasattr(epoch_iterator, _MARK):
+        return  # the same validation data are used in each epoch
+    try:
+        batches = epoch_iterator.num_batches or 0  # None, if unknown or endless, counts as 0
+        # If the first step is the only one, its wait is unknown, since it also traces.
+        fewest = 2 if has_one_epoch else 1
+        is_short = has_short_epochs or fewest <= batches <= MOST_CALLS_OF_SHORT_EPOCH
+        dataset = _measurable(epoch_iterator, is_short)
+        if dataset is not None:
+            epoch_iterator._distributed_dataset = dataset
+            setattr(epoch_iterator, _MARK, True)
+    except Exception as error:
+        # Nothing was changed. If the wait turns out to be unknown, the record says so.
+        logger.debug("keras_gpukit: a pipeline stays as it is: %s", error)
+
+
+def _measurable(epoch_iterator: Any, is_short: bool) -> Any:
+    """Returns the dataset to use instead, or None if the given one should stay."""
+    import tensorflow as tf
+
+    given, adapter = epoch_iterator._distributed_dataset, epoch_iterator.data_adapter
+    if not all(map(shows_models, buffering_devices(given))):
+        # Deterministic operations would make a pipeline with side effects serial.
+        return None if is_deterministic() else with_timed_feed(given)
+    is_distributed = not isinstance(given, tf.data.Dataset)
+    if is_distributed and not (hasattr(adapter, "py_dataset") or hasattr(adapter, "_dataset")):
+        return None  # an adapter of arrays would copy them, and their autotuning is on
+    dataset = adapter.get_tf_dataset() if is_distributed else given
+    if is_short and not is_distributed and epoch_iterator.steps_per_execution == 1:
+        return with_timed_fetches(dataset)
+    if is_autotuned(dataset):
+        return None
+    if is_distributed:
+        strategy = epoch_iterator._distribute_strategy
+        return strategy.experimental_distribute_dataset(with_model(dataset))
+    if epoch_iterator.steps_per_execution > 1:
+        try:
+            return with_model(dataset)
+        except ValueError:
+            pass  # some of the wait may hide behind compute, but all of it can be measured
+    return with_timed_fetches(dataset)

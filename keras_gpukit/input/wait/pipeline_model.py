@@ -38,7 +38,6 @@ class PipelineModelMeter:
     gap, a later reading shows everything that one at the pipeline's start would have shown.
 
     Args:
-        iterator: Iterator that Keras passes to its step function, before the first fetch.
         on_reading: Called with each reading of the model, as `read_model` returns it. With None,
             the model is not read at the pipeline's start. This does not work for several steps per
             execution: tf.data would drop some gaps of an execution before the next reading.

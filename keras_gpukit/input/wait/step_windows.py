@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.wait.calls import Calls
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.ended_windows import Ended, EndedWindows, FirstCall, Start
 from keras_gpukit.input.wait.examples import Counts
-from keras_gpukit.input.wait.wait_reader import WaitReader
+from keras_gpukit.input.wait.meters import Meter
+from keras_gpukit.records.steps import InputRecord
 
 # tf.data keeps the last 100 gaps between fetches: with readings at least this often, none is lost.
 READ_EVERY_STEPS = 96
@@ -27,8 +29,7 @@ class StepWindows:
 
     Args:
         calls: Calls of the step function; their due times are set here.
-        waits: Reads how long steps waited.
-        ended: Takes the windows that have ended.
+        choose: Returns a meter for an iterator before its first fetch, or why no meter fits.
 
     Attributes:
         had_short_epoch: Whether the data of an epoch ended after one or two calls whose waits are
@@ -37,27 +38,31 @@ class StepWindows:
 
     def __init__(
         self,
-        calls: Calls,
-        waits: WaitReader,
+        calls: CallTimes,
+        choose: Callable[[Any], Meter | str],
         ended: EndedWindows,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.had_short_epoch = False
         self._calls = calls
-        self._waits = waits
+        self._choose = choose
         self._ended = ended
         self._now = now
         # The call after the stretch fetches too: the gaps of all its steps but the first need room.
         steps = READ_EVERY_STEPS - (calls.steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // calls.steps_per_execution)
         self._calls_to_a_reading = 1
+        # By iterator: one in use may already have fetched, and a meter must be chosen before.
+        self._chosen: weakref.WeakKeyDictionary[Any, Meter | str] = weakref.WeakKeyDictionary()
         # The current pipeline.
+        self._meter: Meter | None = None
         self._is_new = self._is_short = self._has_traced = True
         self._epoch_is_over = False
         self._first_calls: tuple[FirstCall, ...] = ()
         self._before_first: tuple[float | None, Counts] = None, ()
         # The current window.
         self._started_s: float | None = None
+        self._readings: tuple[Any, ...] = ()
         self._calls_taken = 0
         self._raised = self._raised_taken = False
         self._is_cut = False
@@ -69,6 +74,10 @@ class StepWindows:
         """When the current window began, on the clock; None between windows."""
         return self._started_s
 
+    def input(self) -> InputRecord:
+        """Returns the input wait of the windows so far."""
+        return self._ended.input(self._meter)
+
     def note_raised(self) -> None:
         """Notes that a call raised, for example at the end of the data."""
         self._raised = True
@@ -77,29 +86,36 @@ class StepWindows:
         """Discards the current window, since the next call does not follow directly."""
         self._started_s = None
         self._calls.drop()
-        self._waits.drop()
+        self._readings = ()
 
     def stop(self, because: str) -> None:
         """Discards the current window; the wait is unknown from now on."""
         self.drop()
-        self._waits.stop(because)
+        self._ended.unknown_because = because
 
     def release(self) -> None:
         """Forgets the data of a run that is over, and its listener."""
         self._ended.release()
-        self._waits.release()
+        self._meter = None
+        self._choose = lambda source: "the run is over"
+        self._chosen.clear()
 
     def follow(self, source: Any) -> None:
         """Notes that the next steps take their batches from a source."""
         self._raised = False
-        self._is_new = self._waits.follow(source)
+        chosen = self._chosen.get(source)
+        self._is_new = chosen is None
+        if chosen is None:
+            self._chosen[source] = chosen = self._choose(source)
+        self._meter = None if isinstance(chosen, str) else chosen
+        self._ended.unknown_because = chosen if isinstance(chosen, str) else None
         # After a pause within an epoch, the steps of the same source go on.
         if self._is_new or self._epoch_is_over:
             self._ended.begin_epoch()
         self._epoch_is_over = False
         self._is_short = True
         self._first_calls = ()
-        waited_s = self._waits.meter.waited_s() if self._waits.meter else None
+        waited_s = self._meter.waited_s() if self._meter else None
         self._before_first = waited_s, () if waited_s is None else self._ended.count_examples()
 
     def end_epoch(self) -> None:
@@ -119,18 +135,7 @@ class StepWindows:
     def turn(self) -> None:
         """Reads the meter, and begins a window, or ends one that is long enough."""
         if self._started_s is None:
-            self._calls_to_a_reading = self._most_calls_to_a_reading
-            if self._waits.reads_early:
-                first = max(1, FIRST_READING_AFTER_STEPS // self._calls.steps_per_execution)
-                self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
-            self._note_call()
-            taken, calls = self._waits.start(), self._first_calls
-            seen = calls[0].as_start if calls else None
-            self._counts = self._ended.count_examples()
-            self._ended.add(Start(self._calls.times_s, taken, seen, self._counts_as_start))
-            self._begin()
-            if self._is_due:
-                self.work_out()
+            self._start()
             return
         self._take()
         twice = 2 * self._calls_to_a_reading
@@ -162,6 +167,24 @@ class StepWindows:
     def _counts_as_start(self) -> bool:
         return self._is_new and not self._has_traced
 
+    def _start(self) -> None:
+        """Begins the first window over a source, after its second call."""
+        meter = self._meter if self._meter and self._meter.reads_early else None
+        self._calls_to_a_reading = self._most_calls_to_a_reading
+        if meter is not None:
+            first = max(1, FIRST_READING_AFTER_STEPS // self._calls.steps_per_execution)
+            self._calls_to_a_reading = min(first, self._most_calls_to_a_reading)
+        self._note_call()
+        reading, calls = meter.take() if meter else None, self._first_calls
+        seen = calls[0].as_start if calls else None
+        self._counts = self._ended.count_examples()
+        self._ended.add(
+            Start(self._calls.times_s, self._meter, reading, seen, self._counts_as_start)
+        )
+        self._begin()
+        if self._is_due:
+            self.work_out()
+
     def _begin(self) -> None:
         """Begins a window with the latest call."""
         self._calls.drop(but=1)
@@ -174,16 +197,28 @@ class StepWindows:
         self._calls.due_times = len(self._calls.times_s) + 2 * self._calls_to_a_reading
 
     def _take(self) -> None:
-        self._waits.take()
+        if self._meter is not None:
+            self._readings = (*self._readings, self._meter.take())
         self._calls_taken, self._raised_taken = self._calls.count, self._raised
 
     def _close(self) -> None:
         """Ends the window; the latest call begins the next one."""
         calls = self._calls
-        taken = self._waits.end(calls.times_s[0], calls.before)
+        readings, self._readings = self._readings, ()
         before, self._counts = self._counts, self._ended.count_examples()
-        counts, time_s = (before, self._counts), self._latest_unix_s()
-        self._ended.add(Ended(calls.times_s, self._raised_taken, taken, counts, calls.step, time_s))
+        self._ended.add(
+            Ended(
+                times_s=calls.times_s,
+                raised=self._raised_taken,
+                meter=self._meter,
+                readings=readings,
+                calls_before=calls.before,
+                stood_still=self._ended.stood_still_since(calls.times_s[0]),
+                counts=(before, self._counts),
+                step=calls.step,
+                time_s=self._latest_unix_s(),
+            )
+        )
         self._is_short = False
         is_due = self._is_due
         self._begin()
@@ -197,8 +232,8 @@ class StepWindows:
 
     def _note_call(self) -> None:
         """Keeps the latest call, one of the first two over the source, if its wait is known."""
-        (before_s, counts), meter = self._before_first, self._waits.meter
-        waited_s = meter.waited_s() if meter else None
+        before_s, counts = self._before_first
+        waited_s = self._meter.waited_s() if self._meter else None
         if before_s is None or waited_s is None:
             return
         entry_s, exit_s = self._calls.times_s[-2:]
@@ -220,4 +255,5 @@ class StepWindows:
         # The first call over a new pipeline belongs to the pipeline's start.
         if len(calls) > int(self._is_new):
             calls = calls[int(self._is_new) :]
-            self._ended.add_short(calls, self._calls.step, self._latest_unix_s())
+            step, time_s = self._calls.step, self._latest_unix_s()
+            self._ended.add_short(self._meter, calls, step, time_s)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 import operator
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart, Times
@@ -61,64 +63,59 @@ class _Starts(NamedTuple):
         return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=self.longest_s)
 
 
-class _Sums(NamedTuple):
+class _WindowSums(NamedTuple):
     """Sums over windows, in one value that an interrupt or another thread never finds half set.
 
     Attributes:
-        counted_s: Duration of the windows whose examples were counted.
-        waited_steps: Number of steps whose wait is known; `waited_duration_s`, `wait_s` and
-            `most_wait_s`, the upper end of its range, are theirs, and `later_duration_s` and
-            `later_wait_s` those of all epochs but the first.
+        waited_s: Duration of the windows whose wait is known; `most_wait_s` is the upper end of
+            their wait's range, and `later_s` and `later_wait_s` are those of all epochs but the
+            first.
         ranges: Number of windows of which only a range of the wait is known.
-        readings: Number of readings of the buffered batches, whose sum is `buffered`.
     """
 
     steps: int = 0
     duration_s: float = 0.0
-    examples: int = 0
-    counted_s: float = 0.0
-    waited_steps: int = 0
-    waited_duration_s: float = 0.0
-    wait_s: float = 0.0
+    waited_s: float = 0.0
     most_wait_s: float = 0.0
     ranges: int = 0
-    later_duration_s: float = 0.0
+    later_s: float = 0.0
     later_wait_s: float = 0.0
-    readings: int = 0
-    buffered: float = 0.0
 
-    def plus(self, window: StepWindow, *, is_later: bool) -> _Sums:
+    def plus(self, window: StepWindow, *, is_later: bool) -> _WindowSums:
         """Adds a window, of the first epoch or of a later one."""
-        steps, duration_s, wait_s = window.steps, window.duration_s, window.input_wait_s
-        more = _Sums(
-            steps=steps,
-            duration_s=duration_s,
-            examples=window.examples or 0,
-            counted_s=0.0 if window.examples is None else duration_s,
-            waited_steps=0 if wait_s is None else steps,
-            waited_duration_s=0.0 if wait_s is None else duration_s,
-            wait_s=wait_s or 0.0,
+        wait_s = window.input_wait_s
+        waited_s = 0.0 if wait_s is None else window.duration_s
+        more = _WindowSums(
+            steps=window.steps,
+            duration_s=window.duration_s,
+            waited_s=waited_s,
             most_wait_s=window.most_wait_s or wait_s or 0.0,
             ranges=int(window.most_wait_s is not None),
-            later_duration_s=duration_s if is_later and wait_s is not None else 0.0,
+            later_s=waited_s if is_later else 0.0,
             later_wait_s=(wait_s or 0.0) if is_later else 0.0,
-            readings=int(window.buffered_batches is not None),
-            buffered=window.buffered_batches or 0.0,
         )
-        return _Sums(*map(operator.add, self, more))
+        return _WindowSums(*map(operator.add, self, more))
 
 
 class StepTotals:
-    """Adds up the windows of a phase."""
+    """Adds up what the windows of a phase and their calls show, and makes the phase's records.
 
-    def __init__(self, phase: Phase, steps_per_execution: int = 1) -> None:
+    Args:
+        measured: Adds the means over the phase's windows so far to a record: those of the run's
+            fold, which also has them of a run in progress, or read from its file.
+    """
+
+    def __init__(
+        self, phase: Phase, steps_per_execution: int, measured: Callable[[Any], Any]
+    ) -> None:
         self.phase = phase
         self.steps_per_execution = steps_per_execution
+        self._measured = measured
         self._waits = WaitHistogram(steps_per_execution)
         self._step_times = StepTimeHistogram(steps_per_execution)
         self._starts = _Starts()
         self._epochs = 0
-        self._sums = _Sums()
+        self._sums = _WindowSums()
 
     def begin_epoch(self) -> None:
         """Notes that the steps of another epoch start."""
@@ -154,23 +151,14 @@ class StepTotals:
         return sums.duration_s / sums.steps if sums.steps else None
 
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
-        """Returns step times and rates.
-
-        Args:
-            steps: Number of steps that ran, measured or not.
-            wall_s: Wall time of the whole phase, in seconds; None if unknown.
-        """
-        sums = self._sums
-        return ThroughputRecord(
-            phase=self.phase,
-            steps=steps,
-            measured_steps=sums.steps,
-            step_time_s=self.step_time_s,
-            examples_per_s=sums.examples / sums.counted_s if sums.counted_s else None,
-            wall_s=wall_s,
-            examples_unknown_because=(NOT_COUNTED if sums.steps and not sums.counted_s else None),
-            step_times=self._step_times.record(),
+        """Returns step times and rates."""
+        record: ThroughputRecord = self._measured(
+            ThroughputRecord(
+                self.phase, steps, 0, None, None, wall_s, step_times=self._step_times.record()
+            )
         )
+        is_unknown = record.measured_steps and record.examples_per_s is None
+        return replace(record, examples_unknown_because=NOT_COUNTED if is_unknown else None)
 
     def input(
         self, mechanism: str | None, confidence: Confidence | None, unknown_because: str | None
@@ -183,25 +171,18 @@ class StepTotals:
             unknown_because: Reason to report if no step's wait was measured; None if there is no
                 specific reason.
         """
-        sums = self._sums
-        if sums.waited_steps == 0:
-            start = self._starts.record()
-            reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
-            return InputRecord(self.phase, mechanism, unknown_because=reason, pipeline_start=start)
-        return InputRecord(
-            phase=self.phase,
-            mechanism=mechanism,
-            confidence=confidence,
-            measured_steps=sums.waited_steps,
-            wait_s=sums.wait_s / sums.waited_steps,
-            stall_fraction=sums.wait_s / sums.waited_duration_s,
-            most_stall_fraction=(
-                sums.most_wait_s / sums.waited_duration_s if sums.ranges else None
-            ),
-            later_stall_fraction=(
-                sums.later_wait_s / sums.later_duration_s if sums.later_duration_s else None
-            ),
-            buffered_batches=sums.buffered / sums.readings if sums.readings else None,
+        sums, start = self._sums, self._starts.record()
+        reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
+        record: InputRecord = self._measured(
+            InputRecord(
+                self.phase, mechanism, confidence, unknown_because=reason, pipeline_start=start
+            )
+        )
+        if not record.measured_steps:
+            return replace(record, confidence=None)
+        return replace(
+            record,
+            most_stall_fraction=sums.most_wait_s / sums.waited_s if sums.ranges else None,
+            later_stall_fraction=sums.later_wait_s / sums.later_s if sums.later_s else None,
             distribution=self._waits.record(),
-            pipeline_start=self._starts.record(),
         )

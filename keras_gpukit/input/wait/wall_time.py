@@ -34,12 +34,10 @@ class WallTime:
     step function, the code that times it knows.
 
     Args:
-        part: Part with which the call begins.
         on_part: Called with each part that has ended, its start and its end on the clock.
         by_callback: Returns the seconds of each class of callbacks, from the seconds of the whole
             call and those between steps.
         callbacks_at_epochs: Seconds of each class of callbacks at the start and the end of epochs.
-        retraced: Returns the functions of user code that were traced more than once.
         compiled: Returns what XLA compiled in this process so far; None if unknown.
     """
 

@@ -31,7 +31,6 @@ from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.saved_runs.folding import tags
 from keras_gpukit.saved_runs.folding.downsampling import (
     MOST_POINTS,
-    Aggregate,
     Downsampler,
     rounded,
 )
@@ -231,18 +230,15 @@ class RunFold:
         phase = phase or self.phase
         if phase is None:
             return None
-        noted, figures = self._noted("throughput", phase)
-        if figures is None:
+        noted, is_whole = self._noted("throughput", phase)
+        if is_whole:
             return noted  # type: ignore[no-any-return]
         known = noted or ThroughputRecord(phase, 0, 0, None, None)
-        measured = round(figures["step_time_s"].weight)
+        record: ThroughputRecord = self.measured(known)
         wall_s = (self.ended_s or 0.0) - (self.began_s or 0.0)
         return replace(
-            known,
-            steps=known.steps - known.measured_steps + measured,
-            measured_steps=measured,
-            step_time_s=figures["step_time_s"].mean,
-            examples_per_s=figures["examples_per_s"].mean,
+            record,
+            steps=known.steps - known.measured_steps + record.measured_steps,
             wall_s=wall_s if phase == self.phase else None,
             updates=None,
             executions=None,
@@ -253,8 +249,8 @@ class RunFold:
         phase = phase or self.phase
         if phase is None:
             return None
-        noted, figures = self._noted("input", phase)
-        if figures is None:
+        noted, is_whole = self._noted("input", phase)
+        if is_whole:
             return noted  # type: ignore[no-any-return]
         known: InputRecord | None = noted
         if known is None:
@@ -262,22 +258,35 @@ class RunFold:
             # With several steps per execution, the wait may include what hides behind compute.
             hides = environment is not None and (environment.steps_per_execution or 1) > 1
             known = InputRecord(phase, confidence="upper bound" if hides else None)
-        waits = figures["wait_s"]
         because = known.unknown_because or "it was not measured"
+        record: InputRecord = self.measured(replace(known, unknown_because=because))
+        return record
+
+    def measured(self, record: Any) -> Any:
+        """Adds the means over all windows of a phase so far to a record on its steps or input."""
+        figures = self._windows(record.phase).overall()
+        if isinstance(record, ThroughputRecord):
+            steps = figures["step_time_s"]
+            return replace(
+                record,
+                measured_steps=round(steps.weight),
+                step_time_s=steps.mean,
+                examples_per_s=figures["examples_per_s"].mean,
+            )
+        waits = figures["wait_s"]
         return replace(
-            known,
+            record,
             measured_steps=round(waits.weight),
             wait_s=waits.mean,
             stall_fraction=figures["stall_fraction"].mean,
-            buffered_batches=figures["buffered_batches"].mean,
-            unknown_because=None if waits.weight else because,
+            buffered_batches=figures["buffered_batches"].mean if waits.weight else None,
+            unknown_because=None if waits.weight else record.unknown_because,
         )
 
-    def _noted(self, kind: RecordKind, phase: Phase) -> tuple[Any, dict[str, Aggregate] | None]:
-        """Returns the latest record on a phase's steps, and the figures if windows followed it."""
-        windows = self._windows(phase)
+    def _noted(self, kind: RecordKind, phase: Phase) -> tuple[Any, bool]:
+        """Returns the latest record on a phase's steps, and whether no window followed it."""
         record, at = self._on_steps.get((kind, phase), (None, 0))
-        return record, None if windows.readings == at else windows.overall()
+        return record, self._windows(phase).readings == at
 
     def memory_record(self) -> MemoryRecord | None:
         """Returns the memory of devices and of the model; None if neither was read."""

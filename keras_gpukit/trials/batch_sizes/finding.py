@@ -9,7 +9,7 @@ from itertools import count
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.reports import units
 from keras_gpukit.rules.compute import batch_size as rules
-from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.sensors.host import left_bytes
 from keras_gpukit.trials.batch_sizes.bisection import Bisection, halves
 from keras_gpukit.trials.batch_sizes.estimate import Estimate
 from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, InThisProcess, Survey, Work

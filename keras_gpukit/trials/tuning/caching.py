@@ -19,7 +19,7 @@ from keras_gpukit.input.pipelines.rebuilding import stack
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, functions, inputs, number
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED
 from keras_gpukit.reports.units import size
-from keras_gpukit.sensors.memory_limit import left_bytes
+from keras_gpukit.sensors.host import left_bytes
 from keras_gpukit.trials.tuning.cache_places import places
 from keras_gpukit.trials.tuning.changes import Allowed, Change
 from keras_gpukit.trials.tuning.reading import Readings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from keras_gpukit.distributed.launching.job import Job
-from keras_gpukit.distributed.launching.plan import shared_gpus
+from keras_gpukit.distributed.launching.local import shared_gpus
 
 
 def shared(workers: int, visible: str | None, *, each: int | None = None, gpus: int | None = 4):

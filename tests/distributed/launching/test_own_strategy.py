@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers import prepared
 from helpers.clusters import free_addresses
 from helpers.launches import Launch
 from helpers.processes import environment
@@ -37,10 +38,11 @@ print(json.dumps(fit.history))
 """
 
 
-@pytest.fixture
-def alone(run_script):
-    head = "import contextlib, json\nscope = contextlib.nullcontext()\n"
-    return json.loads(run_script(head + FIT).stdout)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    script = tmp_path_factory.mktemp("alone") / "script.py"
+    script.write_text("import contextlib, json\nscope = contextlib.nullcontext()\n" + FIT)
+    return json.loads(prepared.run(script).stdout)
 
 
 @pytest.mark.tensorflow

@@ -27,8 +27,9 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait.clock import OwnCost
+from keras_gpukit.input.wait.device_work import DeviceWork
+from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
-from keras_gpukit.input.wait.wait_reader import DeviceWork
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -320,17 +321,6 @@ def test_a_slow_callback_on_the_last_batch_hides_no_wait():
     assert callback.summary.stall_fraction > 0.5
 
 
-def test_steps_that_others_take_from_the_pipeline_are_unknown_not_wrong():
-    class MakesAnew(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if batch == 10:
-                self.model.make_train_function(force=True)
-
-    callback = gpukit.InputStall(None)
-    small_model().fit(slow_dataset(20, PIPELINE_S), verbose=0, callbacks=[callback, MakesAnew()])
-    assert callback.summary.stall_fraction is None
-
-
 MIRRORED = """
 import json
 import tensorflow as tf, keras
@@ -339,20 +329,20 @@ import keras_gpukit as gpukit
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-told = {}
+records = {}
 for name, data in (("slow", slow_dataset(12, 0.25)), ("fast", fast_dataset(40))):
     with strategy.scope():
         model = sleeping_model(0.02)
     callback = gpukit.InputStall(None)
     model.fit(data, epochs=2, verbose=0, callbacks=[callback])
-    told[name] = callback.summary.stall_fraction
-print(json.dumps(told))
+    records[name] = callback.summary.stall_fraction
+print(json.dumps(records))
 """
 
 
 def test_two_replicas(run_script):
-    told = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
-    assert told["slow"] > told["fast"] + 0.25
+    records = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
+    assert records["slow"] > records["fast"] + 0.25
 
 
 class FakeMeter:
@@ -483,7 +473,7 @@ def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
     step, epochs = steps.clock.wrap(lambda source: 1), [Pipeline() for _ in range(3)]
     assert [step(pipeline) for pipeline in epochs for _ in range(200)] == [1] * 600
     assert len(caplog.records) == 1
-    assert "no model any more" in steps.waits.unknown_because
+    assert "no model any more" in steps.windows.input().unknown_because
 
 
 def test_errors_are_reported_after_timing_was_given_up():
@@ -533,27 +523,9 @@ def test_a_window_ends_when_its_last_call_returned_and_not_when_callbacks_let_go
     assert windows[-1].time_s == pytest.approx(ended_s - 20.0, abs=1.0)
 
 
-def test_the_private_names_are_still_there():
-    from keras_gpukit.input.pipelines import measurable
-    from keras_gpukit.input.wait import tf_private
-    from keras_gpukit.input.wait.examples import ExampleCounter
-
-    data = slow_dataset(3, 0)
-    iterator = iter(data)
-    assert tf_private.host_iterator(iterator) is iterator
-    assert list(tf_private.empty_iterator(iterator)) == []
-    timed = iter(measurable.with_timed_fetches(data))
-    total_s = measurable.fetch_time(timed)
-    next(timed)
-    assert total_s() > 0
-    options = tf.data.Options()
-    options.autotune.enabled, options.threading.private_threadpool_size = False, 1
-    off = data.with_options(options)
-    assert tf_private.has_model(iter(measurable.with_model(off)))
-    assert not tf_private.has_model(iter(off))
+def test_a_counter_of_examples_that_stays_at_zero_is_unknown():
     model = small_model()
     model.make_train_function()
-    assert tf_private.is_made_by_keras(model.train_function)
     counter = ExampleCounter(model)
     before = counter.take()
     model.fit(fast_dataset(2), verbose=0, callbacks=[keras.callbacks.Callback()])
@@ -561,19 +533,6 @@ def test_the_private_names_are_still_there():
     # A worker that has run out of data takes part in steps with no examples.
     assert counter.between(counter.take(), counter.take(), calls=1) == 0
     assert counter.between(before, before, calls=1) is None  # as of a step that does not count
-
-
-def test_callbacks_of_other_folders_take_nothing_from_each_other(tmp_path):
-    stalls = [gpukit.InputStall(None), gpukit.InputStall(tmp_path / "a")]
-    model = small_model()
-    callbacks = [*stalls, gpukit.Throughput(tmp_path)]
-    model.fit(fast_dataset(10), epochs=2, verbose=0, callbacks=callbacks)
-    for callback in stalls:
-        assert callback.summary.mechanism == "pipeline model"
-        assert callback.summary.measured_steps == 16
-        assert callback.summary.breakdown is not None
-        assert callback.summary.unknown_because is None
-    assert not hasattr(model.train_function, "gpukit_left")
 
 
 def behind(period_s, wait_s, compute_s, *, report=True):
@@ -607,7 +566,7 @@ def behind(period_s, wait_s, compute_s, *, report=True):
     clock.pause()
     clock.work_out()
     waited_s = sum(window.input_wait_s for window in windows)
-    return waited_s / sum(window.duration_s for window in windows), steps.waits.confidence
+    return waited_s / sum(window.duration_s for window in windows), steps.windows.input().confidence
 
 
 def test_a_device_that_runs_behind_hides_a_wait():

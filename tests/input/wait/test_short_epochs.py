@@ -18,9 +18,9 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines import measurable
+from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
-from keras_gpukit.input.wait.wait_reader import DeviceWork
 from keras_gpukit.input.wait.wall_time import WallTime
 
 WAIT_S, COMPUTE_S, BETWEEN_S = 0.25, 0.0625, 4.0
@@ -100,9 +100,11 @@ def given_run(calls, *, new_pipeline=True, **options):
         now_s += BETWEEN_S
         pipeline = Pipeline() if new_pipeline else pipeline
     wall.end()
-    waits = steps.waits
-    record = steps.totals.input(waits.mechanism, waits.confidence, waits.unknown_because)
-    return record, lambda wait_s: wall.breakdown(steps.calls.inside_s, wait_s), windows
+    return (
+        steps.windows.input(),
+        lambda wait_s: wall.breakdown(steps.calls.inside_s, wait_s),
+        windows,
+    )
 
 
 def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does_not():

@@ -11,13 +11,11 @@ import tensorflow as tf
 from helpers.training import FEATURES, sleep_in_tensorflow, small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.input.pipelines import functions, structure
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
 from keras_gpukit.input.wait.stages import bottleneck
-from keras_gpukit.input.wait.stages.bottleneck import cut, slowest, within_pool
-from keras_gpukit.input.wait.stages.completing import complete
+from keras_gpukit.input.wait.stages.bottleneck import complete, cut, slowest, within_pool
 from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
@@ -489,20 +487,6 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
     assert "Naming the stages" in caplog.text
 
 
-def test_the_private_names_are_there():
-    dataset = tf.data.Dataset.range(4).map(features, name="mapping")
-    iterator = iter(dataset)
-    assert structure.dataset_of(iterator) is dataset
-    assert [type(each).__name__ for each in structure.inputs(dataset)] == ["_RangeDataset"]
-    assert structure.given_name(dataset) == "mapping"
-    ((function, graph),) = structure.functions_of(dataset)
-    assert function is features
-    nested = tf.data.Dataset.from_tensor_slices(["a"]).flat_map(records_of)
-    ((_, graph),) = structure.functions_of(nested)
-    assert functions.called_graphs(graph)
-    assert structure.unwrapped(tf.data.TFRecordDataset("a"))._inputs is not None
-
-
 def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
     script = """
 import tensorflow as tf
@@ -612,10 +596,6 @@ def test_contention_that_was_not_measured_is_unknown():
 def test_a_thread_that_keeps_the_lock_is_noticed(run_script):
     script = """
 import threading, time
-from keras_gpukit.input.pipelines import functions, structure
-from keras_gpukit.input.pipelines import stage as stage_module
-from keras_gpukit.input.pipelines.functions import work_of
-from keras_gpukit.input.pipelines.stage import read_stages
 from keras_gpukit.rules.input.contention import causes
 from keras_gpukit.sensors.interpreter import ContentionSensor
 stop = False

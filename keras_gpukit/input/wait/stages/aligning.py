@@ -21,12 +21,7 @@ Names = dict[int, Stage]
 
 
 def align(written: Stage, running: MeasuredNode) -> Names:
-    """Returns the stages in user code, keyed by the `id` of the running stages they match.
-
-    Args:
-        written: Stage nearest to training, as user code defines it.
-        running: Stage nearest to training, as tf.data runs it.
-    """
+    """Returns the stages in user code, keyed by the `id` of the running stages they match."""
     return _best(written, running, {})
 
 

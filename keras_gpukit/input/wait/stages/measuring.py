@@ -36,8 +36,6 @@ class _Life:
 
     Attributes:
         nodes: The iterator's nodes in the readings that contain it, in order.
-        from_start: Whether the first reading contains it.
-        to_end: Whether the last reading contains it.
     """
 
     nodes: list[Node]
@@ -86,9 +84,7 @@ class _Asker:
     """A stage, as seen by the places that it fetches from.
 
     Attributes:
-        elements: Number of elements that it produced.
         per_batch: Number of elements that it produced per batch that left the pipeline.
-        lasting: Whether its iterators live as long as the pipeline.
         cycle: Number of iterators that it takes elements from in turn; None if it has no cycle.
         shuffles: Whether it shuffles: elements fetched but not yet produced are in its buffer.
     """

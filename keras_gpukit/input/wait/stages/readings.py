@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.kinds import kind_of
-from keras_gpukit.input.pipelines.stage import Stage
 from keras_gpukit.records.host_buffers import BufferKind
 
 # Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
@@ -41,15 +40,12 @@ class Node(NamedTuple):
     Attributes:
         id: Number of the iterator, which no other iterator of the pipeline ever has.
         kind: Name in tf.data without a version, such as "ParallelMap".
-        elements: Number of elements produced so far.
         work_s: Processing time so far, in seconds, without the inputs.
         parallelism: Number of threads that run its function or read the datasets it returns; 1 for
             a stage that is not asynchronous.
         cycle: Number of iterators that it takes elements from in turn; None if tf.data reports no
             cycle length.
         buffered: Number of elements in its buffer; None for a stage that is not asynchronous.
-        inputs: Numbers of the iterators that it reads from.
-        size_bytes: Total size of the elements produced so far.
     """
 
     id: int
@@ -67,7 +63,6 @@ class ModelReading(NamedTuple):
     """All iterators of a pipeline at one moment.
 
     Attributes:
-        nodes: Nodes of the iterators by number.
         output: Number of the iterator that training fetches from.
     """
 
@@ -80,21 +75,16 @@ class MeasuredNode:
     """A place in a pipeline, over all iterators that were there.
 
     Attributes:
-        kind: Kind of the stage, as in `Node`.
         cost_s: Processing seconds per element, without the inputs; None if no element was produced
             between the readings.
         per_batch: Number of elements per batch that left the pipeline.
         cost_per_batch_s: Processing seconds per batch that left the pipeline, without the inputs.
-        parallelism: Number of threads, as in `Node`.
-        buffered: Mean number of elements in its buffer; NaN if it is unknown, and None for a stage
-            that is not asynchronous.
+        buffered: Mean number of elements in its buffer; None for a stage that is not asynchronous.
         copies: Mean number of iterators that worked here at the same time, at least 1.
-        inputs: Stages that it reads from.
         nested: Stages of the datasets that its function returns.
         pass_bytes: Total size of the elements of the longest pass that was seen; 0 if unknown.
         asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
             otherwise.
-        written: The stage in user code, if it is known; of most it is found by `aligning`.
     """
 
     kind: str
@@ -108,7 +98,6 @@ class MeasuredNode:
     nested: tuple[MeasuredNode, ...] = ()
     pass_bytes: int = 0
     asked_parallelism: int | None = None
-    written: Stage | None = None
 
     def walk(self) -> Iterator[MeasuredNode]:
         """Yields this stage and those before it, back to the sources."""
@@ -154,11 +143,7 @@ def read_nodes(model: Any) -> ModelReading:
 
 
 def measured_element_bytes(model: Any) -> Sizes:
-    """Returns the mean bytes per element, with overhead, of each cache and shuffle buffer.
-
-    Args:
-        model: `ModelProto` of the pipeline; None if it was not read.
-    """
+    """Returns the mean bytes per element, with overhead, of each cache and shuffle buffer."""
     sizes: Sizes = {}
     seen: Counter[str] = Counter()
     nodes = read_nodes(model).nodes if model is not None else {}

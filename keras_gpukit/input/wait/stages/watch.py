@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from typing import Any
 
-from keras_gpukit.errors import give_up
+from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
 from keras_gpukit.input.pipelines.structure import dataset_of, is_fed_by_another
@@ -15,13 +14,12 @@ from keras_gpukit.input.wait.stages.aligning import Names, align
 from keras_gpukit.input.wait.stages.bottleneck import (
     Member,
     Segment,
+    complete,
     in_order,
     pool_threads,
     slowest,
     within_pool,
 )
-from keras_gpukit.input.wait.stages.completing import complete
-from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
 from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
 from keras_gpukit.input.wait.tf_private import parse_model
@@ -63,10 +61,10 @@ class PipelineWatch:
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
-        self._grain: GrainTimes | None = None
         self._written: Stage | None = None
         self._pool: int | None = None
         self._is_out_of_sight = False
+        self._naming = Guard("Naming the stages of the pipeline", "Their kinds are shown instead.")
 
     @property
     def is_due(self) -> bool:
@@ -75,11 +73,7 @@ class PipelineWatch:
         return len(passes) < FEWEST_PASSES or self._elapsed_s() - self._pass_began_s >= PASS_EVERY_S
 
     def follow(self, iterator: Any) -> None:
-        """Starts a pass: the next readings are of this iterator, over the same pipeline as before.
-
-        Args:
-            iterator: New `tf.data.Iterator` of the pipeline.
-        """
+        """Starts a pass: the next readings are of this iterator over the same pipeline."""
         if len(self._passes) == MOST_PASSES:
             del self._passes[1:-1:2]  # the first one and the two latest stay
         self._passes.append([])
@@ -88,14 +82,9 @@ class PipelineWatch:
         if self._written is None and self._dataset is None:
             # Keras itself keeps the dataset alive while it trains on it.
             self._dataset = dataset_of(iterator)
-            self._grain = grain_times(self._dataset) if self._dataset is not None else None
 
     def read(self, model: Any) -> None:
-        """Adds a reading of the current iterator.
-
-        Args:
-            model: Reading, as `tf_private.read_model` returns it.
-        """
+        """Adds a reading of the current iterator."""
         readings = self._passes[-1]
         reading = self._elapsed_s(), model
         if self._until_next and len(readings) > 1:
@@ -108,11 +97,6 @@ class PipelineWatch:
             del readings[1:-1:2]
             self._every *= 2
         self._until_next = self._every - 1
-
-    def stop(self) -> None:
-        """Ends what was changed to time the stages."""
-        if self._grain is not None:
-            self._grain.stop()
 
     def latest_model(self) -> Any:
         """Returns the latest `ModelProto`; None before the first. Any thread may call this."""
@@ -152,9 +136,6 @@ class PipelineWatch:
         costs = costs_over_time(read, output)
         if self._pool is not None:
             output = within_pool(output, self._pool)
-        if self._grain is not None:
-            # Grain's times are sums over the run, so they have no parts over time.
-            output, costs = self._grain.with_stages(output), ()
         if wait_s is not None:
             output = complete(output, wait_s) or output
         names = self._names(output)
@@ -172,25 +153,20 @@ class PipelineWatch:
         dataset, self._dataset = self._dataset, None
         if dataset is None:
             return
-        try:
+        with self._naming:
             self._is_out_of_sight = is_fed_by_another(dataset)
             self._written, self._pool = read_stages(dataset), pool_threads(dataset)
-        except Exception as error:
-            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
 
     def _names(self, output: MeasuredNode) -> Names:
-        try:
+        with self._naming:
             return align(self._written, output) if self._written is not None else {}
-        except Exception as error:
-            self._written = None
-            give_up("Naming the stages of the pipeline", error, "Their kinds are shown instead.")
-            return {}
+        return {}
 
 
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
     node = member.stage
     kind = kind_of(node.kind)
-    written = node.written or names.get(id(node))
+    written = names.get(id(node))
     function = written.function if written is not None else None
     given_name = written.given_name if written is not None else None
     work = work_of_kind(kind)
@@ -206,15 +182,11 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         cost_per_batch_s=node.cost_per_batch_s,
         parallelism=max(node.parallelism, round(segment.threads)),
         asked_parallelism=node.asked_parallelism,
-        buffered_before=_known(segment.buffered_before),
-        buffered_after=_known(segment.buffered_after),
+        buffered_before=segment.buffered_before,
+        buffered_after=segment.buffered_after,
         share=member.time_s / critical.time_s if is_critical else 0.0,
         files=written.files if written is not None else None,
         repeats=written.repeats if written is not None else None,
         pass_bytes=node.pass_bytes or None,
         call=function.call if function is not None else None,
     )
-
-
-def _known(buffered: float | None) -> float | None:
-    return None if buffered is None or math.isnan(buffered) else buffered
