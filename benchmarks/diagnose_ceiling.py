@@ -22,7 +22,7 @@ import os
 import statistics
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -37,7 +37,6 @@ from trainings import Trainings, build_model
 import keras_gpukit.trials.diagnose as experiment
 from keras_gpukit.records.diagnosis import Diagnosis
 from keras_gpukit.trials.measuring.rates import busy_cpu_s, own_cpu_s
-from keras_gpukit.trials.progress import Tell
 
 WITHIN = 0.10
 
@@ -49,10 +48,7 @@ def diagnose_between(trainings: Trainings, planted, seconds: float) -> Diagnosis
         if what.startswith("round"):
             trainings.run()
 
-    def progress(shown: bool) -> AbstractContextManager[Tell]:
-        return nullcontext(tell)
-
-    with mock.patch.object(experiment, "_progress", progress):
+    with mock.patch.object(experiment, "progress", return_value=nullcontext(tell)):
         diagnosis = experiment.diagnose(build_model(), planted, seconds=seconds, verbose=False)
     spent_s = diagnosis.spent_s - trainings.spent_s
     trainings.run()

@@ -104,33 +104,25 @@ def check_costs(rounds: int):
 
     x, y = np.ones((64, 32, 32, 3), "float32"), np.zeros((64,), "int32")
 
-    def train_function(checked: bool):
+    def timed(checked: bool):
         if checked:
             tf.debugging.enable_check_numerics()
-        model = keras.Sequential(
-            [
-                keras.Input((32, 32, 3)),
-                *(keras.layers.Conv2D(16, 3, activation="relu") for _ in range(4)),
-                keras.layers.GlobalAveragePooling2D(),
-                keras.layers.Dense(10),
-            ]
-        )
+        convolutions = [keras.layers.Conv2D(16, 3, activation="relu") for _ in range(4)]
+        head = [keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(10)]
+        model = keras.Sequential([keras.Input((32, 32, 3)), *convolutions, *head])
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         model.train_on_batch(x, y)
         if checked:
             tf.debugging.disable_check_numerics()
-        return lambda: model.train_on_batch(x, y)
 
-    def timed(step):
         def run():
             began = time.perf_counter()
-            step()
+            model.train_on_batch(x, y)
             return time.perf_counter() - began
 
         return run
 
-    ways = {"plain": timed(train_function(False)), "checked": timed(train_function(True))}
-    return in_turns(ways, rounds)
+    return in_turns({"plain": timed(False), "checked": timed(True)}, rounds)
 
 
 def main() -> None:

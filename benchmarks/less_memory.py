@@ -84,21 +84,17 @@ def main() -> None:
         return lambda: in_own_process(__file__, arguments, environment=ENVIRONMENT)[0]
 
     rounds = in_turns({way: trial(way) for way in WAYS}, options.rounds)
-    plain = rounds["plain"]
-    ways = {
-        way: {
-            "peak_mib": statistics.median(each["peak_bytes"] for each in rounds[way]) / 2**20,
-            "memory_ratio": statistics.median(
-                each["peak_bytes"] / bare["peak_bytes"]
-                for each, bare in zip(rounds[way], plain, strict=True)
-            ),
-            "time_ratio": statistics.median(
-                each["step_s"] / bare["step_s"]
-                for each, bare in zip(rounds[way], plain, strict=True)
-            ),
-        }
-        for way in WAYS
-    }
+    ways = {}
+    for way, measured in rounds.items():
+        pairs = list(zip(measured, rounds["plain"], strict=True))
+        peaks, ratios, times = (
+            [each["peak_bytes"] / 2**20 for each in measured],
+            [each["peak_bytes"] / plain["peak_bytes"] for each, plain in pairs],
+            [each["step_s"] / plain["step_s"] for each, plain in pairs],
+        )
+        medians = map(statistics.median, (peaks, ratios, times))
+        names = ("peak_mib", "memory_ratio", "time_ratio")
+        ways[way] = dict(zip(names, medians, strict=True))
     rows = [
         (way, f"{of['peak_mib']:.0f} MiB", f"{of['memory_ratio']:.2f}", f"{of['time_ratio']:.2f}")
         for way, of in ways.items()

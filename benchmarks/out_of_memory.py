@@ -12,6 +12,7 @@ second process trains three epochs with the batch size that was suggested.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -24,15 +25,7 @@ LIMIT_MIB = 256
 SIDE = 32
 CHANNELS = {"stem": 24, "wide": 96, "narrow": 40, "last": 56}
 CASES = (
-    ("functional", "graph", 768),
-    ("functional", "jit", 768),
-    ("functional", "eager", 768),
-    ("subclassed", "graph", 768),
-    ("subclassed", "jit", 768),
-    ("subclassed", "eager", 768),
-    ("residual", "graph", 768),
-    ("residual", "jit", 768),
-    ("residual", "eager", 768),
+    *itertools.product(("functional", "subclassed", "residual"), ("graph", "jit", "eager"), (768,)),
     ("residual", "graph", 500),
 )
 EPOCHS = 3

@@ -58,7 +58,7 @@ def build_model() -> keras.Model:
 def reader(dataset: Dataset) -> Callable[[], float]:
     """Returns what reads examples a second, once the first epoch has filled caches."""
     if isinstance(dataset, keras.utils.PyDataset):
-        batches_per_s = PyDatasetTuning(dataset, READ_S, processes=False).read(dataset)
+        batches_per_s = PyDatasetTuning(dataset, READ_S, processes=False).reader(dataset)
         return lambda: BATCH * batches_per_s()
     for _, labels in dataset:
         examples = int(labels.shape[0])  # in every batch: all counts are multiples of a batch's

@@ -147,86 +147,70 @@ class Reader(keras.utils.PyDataset):
         return np.stack(images), self.files.labels[rows]
 
 
-def cases(files: Files) -> list[Case]:
-    def paths() -> Dataset:
-        return tf.data.Dataset.from_tensor_slices((files.images, files.labels))
+def parallel(dataset: Dataset, function: Callable[..., Any]) -> Dataset:
+    return dataset.map(function, num_parallel_calls=AUTOTUNE)
 
+
+def batched(dataset: Dataset, calls: int | None = AUTOTUNE) -> Dataset:
+    return dataset.batch(BATCH, num_parallel_calls=calls).prefetch(AUTOTUNE)
+
+
+def cases(files: Files) -> list[Case]:
+    slices = tf.data.Dataset.from_tensor_slices
     pixels = np.stack([picture(number)[:SIZE, :SIZE] for number in range(256)]) / np.float32(255)
     labels = np.arange(256) % 10
+    small = np.repeat(pixels, 8, axis=0), np.repeat(labels, 8)
+
+    def paths() -> Dataset:
+        return slices((files.images, files.labels))
 
     def generate() -> Any:
         for image, label in zip(pixels, labels, strict=True):
             yield augment_in_numpy(image), label
 
-    signature = (tf.TensorSpec((SIZE, SIZE, 3), tf.float32), tf.TensorSpec((), tf.int64))
-    small = np.repeat(pixels, 8, axis=0), np.repeat(labels, 8)
+    def generated() -> Dataset:
+        spec = (tf.TensorSpec((SIZE, SIZE, 3), tf.float32), tf.TensorSpec((), tf.int64))
+        return tf.data.Dataset.from_generator(generate, output_signature=spec)
 
     def standardized() -> Dataset:
-        return tf.data.Dataset.from_tensor_slices(small).batch(BATCH).map(standardize)
+        return slices(small).batch(BATCH).map(standardize)
 
     def standardized_in_parallel() -> Dataset:
-        return (
-            tf.data.Dataset.from_tensor_slices(small)
-            .batch(BATCH, num_parallel_calls=AUTOTUNE)
-            .map(standardize, num_parallel_calls=AUTOTUNE)
-            .prefetch(AUTOTUNE)
-        )
+        batches = slices(small).batch(BATCH, num_parallel_calls=AUTOTUNE)
+        return parallel(batches, standardize).prefetch(AUTOTUNE)
 
-    may_cache = (("cache", True),)
+    def records(**options: Any) -> Dataset:
+        return tf.data.TFRecordDataset(files.records, **options)
 
+    def loaded() -> Dataset:
+        return parallel(slices(files.images), load_unlabelled)
+
+    may_cache, no_cache = (("cache", True),), (("cache", False),)
     return [
         Case(
             "JPEG files decoded one by one",
             lambda: paths().shuffle(COUNT).map(load).batch(BATCH),
-            lambda: (
-                paths()
-                .map(load, num_parallel_calls=AUTOTUNE)
-                .cache()
-                .shuffle(COUNT)
-                .batch(BATCH)
-                .prefetch(AUTOTUNE)
-            ),
+            lambda: batched(parallel(paths(), load).cache().shuffle(COUNT), None),
             arguments=may_cache,
         ),
         Case(
             "TFRecords read file after file",
-            lambda: tf.data.TFRecordDataset(files.records).map(parse).shuffle(512).batch(BATCH),
-            lambda: (
-                tf.data.TFRecordDataset(files.records, num_parallel_reads=AUTOTUNE)
-                .map(parse, num_parallel_calls=AUTOTUNE)
-                .cache()
-                .shuffle(512)
-                .batch(BATCH)
-                .prefetch(AUTOTUNE)
+            lambda: records().map(parse).shuffle(512).batch(BATCH),
+            lambda: batched(
+                parallel(records(num_parallel_reads=AUTOTUNE), parse).cache().shuffle(512), None
             ),
             arguments=may_cache,
         ),
         Case(
             "random augmentation in a serial map",
-            lambda: tf.data.Dataset.from_tensor_slices(small).map(augment).batch(BATCH),
-            lambda: (
-                tf.data.Dataset.from_tensor_slices(small)
-                .map(augment, num_parallel_calls=AUTOTUNE)
-                .batch(BATCH, num_parallel_calls=AUTOTUNE)
-                .prefetch(AUTOTUNE)
-            ),
+            lambda: slices(small).map(augment).batch(BATCH),
+            lambda: batched(parallel(slices(small), augment)),
         ),
         Case(
             "a generator that augments in NumPy",
-            lambda: tf.data.Dataset.from_generator(generate, output_signature=signature).batch(
-                BATCH
-            ),
-            lambda: (
-                tf.data.Dataset.from_tensor_slices((pixels, labels))
-                .map(flips_in_tensorflow, num_parallel_calls=AUTOTUNE)
-                .batch(BATCH, num_parallel_calls=AUTOTUNE)
-                .prefetch(AUTOTUNE)
-            ),
-            advised=lambda: (
-                tf.data.Dataset.from_tensor_slices((pixels, labels))
-                .map(flips_in_tensorflow)
-                .batch(BATCH)
-            ),
+            lambda: generated().batch(BATCH),
+            lambda: batched(parallel(slices((pixels, labels)), flips_in_tensorflow)),
+            advised=lambda: slices((pixels, labels)).map(flips_in_tensorflow).batch(BATCH),
         ),
         Case(
             "a PyDataset with one worker",
@@ -235,68 +219,43 @@ def cases(files: Files) -> list[Case]:
         ),
         Case(
             "batches of two",
-            lambda: tf.data.Dataset.from_tensor_slices(small).map(standardize).batch(2),
+            lambda: slices(small).map(standardize).batch(2),
             standardized_in_parallel,
             advised=standardized,
-            arguments=(("cache", False),),
+            arguments=no_cache,
         ),
         Case(
             "a map for each element that could take batches",
-            lambda: tf.data.Dataset.from_tensor_slices(small).map(standardize).batch(BATCH),
+            lambda: slices(small).map(standardize).batch(BATCH),
             standardized_in_parallel,
             advised=standardized,
-            arguments=(("cache", False),),
+            arguments=no_cache,
         ),
         Case(
             "a cache before the decoding",
             lambda: paths().cache().map(load).shuffle(256).map(augment).batch(BATCH),
-            lambda: (
-                paths()
-                .map(load, num_parallel_calls=AUTOTUNE)
-                .cache()
-                .shuffle(256)
-                .map(augment, num_parallel_calls=AUTOTUNE)
-                .batch(BATCH)
-                .prefetch(AUTOTUNE)
-            ),
+            lambda: batched(parallel(parallel(paths(), load).cache().shuffle(256), augment), None),
             arguments=may_cache,
         ),
         Case(
             "a shuffle of decoded images",
             lambda: paths().map(load).shuffle(COUNT).map(augment).batch(BATCH),
-            lambda: (
-                paths()
-                .map(load, num_parallel_calls=AUTOTUNE)
-                .cache()
-                .shuffle(COUNT)
-                .map(augment, num_parallel_calls=AUTOTUNE)
-                .batch(BATCH)
-                .prefetch(AUTOTUNE)
+            lambda: batched(
+                parallel(parallel(paths(), load).cache().shuffle(COUNT), augment), None
             ),
             arguments=may_cache,
         ),
         Case(
             "many small files, no room for a cache",
             lambda: (
-                tf.data.Dataset.from_tensor_slices(files.images)
+                slices(files.images)
                 .flat_map(read_one)
                 .map(decode_unlabelled)
                 .map(augment)
                 .batch(BATCH)
             ),
-            lambda: (
-                tf.data.Dataset.from_tensor_slices(files.images)
-                .map(load_unlabelled, num_parallel_calls=AUTOTUNE)
-                .map(augment, num_parallel_calls=AUTOTUNE)
-                .batch(BATCH, num_parallel_calls=AUTOTUNE)
-                .prefetch(AUTOTUNE)
-            ),
-            advised=lambda: (
-                tf.data.Dataset.from_tensor_slices(files.images)
-                .map(load_unlabelled, num_parallel_calls=AUTOTUNE)
-                .map(augment)
-                .batch(BATCH)
-            ),
-            arguments=(("cache", False),),
+            lambda: batched(parallel(loaded(), augment)),
+            advised=lambda: loaded().map(augment).batch(BATCH),
+            arguments=no_cache,
         ),
     ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from keras_gpukit.memory.step_graph import Node, StepGraph
+from keras_gpukit.memory.step_graph import GraphNode, StepGraph
 
 FORWARD, BACKWARD = "CudnnRNNV3", "CudnnRNNBackpropV3"
 RESERVE = 3
@@ -58,7 +58,7 @@ def reserve_shape(mode: str, dtype: str, hidden: tuple[int, ...]) -> tuple[int, 
     return (*hidden[:-1], elements * _MODES[mode].reserved * hidden[-1])
 
 
-def workspace_bytes(graph: StepGraph, node: Node, batch_size: int) -> int:
+def workspace_bytes(graph: StepGraph, node: GraphNode, batch_size: int) -> int:
     """Returns the workspace of a forward or backward operation in bytes; 0 if unknown."""
     is_forward = node.operation == FORWARD
     hidden_shape = graph.shape((node.name, 0) if is_forward else node.inputs[_HIDDEN], batch_size)

@@ -15,10 +15,10 @@ from typing import Literal
 from keras_gpukit.layer_names import is_backward
 from keras_gpukit.memory.bfc import BFC, Chunk
 from keras_gpukit.memory.kernels import ALIASES, IN_PLACE, NO_BUFFER
-from keras_gpukit.memory.step_graph import Node, Source, StepGraph
+from keras_gpukit.memory.step_graph import GraphNode, Source, StepGraph
 
 Order = Literal["oldest first", "newest first", "as written"]
-Workspace = Callable[[Node], int]
+Workspace = Callable[[GraphNode], int]
 
 
 @dataclass(eq=False, slots=True)
@@ -56,8 +56,6 @@ class Simulation:
         in_place: Whether an operation may overwrite an input that no other operation needs.
         keeps_forward: Whether each tensor is held until the backward pass starts. This is the case
             in eager steps of a functional model.
-        overlaps: Whether an operation with workspace may still run when the next one with workspace
-            starts, as with several threads on a CPU.
     """
 
     def __init__(
@@ -70,16 +68,9 @@ class Simulation:
         workspace: Workspace,
         in_place: bool = True,
         keeps_forward: bool = False,
-        overlaps: bool = False,
     ) -> None:
-        self._graph = graph
-        self._batch_size = batch_size
-        self._allocator = allocator
-        self._order = order
-        self._workspace = workspace
-        self._in_place = in_place
-        self._overlaps = overlaps
-        self._workspace_before: Chunk | None = None
+        self._graph, self._batch_size, self._allocator = graph, batch_size, allocator
+        self._order, self._workspace, self._in_place = order, workspace, in_place
         self._kept: list[Buffer] | None = [] if keeps_forward else None
         self._buffers: dict[Source, Buffer | None] = {}
         self._live: dict[int, Buffer] = {}
@@ -95,7 +86,7 @@ class Simulation:
             self._run(node)
         return self._peak
 
-    def _in_order(self) -> Iterator[Node]:
+    def _in_order(self) -> Iterator[GraphNode]:
         graph = self._graph
         if self._order == "as written":
             yield from graph.nodes
@@ -111,7 +102,7 @@ class Simulation:
                 if not pending[user]:
                     ready.append(user)
 
-    def _run(self, node: Node) -> None:
+    def _run(self, node: GraphNode) -> None:
         if self._kept is not None and is_backward(node.name):
             kept, self._kept = self._kept, None
             for buffer in kept:
@@ -127,7 +118,13 @@ class Simulation:
             if output is not None:
                 output.uses += self._graph.uses[source]
                 touched.append(output)
-        self._note_peak(node)
+        workspace_bytes, allocator = self._workspace(node), self._allocator
+        chunk = allocator.allocate(workspace_bytes) if workspace_bytes else None
+        if allocator.in_use_bytes > self._peak.in_use_bytes:
+            held = tuple((each.source, each.size_bytes) for each in self._live.values())
+            self._peak = Peak(allocator.in_use_bytes, held)
+        if chunk is not None:
+            allocator.free(chunk)
         for buffer in taken:
             buffer.uses -= 1
         for buffer in touched:
@@ -139,7 +136,7 @@ class Simulation:
             self._allocator.free(buffer.chunk)
 
     def _output(
-        self, node: Node, source: Source, inputs: list[Source], taken: list[Buffer]
+        self, node: GraphNode, source: Source, inputs: list[Source], taken: list[Buffer]
     ) -> Buffer | None:
         if node.operation in NO_BUFFER:
             return None
@@ -159,16 +156,3 @@ class Simulation:
             buffer.uses += 1
             self._kept.append(buffer)
         return buffer
-
-    def _note_peak(self, node: Node) -> None:
-        workspace_bytes = self._workspace(node)
-        allocator = self._allocator
-        chunk = allocator.allocate(workspace_bytes) if workspace_bytes else None
-        if allocator.in_use_bytes > self._peak.in_use_bytes:
-            held = tuple((each.source, each.size_bytes) for each in self._live.values())
-            self._peak = Peak(allocator.in_use_bytes, held)
-        if chunk is not None:
-            ended = self._workspace_before if self._overlaps else chunk
-            self._workspace_before = chunk
-            if ended is not None:
-                allocator.free(ended)

@@ -17,7 +17,7 @@ multiples of it."""
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """One operation of a training step.
 
     Attributes:
@@ -47,13 +47,13 @@ class StepGraph:
             inside them is unknown.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     results: frozenset[Source]
     scales: bool = True
     loops: frozenset[str] = frozenset()
 
     @cached_property
-    def by_name(self) -> Mapping[str, Node]:
+    def by_name(self) -> Mapping[str, GraphNode]:
         """The operations, by name."""
         return {node.name: node for node in self.nodes}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,10 +11,10 @@ from typing import Any
 from keras_gpukit.layer_names import is_backward, layer_names, layer_of
 from keras_gpukit.memory import cudnn_rnn
 from keras_gpukit.memory.bfc import BFC
-from keras_gpukit.memory.kernels import cpu_workspace_bytes, gpu_workspace_bytes
+from keras_gpukit.memory.kernels import workspace_bytes
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
 from keras_gpukit.memory.simulation import Order, Peak, Simulation
-from keras_gpukit.memory.step_graph import TRACED_BATCH, Node
+from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
@@ -91,7 +91,6 @@ class StepMemory:
             if each.shape.rank and each.shape[1:].is_fully_defined()
         )
         self._on_gpu = _has_gpu()
-        self._threads = tf.config.threading.get_intra_op_parallelism_threads() or _cores()
 
     def layer_of(self, operation: str) -> str | None:
         """Returns the layer of an operation; None if it is in no layer, but in the model itself."""
@@ -193,16 +192,14 @@ class StepMemory:
     def _run(
         self, way: _Way, batch_size: int, limit_bytes: int | None = None
     ) -> tuple[MemoryByCause, Peak]:
-        allocator = self._allocator(batch_size, way.batches, limit_bytes)
         peak = Simulation(
             self.graph,
             batch_size,
-            allocator,
+            self._allocator(batch_size, way.batches, limit_bytes),
             order=way.order,
             workspace=self._workspace(batch_size, upper=way.workspace),
             in_place=way.in_place,
             keeps_forward=way.keeps_forward,
-            overlaps=not self._on_gpu and self.execution == "graph" and self._threads > 1,
         ).run()
         return self._causes(peak, way.batches * batch_size * self._example_bytes), peak
 
@@ -221,22 +218,22 @@ class StepMemory:
         return max(each.total_bytes - each.held_bytes - each.batch_bytes for each in causes)
 
     def _causes(self, peak: Peak, batch_bytes: int) -> MemoryByCause:
-        backward = sum(size for (name, _), size in peak.held if is_backward(name))
         forward = sum(
             size
             for (name, _), size in peak.held
             if not is_backward(name) and layer_of(name, self._layers)
         )
-        weights, slots = sum(self._weights), sum(self._slots)
         # The operations of the optimizer hold what it computes from the gradients.
-        updates = sum(size for _, size in peak.held) - backward - forward
-        known = weights + slots + batch_bytes + forward + backward + updates + self.other_bytes
+        gradients = sum(size for _, size in peak.held) - forward
+        weights, slots = sum(self._weights), sum(self._slots)
+        batch_bytes += self.other_bytes
+        known = weights + slots + batch_bytes + forward + gradients
         return MemoryByCause(
             weights_bytes=weights,
             slots_bytes=slots,
-            batch_bytes=batch_bytes + self.other_bytes,
+            batch_bytes=batch_bytes,
             activations_bytes=forward,
-            gradients_bytes=backward + updates,
+            gradients_bytes=gradients,
             workspace_bytes=max(peak.in_use_bytes - known, 0),
         )
 
@@ -249,22 +246,20 @@ class StepMemory:
             for (name, index), size in held
         )
 
-    def _workspace(self, batch_size: int, *, upper: bool) -> Callable[[Node], int]:
+    def _workspace(self, batch_size: int, *, upper: bool) -> Callable[[GraphNode], int]:
         graph = self.graph
         exact = not self._on_gpu and not _uses_onednn()
 
-        def needs(node: Node) -> int:
+        def needs(node: GraphNode) -> int:
             if not node.shapes or node.shapes[0] is None:
                 return 0
             operation, outputs = node.operation, graph.shape((node.name, 0), batch_size) or ()
             inputs = [graph.shape(each, batch_size) for each in node.inputs if each[1] >= 0]
             if operation in (cudnn_rnn.FORWARD, cudnn_rnn.BACKWARD):
                 return cudnn_rnn.workspace_bytes(graph, node, batch_size)
-            if not (exact or upper):
+            if not (upper or exact):
                 return 0
-            if self._on_gpu:
-                return gpu_workspace_bytes(operation, outputs, inputs)
-            return cpu_workspace_bytes(operation, outputs, inputs, self._threads)
+            return workspace_bytes(operation, outputs, inputs, on_gpu=self._on_gpu)
 
         return needs
 
@@ -283,8 +278,3 @@ def _has_gpu() -> bool:
 
 def _uses_onednn() -> bool:
     return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1").lower() not in ("0", "false")
-
-
-def _cores() -> int:
-    affinity: Sequence[int] | set[int] = getattr(os, "sched_getaffinity", lambda _: range(1))(0)
-    return max(len(affinity), 1)

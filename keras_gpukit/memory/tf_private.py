@@ -1,15 +1,21 @@
-"""Private TensorFlow functions for reading the graph of a step.
+"""Private TensorFlow functions for reading the graph of a step, and for restoring a model.
 
 All exist in TensorFlow 2.21 with Keras 3.15. Without
 `tensorflow.python.grappler.tf_optimizer.OptimizeGraph`, the graph is read as it was traced, so
 fused operations count twice. Without `tensorflow.python.framework.op_def_registry.get`, no
 prediction is possible. Without `_list_all_concrete_functions` of a `tf.function`, or without one in
 the closure of Keras' step function, a run shows only the variables that its model refers to.
+
+The global state that belongs to no model: `context._rng`, the source of seeds for operations
+without one after `tf.random.set_seed`; `stateful_random_ops.global_generator`; and
+`data_structures.ListWrapper`, in which TensorFlow keeps lists. If a name is gone, its state is not
+restored: a run that draws from it continues with other numbers.
 """
 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,3 +64,30 @@ def used_variables(step_function: Any) -> tuple[Any, ...]:
 
 def _is_traced(function: Any) -> bool:
     return hasattr(function, "_list_all_concrete_functions")
+
+
+def eager_seeds() -> random.Random | None:
+    """Returns the generator of seeds for operations without one; None before `set_seed`."""
+    try:
+        from tensorflow.python.eager import context
+    except ImportError:
+        return None
+    return getattr(context.context(), "_rng", None)
+
+
+def global_generator() -> Any | None:
+    """Returns the shared `tf.random.Generator`; None if none was requested."""
+    try:
+        from tensorflow.python.ops import stateful_random_ops
+    except ImportError:
+        return None
+    return getattr(stateful_random_ops, "global_generator", None)
+
+
+def keeps_its_items_inside(thing: Any) -> bool:
+    """Whether an object is a TensorFlow list that keeps its items in one of its attributes."""
+    try:
+        from tensorflow.python.trackable.data_structures import ListWrapper
+    except ImportError:
+        return False
+    return isinstance(thing, ListWrapper)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_gpukit.memory import cudnn_rnn, tf_private
-from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, Source, StepGraph
+from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode, Source, StepGraph
 
 _LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall"}) | {
     "StatefulPartitionedCall"
@@ -68,7 +68,7 @@ def _with_traced_batch(spec: Any) -> Any:
     return tf.TensorSpec((TRACED_BATCH, *spec.shape[1:]), spec.dtype)
 
 
-def _node(node: Any, shapes: dict[str, list[Any]]) -> Node:
+def _node(node: Any, shapes: dict[str, list[Any]]) -> GraphNode:
     sizes = list(_item_bytes(node))
     # If the optimizer fuses several operations, the result has the name of the last one.
     known = (_shapes(node) or shapes.get(node.name) or [])[: len(sizes)]
@@ -79,7 +79,7 @@ def _node(node: Any, shapes: dict[str, list[Any]]) -> Node:
     if operation == "Const" and known[0] and any(each % TRACED_BATCH == 0 for each in known[0]):
         operation = "Fill"  # a tensor of zeros or ones for a batch, which takes memory
     inputs = tuple(_source(each) for each in node.input)
-    return Node(node.name, operation, inputs, tuple(known), tuple(sizes))
+    return GraphNode(node.name, operation, inputs, tuple(known), tuple(sizes))
 
 
 def _reserve_shape(node: Any, hidden: tuple[int, ...]) -> tuple[int, ...] | None:

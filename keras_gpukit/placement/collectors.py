@@ -8,10 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.placement import graphs, tf_private
-from keras_gpukit.placement.copies import Shapes, read_sent, sent_outputs
+from keras_gpukit.placement.copies import (
+    Shapes,
+    infer_shapes,
+    python_bytes,
+    python_inputs,
+    read_sent,
+    sent_outputs,
+)
 from keras_gpukit.placement.names import requested_device, short_device
 from keras_gpukit.placement.registry import dtype_name
-from keras_gpukit.placement.sizes import infer_shapes, python_bytes, python_inputs
 from keras_gpukit.records.operations import (
     Operation,
     OperationKind,
@@ -53,7 +59,7 @@ class GraphCollector:
                 "another thread ran operations of TensorFlow during the first step, and got a part "
                 "of its graphs: have threads that load data use NumPy, or start them later"
             )
-        ran = graphs.read_step(step, dtype_name)
+        ran = graphs.read_step(step)
         return _with_sizes(ran, step, batch_size())
 
 

@@ -1,22 +1,15 @@
-"""Reads the operations of a step from its graphs.
-
-It reads TensorFlow's protos without calling TensorFlow, so tests can use graphs written by hand.
-"""
+"""Reads the operations of a step from its graphs, which are TensorFlow's protos."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keras_gpukit.placement.copies import is_copy
 from keras_gpukit.placement.names import is_own, operation_name, requested_device, short_device
-from keras_gpukit.records.operations import (
-    Operation,
-    OperationKind,
-    StepOperations,
-)
+from keras_gpukit.placement.registry import dtype_name
+from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
 
 # Operation types that compute nothing: they pass a value on, control the order, or hold a constant.
 # They are not counted.
@@ -31,8 +24,11 @@ _XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
 _COLOCATED = "loc:@"
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 
-DtypeName = Callable[[int], str]
 Library = Mapping[str, Any]
+"""Functions that nodes may call, by name."""
+Requests = Mapping[str, tuple[str, str]]
+"""By the name of an operation, the requested device, such as "GPU:0", and the name of another
+operation whose device was requested; both may be empty."""
 
 
 def find_step(graphs: list[Any]) -> Any | None:
@@ -45,20 +41,18 @@ def find_step(graphs: list[Any]) -> Any | None:
     return max(steps, key=lambda each: int(each.ByteSize()), default=None)
 
 
-def read_step(graphs: Any, dtype_name: DtypeName) -> StepOperations:
+def read_step(graphs: Any) -> StepOperations:
     """Returns the operations in a step's graphs after placement and optimization."""
-    requested = dict(_requests(graphs.pre_optimization_graph))
+    traced = graphs.pre_optimization_graph
+    functions = _library(traced)
+    requests = dict(_requests(traced.node, functions))
     operations: list[Operation] = []
     between: Counter[str] = Counter()
     for partition in graphs.partition_graphs:
         between.update(_path(node) for node in partition.node if is_copy(node))
-        walk = _Walk(
-            library=_library(graphs.pre_optimization_graph) | _library(partition),
-            requested=requested,
-            dtype_name=dtype_name,
-        )
+        library = functions | _library(partition)
         for node in partition.node:
-            operations += walk.operations(node)
+            operations += _operations(node, library, requests)
     compiled = any(operation.kind.compiled for operation in operations)
     return StepOperations(
         tuple(operations),
@@ -73,82 +67,57 @@ def _path(send: Any) -> str:
     return " to ".join(end or "unknown" for end in ends)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The device that was requested for an operation.
-
-    Attributes:
-        device: Requested device, such as "GPU:0"; empty if none was requested.
-        colocated: Name of another operation whose device was requested; empty if none was.
-    """
-
-    device: str = ""
-    colocated: str = ""
-
-
-@dataclass(frozen=True)
-class _Walk:
-    """Converts the nodes of one partition graph to operations.
-
-    Attributes:
-        library: Functions that the nodes may call, by name.
-        requested: Device request of each operation that has one, by the operation's name.
-        dtype_name: Returns the name of a dtype, given its enum number.
-    """
-
-    library: Library
-    requested: Mapping[str, _Request]
-    dtype_name: DtypeName
-
-    def operations(
-        self, node: Any, prefix: str = "", caller: Operation | None = None
-    ) -> Iterator[Operation]:
-        """Yields the operation of a node; if it calls functions, the operations inside them."""
-        if node.op in BOOKKEEPING or is_own(f"{prefix}{node.name}"):
-            return
-        operation = self._operation(node, prefix, caller)
-        called = _called(node, self.library)
-        if not called:
-            yield operation
-        for function in called:
-            for inner in function.node_def:
-                yield from self.operations(inner, _inside(node, prefix), operation)
-
-    def _operation(self, node: Any, prefix: str, caller: Operation | None) -> Operation:
-        name = operation_name(prefix + node.name)
-        request = self.requested.get(name, _Request())
-        device, asked, ignored = short_device(node.device), request.device, ""
-        compiled = node.op in _XLA_CALLS or _must_compile(node)
-        if caller and caller.kind.compiled:  # one kernel: its parts run on the device of the call
-            device, asked, ignored, compiled = caller.device, caller.kind.requested, asked, True
-        elif caller and ":" not in device:
-            device = caller.device
-        types = tuple(self._types(node))
-        kind = OperationKind(node.op, types, asked, compiled, request.colocated, ignored)
-        part = (caller.compiled_in if caller else "") or (name if compiled else "")
-        return Operation(kind, name, device, part)
-
-    def _types(self, node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for name, value in node.attr.items():
-            numbers = [value.type] if value.type else list(value.list.type)
-            if numbers and not name.startswith("_"):
-                yield name, tuple(self.dtype_name(number) for number in numbers)
+def _operations(
+    node: Any,
+    library: Library,
+    requests: Requests,
+    prefix: str = "",
+    caller: Operation | None = None,
+) -> Iterator[Operation]:
+    """Yields the operation of a node; if it calls functions, the operations inside them."""
+    if node.op in BOOKKEEPING or is_own(f"{prefix}{node.name}"):
+        return
+    operation = _operation(node, requests, prefix, caller)
+    called = _called(node, library)
+    if not called:
+        yield operation
+    for function in called:
+        for inner in function.node_def:
+            yield from _operations(inner, library, requests, _inside(node, prefix), operation)
 
 
-def _requests(graph: Any) -> Iterator[tuple[str, _Request]]:
+def _operation(node: Any, requests: Requests, prefix: str, caller: Operation | None) -> Operation:
+    name = operation_name(prefix + node.name)
+    asked, colocated = requests.get(name, ("", ""))
+    device, ignored = short_device(node.device), ""
+    compiled = node.op in _XLA_CALLS or _must_compile(node)
+    if caller and caller.kind.compiled:  # one kernel: its parts run on the device of the call
+        device, asked, ignored, compiled = caller.device, caller.kind.requested, asked, True
+    elif caller and ":" not in device:
+        device = caller.device
+    kind = OperationKind(node.op, tuple(_types(node)), asked, compiled, colocated, ignored)
+    part = (caller.compiled_in if caller else "") or (name if compiled else "")
+    return Operation(kind, name, device, part)
+
+
+def _types(node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name, value in node.attr.items():
+        numbers = [value.type] if value.type else list(value.list.type)
+        if numbers and not name.startswith("_"):
+            yield name, tuple(dtype_name(number) for number in numbers)
+
+
+def _requests(
+    nodes: Any, library: Library, prefix: str = ""
+) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields name and request of each operation for which a device was requested."""
-    library = _library(graph)
-
-    def walk(nodes: Any, prefix: str) -> Iterator[tuple[str, _Request]]:
-        for node in nodes:
-            name = operation_name(prefix + node.name)
-            request = _Request(requested_device(node.device), _colocated(node, prefix, name))
-            if request != _Request():
-                yield name, request
-            for function in _called(node, library):
-                yield from walk(function.node_def, _inside(node, prefix))
-
-    return walk(graph.node, "")
+    for node in nodes:
+        name = operation_name(prefix + node.name)
+        request = requested_device(node.device), _colocated(node, prefix, name)
+        if any(request):
+            yield name, request
+        for function in _called(node, library):
+            yield from _requests(function.node_def, library, _inside(node, prefix))
 
 
 def _inside(node: Any, prefix: str) -> str:

@@ -69,16 +69,12 @@ def make_record(
     # Without a GPU, a request for the CPU may not be the user's: a strategy requests it as the only
     # device, and Keras requests it for the optimizer's variables in an eager step.
     trust_requests = around.has_gpu or not (around.has_strategy or ran.mechanism == "eager")
-    fallbacks = (
-        find_fallbacks(
-            ran.operations,
-            registry,
-            predicted=predicted,
-            trust_requests=trust_requests,
-            devices=around.devices,
-        )
-        if around.has_gpu or predicted
-        else ()
+    fallbacks = find_fallbacks(
+        ran.operations if around.has_gpu or predicted else (),
+        registry,
+        predicted=predicted,
+        trust_requests=trust_requests,
+        devices=around.devices,
     )
     numbered = ran.mechanism != "eager"
     judged = {

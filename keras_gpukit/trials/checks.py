@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import reprlib
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 from keras_gpukit.arguments import check_number
+
+_ANSWERS_WITHIN_S = 5.0
 
 
 def check_experiment(name: str, seconds: Any) -> None:
@@ -97,3 +101,30 @@ def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
             f"Received: {name} with {sorted(lengths)} rows"
         )
     return lengths.pop()
+
+
+def check_service(service: object) -> None:
+    """Checks the address of a tf.data service, and that something listens there.
+
+    Raises:
+        TypeError: If the address is not a string.
+        ValueError: If the address is not valid, or nothing listens there.
+    """
+    accepted = '`service` must be the address of a tf.data service, such as "grpc://host:5050"'
+    if not isinstance(service, str):
+        raise TypeError(f"{accepted}. Received: service={service!r}")
+    try:
+        parts = urlsplit(service)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not service.startswith("grpc://") or not host or not port:
+        raise ValueError(f"{accepted}. Received: service={service!r}")
+    try:
+        # TensorFlow itself would retry for an hour.
+        socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_S).close()
+    except OSError as error:
+        raise ValueError(
+            f"Nothing answers at the address of the tf.data service ({error}). Start one with "
+            f"keras-gpukit input-service. Received: service={service!r}"
+        ) from error

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_whole
@@ -17,11 +16,12 @@ from keras_gpukit.reports.batch_size import print_search
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.trials.batch_sizes.examples import Examples, examples_of
-from keras_gpukit.trials.batch_sizes.finding import Finding
 from keras_gpukit.trials.batch_sizes.input_rate import input_rate
-from keras_gpukit.trials.batch_sizes.job import Job, current_settings
-from keras_gpukit.trials.batch_sizes.trainer import InThisProcess
+from keras_gpukit.trials.batch_sizes.job import TrialJob
+from keras_gpukit.trials.batch_sizes.search import SizeSearch
+from keras_gpukit.trials.batch_sizes.trainer import Trainer
 from keras_gpukit.trials.batch_sizes.trial_process import InOwnProcesses, prepared_context
 from keras_gpukit.trials.checks import (
     check_experiment,
@@ -115,35 +115,35 @@ def find_batch_size(
         rate = None if measured is None else measured.median
         trials = stack.enter_context(_trials(model, examples, isolated))
         left_s = seconds - (time.perf_counter() - began)
-        finding = Finding(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
-        survey = finding.run()
+        search = SizeSearch(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
+        survey = search.run()
     is_unlimited = survey is not None and survey.limit_bytes is None
-    search = BatchSizeSearch(
-        largest=finding.largest,
-        fastest=rules.fastest(finding.rates, rate),
-        trials=tuple(finding.done),
+    found = BatchSizeSearch(
+        largest=search.largest,
+        fastest=rules.fastest(search.rates, rate),
+        trials=tuple(search.done),
         margin=rules.MARGIN,
         limit_bytes=None if survey is None else survey.limit_bytes,
-        predicted_largest=finding.predicted,
+        predicted_largest=search.predicted,
         input_rate=measured,
-        limited_by_input=rules.is_limited_by_input(finding.rates, rate),
+        limited_by_input=rules.is_limited_by_input(search.rates, rate),
         most=most,
         most_because=most_because,
         unlimited_because="as no limit of the device's memory is known" if is_unlimited else None,
         isolated=isolated,
         execution=survey.execution if survey is not None else "graph",
-        ending=finding.ending,
+        ending=search.ending,
         duration_s=time.perf_counter() - began,
     )
     if verbose:
-        print_search(search)
-    return search
+        print_search(found)
+    return found
 
 
 def _check_model(model: Any, isolated: bool) -> None:
     import keras
 
-    if isolated and not current_settings().leave_memory:
+    if isolated and not _leaves_memory():
         raise ValueError(
             "`isolated` needs memory of the GPU that this process has not taken: call "
             'configure_gpus(memory="growth") first. Received: isolated=True'
@@ -163,6 +163,15 @@ def _check_model(model: Any, isolated: bool) -> None:
             "`isolated` must be True for steps compiled by XLA on a CPU: TensorFlow's allocator "
             "ends the process when such a step ran out of memory. Received: isolated=False"
         )
+
+
+def _leaves_memory() -> bool:
+    """Whether this process leaves memory of each GPU to other processes."""
+    state = read_state()
+    forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true"
+    return all(
+        forced or state.growth[gpu] or state.memory_limit_mib[gpu] for gpu in state.visible_gpus
+    )
 
 
 def _may_be_built_by_data(model: Any) -> bool:
@@ -196,18 +205,13 @@ def _most(given: int | None, examples: Examples) -> tuple[int, str]:
 
 
 @contextmanager
-def _trials(
-    model: Any, examples: Examples, isolated: bool
-) -> Iterator[InThisProcess | InOwnProcesses]:
+def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trainer | InOwnProcesses]:
     with ExitStack() as stack:
         if not isolated:
             stack.enter_context(untouched(model))
-            yield InThisProcess(model, examples)
+            yield Trainer(model, examples, filtered=True)
             return
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="keras_gpukit-"))
-        job = Job.of(Path(folder), model)
-        # Start the process before saving: it removes the folder if this process dies.
+        job = TrialJob.of(model, examples)
         trials = InOwnProcesses(job, stack.enter_context(prepared_context()))
         stack.callback(trials.close)
-        job.save(model, examples)
         yield trials

@@ -46,6 +46,15 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
     raise wrong_kind(dataset)
 
 
+def without_lists(part: Any) -> Any:
+    """Replaces lists by tuples in a structure, as TensorFlow converts lists; leaves None out."""
+    if isinstance(part, dict):
+        return {name: without_lists(each) for name, each in part.items() if each is not None}
+    if isinstance(part, (list, tuple)):
+        return tuple(without_lists(each) for each in part if each is not None)
+    return part
+
+
 def _from_py_dataset(dataset: Any) -> Any:
     import keras
 

@@ -18,7 +18,7 @@ from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.terminal import as_html, as_text, panel
 from keras_gpukit.reports.tuning import render
-from keras_gpukit.trials.checks import check_experiment, check_model, wrong_kind
+from keras_gpukit.trials.checks import check_experiment, check_model, check_service, wrong_kind
 from keras_gpukit.trials.measuring.inside_fit import hold
 from keras_gpukit.trials.measuring.intervals import summarize
 from keras_gpukit.trials.measuring.rates import compute_rate
@@ -28,7 +28,6 @@ from keras_gpukit.trials.tuning.changes import Allowed
 from keras_gpukit.trials.tuning.pipeline import PipelineTuning
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings
-from keras_gpukit.trials.tuning.service import check_service
 from keras_gpukit.trials.tuning.trials import Trials
 
 # Maximum share of the total time, and maximum seconds, of one reading and of measuring the model.
@@ -176,12 +175,10 @@ def _run(
         held = hold(iter(batches), batches.element_spec)
         compute = compute_rate(model, held, seconds=min(COMPUTE_SHARE * seconds, COMPUTE_S))
     left_s = seconds - (time.perf_counter() - began)
-    trials = Trials(tuning.read(dataset), seconds=left_s, compute_rate=compute, tell=tell)
+    trials = Trials(dataset, tuning.reader, seconds=left_s, compute_rate=compute, tell=tell)
     tuned = tuning.tune(trials)
     ending = trials.ending or "nothing left to try"
-    gain = trials.confirm(tuning.read(tuned))
-    if gain:
-        tuning.accept(tuned)
+    gain = trials.confirm(tuned)
     record = TuningRecord(
         trials=tuple(trials.done),
         rate=summarize(gain.before) if gain else trials.first_rate,
@@ -194,9 +191,9 @@ def _run(
         ending=ending,
         duration_s=time.perf_counter() - began,
     )
-    return (
-        TunedInput(tuned, tuning.code(tuned), record) if gain else TunedInput(dataset, "", record)
-    )
+    if not gain:
+        return TunedInput(dataset, "", record)
+    return TunedInput(tuned, tuning.finish(tuned, trials), record)
 
 
 def _check_order(model: Any, dataset: Any) -> None:

@@ -30,39 +30,41 @@ def found(folder):
 
 
 def test_tensors_that_a_callback_keeps(found):
-    told = found["a callback keeps tensors"]
-    said = "Memory of CPU:0 grows with each epoch: CPU:0 is full after about (\\d+) more epochs"
-    more = int(re.match(said, told["title"])[1])
+    finding = found["a callback keeps tensors"]
+    title = "Memory of CPU:0 grows with each epoch: CPU:0 is full after about (\\d+) more epochs"
+    more = int(re.match(title, finding["title"])[1])
     # A run that goes on ends there, but for the last pieces that are too small to use.
     assert EPOCHS + more == pytest.approx(found["full after epochs"], abs=2)
-    assert told["evidence"]["each epoch adds"] == pytest.approx(KEPT_BYTES, rel=0.05)
-    assert told["evidence"]["kept in Keeper.outputs"] == EPOCHS * KEPT_BYTES
-    assert told["advice"].startswith("Keeper.outputs keeps more")
+    assert finding["evidence"]["each epoch adds"] == pytest.approx(KEPT_BYTES, rel=0.05)
+    assert finding["evidence"]["kept in Keeper.outputs"] == EPOCHS * KEPT_BYTES
+    assert finding["advice"].startswith("Keeper.outputs keeps more")
 
 
 def test_arrays_in_a_list_that_a_function_encloses(found):
-    told = found["a lambda keeps arrays"]
-    assert told["title"].startswith("Memory of this process grows with each epoch: the host is")
-    assert told["evidence"]["each epoch adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
-    assert told["evidence"]["kept in LambdaCallback.kept"] == EPOCHS * KEPT_BYTES
+    finding = found["a lambda keeps arrays"]
+    assert finding["title"].startswith("Memory of this process grows with each epoch: the host is")
+    assert finding["evidence"]["each epoch adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
+    assert finding["evidence"]["kept in LambdaCallback.kept"] == EPOCHS * KEPT_BYTES
 
 
 def test_a_global_list_that_a_loop_of_fits_appends_to(found):
-    told = found["each fit of one epoch keeps"]
-    assert told["title"].startswith("Memory of this process grows with each fit: the host is full")
-    assert told["evidence"]["each fit adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
+    finding = found["each fit of one epoch keeps"]
+    assert finding["title"].startswith(
+        "Memory of this process grows with each fit: the host is full"
+    )
+    assert finding["evidence"]["each fit adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
     # The last fit was judged before the loop appended to it for the last time.
-    assert told["evidence"]["kept in SCRIPTS_LIST of planted.memory_growth"] == (
+    assert finding["evidence"]["kept in SCRIPTS_LIST of planted.memory_growth"] == (
         (EPOCHS - 1) * KEPT_BYTES
     )
-    assert told["evidence"]["items of SCRIPTS_LIST"] == EPOCHS - 1
-    assert told["epochs"] == [1]
+    assert finding["evidence"]["items of SCRIPTS_LIST"] == EPOCHS - 1
+    assert finding["epochs"] == [1]
 
 
 def test_a_run_that_only_fills_its_buffers(found):
-    told = found["cache, shuffle, prefetch"]
-    assert told["judged"]
-    assert told["title"] is None
+    finding = found["cache, shuffle, prefetch"]
+    assert finding["judged"]
+    assert finding["title"] is None
 
 
 def test_the_peak_of_the_first_step_is_kept_apart(found):
@@ -84,5 +86,5 @@ def test_a_killed_run_is_judged_by_the_same_readings(found, folder):
     assert [each.epoch for each in summary.memory.epochs] == found["a callback keeps tensors"][
         "epochs"
     ]
-    (told,) = (each for each in summary.findings if each.code == "memory-grows")
-    assert told.advice[0].startswith("Keeper.outputs keeps more")
+    (finding,) = (each for each in summary.findings if each.code == "memory-grows")
+    assert finding.advice[0].startswith("Keeper.outputs keeps more")

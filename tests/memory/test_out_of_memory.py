@@ -45,20 +45,20 @@ def found(folder):
 
 @pytest.mark.parametrize("mode", ["graph", "eager"])
 def test_the_note_names_layer_tensor_and_figures(found, mode):
-    told = found[mode]
-    assert told["type"] == "ResourceExhaustedError"
-    assert "OOM when allocating tensor with shape[512,32,32,64]" in told["message"]
-    assert told["layer"] == "second"
-    assert told["shape"] == [512, 32, 32, 64]
-    assert told["asked"] == 128 * MIB
-    assert told["limit"] == 96 * MIB
-    assert told["from_log"]
-    assert told["batch_size"] == 512
-    assert len(told["notes"]) == 1
-    assert "Layer 'second'" in told["notes"][0]
-    assert f"batch_size={told['suggested']}: predicted to need at most" in told["notes"][0]
-    assert told["suggested"] == told["predicted"]
-    assert told["first_finding"] == "out-of-memory"
+    report = found[mode]
+    assert report["type"] == "ResourceExhaustedError"
+    assert "OOM when allocating tensor with shape[512,32,32,64]" in report["message"]
+    assert report["layer"] == "second"
+    assert report["shape"] == [512, 32, 32, 64]
+    assert report["asked"] == 128 * MIB
+    assert report["limit"] == 96 * MIB
+    assert report["from_log"]
+    assert report["batch_size"] == 512
+    assert len(report["notes"]) == 1
+    assert "Layer 'second'" in report["notes"][0]
+    assert f"batch_size={report['suggested']}: predicted to need at most" in report["notes"][0]
+    assert report["suggested"] == report["predicted"]
+    assert report["first_finding"] == "out-of-memory"
 
 
 def test_of_a_step_compiled_as_a_whole_the_block_is_known(folder):

@@ -270,10 +270,10 @@ def test_a_monitor_predicts_only_where_that_costs_little():
     without, losses = memory(predict_memory=False)
     assert without.prediction is None
     assert memory()[0].not_predicted_because == "no device is measured"
-    told, same_losses = memory(predict_memory=True)
-    assert told.not_predicted_because is None
-    assert told.prediction.batch_size == 16
-    assert told.prediction.low.weights_bytes == told.weights_bytes
+    live, same_losses = memory(predict_memory=True)
+    assert live.not_predicted_because is None
+    assert live.prediction.batch_size == 16
+    assert live.prediction.low.weights_bytes == live.weights_bytes
     assert losses == same_losses
 
 
@@ -297,12 +297,12 @@ def test_a_run_in_progress_shows_the_prediction_after_its_first_epoch(tmp_path, 
     (folder := tmp_path / "so far" / "gpukit").mkdir(parents=True)
     (folder / "run.jsonl").write_text("".join(lines[: ends[1]]))  # until the second epoch's end
     (run,) = load_report(tmp_path / "so far").runs
-    told, memory = monitor.summary.memory, run.summary.memory
+    live, memory = monitor.summary.memory, run.summary.memory
     assert run.summary.ending is None
-    assert (memory.weights_bytes, memory.slots_bytes) == (told.weights_bytes, told.slots_bytes)
+    assert (memory.weights_bytes, memory.slots_bytes) == (live.weights_bytes, live.slots_bytes)
     # What an eager step does to Python objects must not happen once more during the run.
-    assert memory.prediction == (None if eager else told.prediction)
-    assert told.prediction.batch_size == 16
+    assert memory.prediction == (None if eager else live.prediction)
+    assert live.prediction.batch_size == 16
     if eager:
         assert memory.not_predicted_because == "eager steps are predicted when the run is over"
     else:

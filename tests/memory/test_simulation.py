@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 from keras_gpukit.memory.bfc import BFC
-from keras_gpukit.memory.kernels import cpu_workspace_bytes
+from keras_gpukit.memory.kernels import workspace_bytes
 from keras_gpukit.memory.simulation import Simulation
-from keras_gpukit.memory.step_graph import TRACED_BATCH, Node, StepGraph
+from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode, StepGraph
 
 KIB = 1024
 
 
 def node(name, operation, *inputs, columns=256):
     sources = tuple(each if isinstance(each, tuple) else (each, 0) for each in inputs)
-    return Node(name, operation, sources, ((TRACED_BATCH, columns),), (4,))
+    return GraphNode(name, operation, sources, ((TRACED_BATCH, columns),), (4,))
 
 
 def step(*nodes, results=()):
     return StepGraph(nodes, frozenset((name, 0) for name in results))
 
 
-def peak(graph, batch_size=1, allocator=None, **options):
+def peak(graph, batch_size=1, limit_bytes=None, **options):
     settings = {"order": "oldest first", "workspace": lambda node: 0, **options}
-    return Simulation(graph, batch_size, allocator or BFC(), **settings).run()
+    return Simulation(graph, batch_size, BFC(limit_bytes), **settings).run()
 
 
 CHAIN = (
@@ -82,20 +82,9 @@ def test_workspace_counts_while_its_operation_runs():
     assert most.in_use_bytes == 5 * KIB
 
 
-def test_workspaces_of_two_operations_can_be_held_at_once():
-    graph = step(*CHAIN)
-    needs = {"a": 4 * KIB, "b": 8 * KIB}
-
-    def most(**options):
-        return peak(graph, workspace=lambda node: needs.get(node.name, 0), **options)
-
-    assert most().in_use_bytes == 10 * KIB
-    assert most(overlaps=True).in_use_bytes == 14 * KIB
-
-
 def test_a_limit_is_kept():
     with pytest.raises(MemoryError):
-        peak(step(*CHAIN), batch_size=1024, allocator=BFC(limit_bytes=KIB))
+        peak(step(*CHAIN), batch_size=1024, limit_bytes=KIB)
 
 
 def test_a_chunk_is_divided_only_if_it_is_twice_as_large():
@@ -116,9 +105,12 @@ def test_free_neighbours_become_one_chunk():
     assert allocator.pool_bytes == 2048 * KIB
 
 
-def test_a_convolution_s_gradient_takes_patches_of_as_many_images_as_the_cache_holds():
-    filters, gradient = (3, 3, 64, 64), (16, 32, 32, 64)
-    unit = 32 * 32 * 576 + 32 * 32 * 64 + 576 * 64
-    images = -(-(30 * 2**20 // 4) // unit)
-    needs = cpu_workspace_bytes("Conv2DBackpropFilter", filters, [None, (4,), gradient], 2)
-    assert needs == 4 * images * 32 * 32 * 576
+def test_a_convolution_takes_as_much_as_its_tensors_or_a_share_of_the_cache():
+    tensors = (3, 3, 64, 64), [(16, 32, 32, 64), (4,), (16, 32, 32, 64)]
+    elements = 2 * 16 * 32 * 32 * 64 + 9 * 64 * 64 + 4
+    assert workspace_bytes("Conv2D", *tensors, on_gpu=True) == 4 * elements
+    assert workspace_bytes("MatMul", *tensors, on_gpu=True) == 0
+    assert workspace_bytes("Conv2D", *tensors, on_gpu=False) == 0
+    patches, others = 32 * 32 * 576, 32 * 32 * 64 + 576 * 64
+    share = workspace_bytes("Conv2DBackpropFilter", *tensors, on_gpu=False)
+    assert share == 30 * 2**20 * patches // (patches + others)

@@ -11,8 +11,7 @@ from helpers import prepared
 from helpers.processes import TESTS
 from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
 
-from keras_gpukit.placement.copies import read_sent, sent_outputs, sum_copies
-from keras_gpukit.placement.sizes import infer_shapes
+from keras_gpukit.placement.copies import infer_shapes, read_sent, sent_outputs, sum_copies
 
 
 @pytest.fixture(scope="module")

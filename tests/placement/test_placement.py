@@ -25,7 +25,7 @@ from keras_gpukit.placement import collectors, tf_private
 from keras_gpukit.placement.graphs import find_step, read_step
 from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
 from keras_gpukit.placement.probe import PlacementProbe
-from keras_gpukit.placement.registry import dtype_name, operation_kernels, xla_refuses
+from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record, not_compilable
 from keras_gpukit.records.operations import (
     OWN_SCOPE,
@@ -134,7 +134,7 @@ ON_GPU_MACHINE = Surroundings(
 
 
 def test_partitions_give_operations_by_device_and_transfers():
-    reading = read_step(step_graphs(TWO_DEVICES), dtype_name)
+    reading = read_step(step_graphs(TWO_DEVICES))
     kinds = [(each.kind.type, each.device, each.kind.requested) for each in reading.operations]
     assert kinds == [
         ("MatMul", "GPU:0", ""),
@@ -149,7 +149,7 @@ def test_partitions_give_operations_by_device_and_transfers():
 @needs_gpu_kernels
 def test_fallbacks_beside_a_gpu():
     # What only a machine with a GPU reaches.
-    reading = read_step(step_graphs(TWO_DEVICES), dtype_name)
+    reading = read_step(step_graphs(TWO_DEVICES))
     record = make_record(reading, ON_GPU_MACHINE, operation_kernels)
     assert not record.predicted
     assert record.by_device == {"CPU:0": 3, "GPU:0": 1}
@@ -161,7 +161,7 @@ def test_fallbacks_beside_a_gpu():
 
 def test_what_xla_compiles_counts_where_the_call_runs():
     # On a GPU, which no test machine has.
-    reading = read_step(step_graphs(COMPILED), dtype_name)
+    reading = read_step(step_graphs(COMPILED))
     assert reading.mechanism == "xla"
     record = make_record(reading, ON_GPU_MACHINE, operation_kernels)
     assert record.operations == {
@@ -377,6 +377,7 @@ def test_second_fit_has_the_record_of_the_first():
     model = make_model()
     first, second = watched_fit(model), watched_fit(model)
     assert second is first
+    assert not collects_graphs()  # nothing stays on after a step
     model.compile("sgd", "mse", jit_compile=False)
     assert watched_fit(model).operations != first.operations
 
@@ -408,11 +409,6 @@ def test_a_step_that_raises_leaves_nothing_on(run_eagerly):
         watched_fit(model)
     assert not collects_graphs()
     assert not context.context().op_callbacks
-
-
-def test_nothing_stays_on_after_a_step():
-    watched_fit(make_model())
-    assert not collects_graphs()
 
 
 def test_a_users_trace_is_left_alone():
@@ -499,10 +495,6 @@ def test_registry_is_there():
     assert tf_private.op_def("MatMul").output_arg[0].name == "product"
     assert tf_private.op_def("NoSuchOperation") is None
     assert not tf_private.is_function("MatMul")
-
-
-def test_summary_trace_is_there():
-    assert tf_private.is_summary_trace_on() is False
 
 
 def test_operations_that_this_package_adds_are_left_out():

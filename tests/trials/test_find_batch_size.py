@@ -6,15 +6,18 @@ import itertools
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
 import keras
 import numpy as np
+import psutil
 import pytest
 import tensorflow as tf
 from helpers.processes import environment
@@ -32,7 +35,7 @@ from keras_gpukit.records.batch_size import BatchSizeSearch
 from keras_gpukit.records.codec import from_dict
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.trials.batch_sizes.examples import examples_of
-from keras_gpukit.trials.batch_sizes.job import Job
+from keras_gpukit.trials.batch_sizes.job import TrialJob
 from keras_gpukit.trials.batch_sizes.quiet import without_allocator_log
 from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit
 
@@ -257,12 +260,9 @@ class CompilesItself(keras.Sequential):
         self.compile("sgd", "mse", jit_compile=False)
 
 
-def test_a_saved_model_starts_as_in_the_program_that_made_it(tmp_path):
+def test_a_saved_model_starts_as_in_the_program_that_made_it():
     def loaded(model):
-        (folder := tmp_path / model.name).mkdir()
-        job = Job.of(folder, model)
-        job.save(model, examples_of((X, Y)))
-        return job.model()
+        return pickle.loads(pickle.dumps(TrialJob.of(model, examples_of((X, Y))))).model()
 
     model = small_model()
     model.fit(X[:16], Y[:16], verbose=0)
@@ -295,35 +295,40 @@ def test_a_function_whose_model_is_on_several_replicas_is_refused():
         gpukit.find_batch_size(mirrored_model, (X, Y), isolated=True, seconds=3, verbose=False)
 
 
-def ended_by(kill, folder: Path) -> list[str]:
-    """Ends a search while a trial runs in a process of its own; returns what stays in `folder`."""
+@pytest.mark.parametrize(
+    ("to_the_group", "number"),
+    [
+        (True, signal.SIGTERM),
+        pytest.param(False, signal.SIGKILL, marks=pytest.mark.long),
+        pytest.param(False, signal.SIGINT, marks=pytest.mark.long),
+    ],
+)
+def test_a_search_that_is_ended_leaves_neither_files_nor_processes(tmp_path, to_the_group, number):
     process = subprocess.Popen(
         [sys.executable, str(CASE), "isolated"],
-        env=environment(TMPDIR=str(folder), TF_CPP_MIN_LOG_LEVEL="3"),
+        env=environment(TMPDIR=str(tmp_path), TF_CPP_MIN_LOG_LEVEL="3"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     end = time.monotonic() + 120
-    while not list(folder.glob("keras_gpukit-*/errors-*.txt")) and time.monotonic() < end:
+
+    def trials() -> list[psutil.Process]:
+        with suppress(psutil.NoSuchProcess):
+            return psutil.Process(process.pid).children(recursive=True)
+        return []
+
+    while len(trials()) < 2 and time.monotonic() < end:
         time.sleep(0.05)
-    kill(process.pid)
+    of_trials = trials()
+    (os.killpg if to_the_group else os.kill)(process.pid, number)
     process.wait(60)
-    while (left := [each.name for each in folder.glob("keras_gpukit-*")]) and (
-        time.monotonic() < end
-    ):
+    _, alive = psutil.wait_procs(of_trials, timeout=60)
+    assert of_trials
+    assert not alive
+    while (left := list(tmp_path.glob("keras_gpukit-*"))) and time.monotonic() < end:
         time.sleep(0.05)
-    return left
-
-
-def test_a_search_that_all_its_processes_are_told_to_end_leaves_no_folder(tmp_path):
-    assert ended_by(lambda pid: os.killpg(pid, signal.SIGTERM), tmp_path) == []
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_a_search_that_is_killed_leaves_no_folder(tmp_path, number):
-    assert ended_by(lambda pid: os.kill(pid, number), tmp_path) == []
+    assert left == []
 
 
 def test_the_command_finds_for_the_first_fit_of_a_script():

@@ -6,6 +6,7 @@ import itertools
 import os
 import tempfile
 import time
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -32,7 +33,7 @@ from keras_gpukit.trials.tuning.changes import Allowed
 from keras_gpukit.trials.tuning.pipeline import PipelineTuning, traits
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings
-from keras_gpukit.trials.tuning.trials import Attempt, Trials
+from keras_gpukit.trials.tuning.trials import Proposal, Trials
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -220,14 +221,14 @@ def changed_in_every_way(dataset, allowed, tmp_path, place):
             dataset = change.dataset
             names.append(change.name)
     permission = CachePermission(place, tmp_path, lambda question: True)
-    change, reason = caching.propose(dataset, allowed, Readings(str(tmp_path), 0.1), permission)
-    if change is not None:
+    change = caching.propose(dataset, allowed, Readings(str(tmp_path), 0.1), permission)
+    if change.dataset is not None:
         dataset = change.dataset
         names.append(change.name)
         for stage in stages(dataset):
             if kind(stage) == "Cache":
                 permission.make_room(stage)
-    assert change is not None or reason
+    assert change.dataset is not None or change.blocked
     return rebuilt(dataset), names
 
 
@@ -287,31 +288,31 @@ def kinds(dataset):
 class TestCaching:
     def place(self, dataset, tmp_path, **allowed):
         permission = CachePermission(True, None, lambda question: True)
-        change, reason = caching.propose(
+        change = caching.propose(
             dataset, Allowed(**allowed), Readings(str(tmp_path), 0.1), permission
         )
-        return reason if change is None else kinds(change.dataset)
+        return change.blocked or kinds(change.dataset)
 
-    def test_it_stands_below_the_shuffle_with_the_maps(self, tmp_path):
-        found = self.place(numbers().shuffle(9).map(double).batch(4), tmp_path)
-        assert found == ["Range", "Map", "Cache", "Shuffle", "Batch"]
-
-    def test_it_stands_below_random_augmentation(self, tmp_path):
-        found = self.place(numbers().map(double).map(at_random).batch(4), tmp_path)
-        assert found == ["Range", "Map", "Cache", "Map", "Batch"]
-
-    def test_it_is_moved_up_where_it_stands_too_low(self, tmp_path):
-        found = self.place(numbers().cache().map(double).shuffle(4).batch(4), tmp_path)
-        assert found == ["Range", "Map", "Cache", "Shuffle", "Batch"]
+    @pytest.mark.parametrize(
+        ("stages_before_batches", "expected"),
+        [
+            (lambda: numbers().shuffle(9).map(double), ["Map", "Cache", "Shuffle"]),
+            (lambda: numbers().map(double).map(at_random), ["Map", "Cache", "Map"]),
+            (lambda: numbers().cache().map(double).shuffle(4), ["Map", "Cache", "Shuffle"]),
+            (lambda: numbers().map(double).repeat(), ["Map", "Cache", "Repeat"]),
+        ],
+        ids=["below a shuffle", "below random augmentation", "too low before", "endless"],
+    )
+    def test_it_stands_where_its_elements_are_the_same_in_each_epoch(
+        self, stages_before_batches, expected, tmp_path
+    ):
+        found = self.place(stages_before_batches().batch(4), tmp_path)
+        assert found == ["Range", *expected, "Batch"]
 
     def test_python_functions_are_cached_only_if_they_are_trusted(self, tmp_path):
         dataset = numbers().map(in_python).batch(4)
         assert "Cache" not in self.place(dataset, tmp_path)
         assert "Cache" in self.place(dataset, tmp_path, trust_python=True)
-
-    def test_an_endless_pipeline_is_cached_below_its_repeat(self, tmp_path):
-        found = self.place(numbers().map(double).repeat().batch(4), tmp_path)
-        assert found == ["Range", "Map", "Cache", "Repeat", "Batch"]
 
     def test_none_where_reading_ends_early(self, tmp_path):
         dataset = numbers().map(double).shuffle(9).take(4).batch(4)
@@ -335,8 +336,8 @@ class TestCaching:
         monkeypatch.setattr(caching, "MOST_ON_DISK", COUNT - 1)
         permission = CachePermission("disk", None, lambda question: True)
         arguments = (Allowed(), Readings(str(tmp_path), 0.1), permission)
-        assert "too many" in caching.propose(numbers().map(double).shuffle(3), *arguments)[1]
-        assert caching.propose(numbers().map(double).take(9), *arguments)[0] is not None
+        assert "too many" in caching.propose(numbers().map(double).shuffle(3), *arguments).blocked
+        assert caching.propose(numbers().map(double).take(9), *arguments).dataset is not None
 
     def test_elements_are_counted_once_for_all_places(self, tmp_path, monkeypatch):
         counted = []
@@ -352,7 +353,7 @@ class TestCaching:
         found = caching.propose(
             numbers().map(double), Allowed(), readings, permission, lambda: True
         )
-        assert found == (None, "time ran out")
+        assert (found.dataset, found.blocked) == (None, "time ran out")
 
     def test_none_where_it_does_not_fit(self, tmp_path, monkeypatch):
         monkeypatch.setattr(caching, "_free_bytes", lambda place, folder: 10)
@@ -407,17 +408,17 @@ class TestRandomness:
 class TestHindrances:
     def test_maps_that_would_change_are_only_told(self):
         dataset = numbers().map(seeded).map(double).batch(4)
-        description, reason = changes.hindered_maps(dataset, Allowed())
-        assert "seeded" in description
-        assert "double" not in description
-        assert "allow_reorder=True" in reason
+        hindered = changes.hindered_maps(dataset, Allowed())
+        assert "seeded" in hindered.description
+        assert "double" not in hindered.description
+        assert "allow_reorder=True" in hindered.blocked
         assert changes.hindered_maps(dataset, Allowed(reorder=True)) is None
 
     def test_python_functions_that_are_not_trusted_are_only_told(self):
         dataset = numbers().map(in_python).map(double).batch(4)
-        description, reason = changes.hindered_maps(dataset, Allowed())
-        assert "in_python" in description
-        assert "trust_python=True" in reason
+        hindered = changes.hindered_maps(dataset, Allowed())
+        assert "in_python" in hindered.description
+        assert "trust_python=True" in hindered.blocked
         assert changes.hindered_maps(dataset, Allowed(trust_python=True)) is None
 
     def test_random_draws_without_a_seed_may_be_parallel(self):
@@ -472,7 +473,7 @@ class TestHelpers:
 
     def test_a_csv_file_is_cached_after_it_is_parsed(self, tmp_path):
         dataset = self.csv(tmp_path, num_epochs=1, shuffle=False)
-        change, _ = self.cached(dataset, tmp_path)
+        change = self.cached(dataset, tmp_path)
         assert code(dataset, change.dataset).splitlines() == [
             "dataset = (",
             "    tf.data.experimental.make_csv_dataset(...)",
@@ -485,9 +486,9 @@ class TestHelpers:
         assert changes.parallel_batches(dataset, Allowed()) is None  # its inside stays
 
     def test_one_that_is_shuffled_within_is_told_how_to_be_cached(self, tmp_path):
-        change, reason = self.cached(self.csv(tmp_path, num_epochs=1), tmp_path)
-        assert change is None
-        assert "shuffle=False" in reason
+        change = self.cached(self.csv(tmp_path, num_epochs=1), tmp_path)
+        assert change.dataset is None
+        assert "shuffle=False" in change.blocked
 
     def test_images_of_a_directory_are_cached_before_the_shuffle(self, tmp_path):
         for number in range(6):
@@ -497,7 +498,7 @@ class TestHelpers:
         dataset = keras.utils.image_dataset_from_directory(
             tmp_path / "images", image_size=(8, 8), batch_size=2, seed=1, verbose=False
         )
-        change, _ = self.cached(dataset, tmp_path)
+        change = self.cached(dataset, tmp_path)
         lines = code(dataset, change.dataset).splitlines()
         call = "keras.utils.image_dataset_from_directory(..., batch_size=None, shuffle=False)"
         assert lines[1].strip().startswith(call)
@@ -629,6 +630,17 @@ def slow_dataset():
 QUIETLY = {"verbose": False}
 
 
+def trials_on(read, seconds=60):
+    """Trials of functions that stand for pipelines and return their rates."""
+    return Trials(
+        read,
+        lambda function, pause_s: function,
+        seconds=seconds,
+        compute_rate=None,
+        tell=lambda what: None,
+    )
+
+
 class TestTuneInput:
     def test_a_slow_map_becomes_parallel(self):
         dataset = slow_dataset()
@@ -700,9 +712,9 @@ class TestTuneInput:
     def test_a_folder_given_for_caches_is_tried_and_left_empty_in_vain(self, tmp_path, monkeypatch):
         seen = []
 
-        def kept(self, attempt):
-            seen.extend([attempt.name, *os.listdir(tmp_path)])
-            return Trial(attempt.name, attempt.description, kept=True)
+        def kept(self, proposal, decide=None):
+            seen.extend([proposal.name, *os.listdir(tmp_path)])
+            return Trial(proposal.name, proposal.description, kept=True)
 
         monkeypatch.setattr(Trials, "run", kept)
         monkeypatch.setattr(Trials, "confirm", lambda self, best: None)
@@ -716,25 +728,26 @@ class TestTuneInput:
         permission = CachePermission("disk", None, lambda question: True)
         dataset = numbers().map(double).batch(4)
         tuning = PipelineTuning(dataset, Allowed(), permission, Readings(str(tmp_path), 0.1))
-        lines = tuning.code(numbers().map(double).cache(permission.path).batch(4)).splitlines()
+        tuned = numbers().map(double).cache(permission.path).batch(4)
+        lines = tuning.finish(tuned, SimpleNamespace(lines=[])).splitlines()
         assert lines[0].startswith("#")
         assert '        .cache("cache/elements")  # new' in lines
 
-    def test_a_shuffle_that_reading_moves_on_is_told(self, tmp_path):
-        def told(dataset):
-            permission = CachePermission(False, None, lambda question: True)
-            tuning = PipelineTuning(dataset, Allowed(), permission, Readings(str(tmp_path), 0.1))
-            return any("advanced them" in line for line in tuning.advice(dataset))
-
-        def seeded_shuffle():
-            return numbers().shuffle(9, seed=1)
-
-        assert told(seeded_shuffle().window(4))
-        assert not told(numbers().shuffle(9).window(4))
-        assert told(rerandomized().take(9).window(4))
-        assert not told(rerandomized().take(9).batch(4))
-        assert not told(seeded_shuffle().padded_batch(4))
-        assert not told(seeded_shuffle().cache().batch(4))
+    @pytest.mark.parametrize(
+        ("dataset", "advances"),
+        [
+            (lambda: numbers().shuffle(9, seed=1).window(4), True),
+            (lambda: numbers().shuffle(9).window(4), False),
+            (lambda: rerandomized().take(9).window(4), True),
+            (lambda: rerandomized().take(9).batch(4), False),
+            (lambda: numbers().shuffle(9, seed=1).padded_batch(4), False),
+            (lambda: numbers().shuffle(9, seed=1).cache().batch(4), False),
+        ],
+    )
+    def test_a_shuffle_that_reading_moves_on_is_told(self, dataset, advances, tmp_path):
+        permission, given = CachePermission(False, None, lambda question: True), dataset()
+        tuning = PipelineTuning(given, Allowed(), permission, Readings(str(tmp_path), 0.1))
+        assert any("advanced them" in line for line in tuning.advice(given)) == advances
 
     def test_what_cannot_be_begun_again_is_refused(self):
         once = iter(range(40))
@@ -749,8 +762,8 @@ class TestTuneInput:
             time.sleep(0.6)
             return ""
 
-        trials = Trials(lambda: 1.0, seconds=0.5, compute_rate=None, tell=lambda what: None)
-        assert trials.run(Attempt("cache", "", lambda: 1.0, lambda: 2.0, answer)).kept
+        trials = trials_on(lambda: 1.0, seconds=0.5)
+        assert trials.run(Proposal("cache", "", lambda: 2.0), answer).kept
         assert trials.ending is None
 
     def test_time_that_is_left_goes_into_the_last_comparison(self):
@@ -761,13 +774,12 @@ class TestTuneInput:
             calls.append("first")
             return 1.0
 
-        trials = Trials(first, seconds=3, compute_rate=None, tell=lambda what: None)
-        attempt = Attempt("", "", lambda: 1.0, lambda: 2.0, lambda gain: "")
-        trials.run(attempt)
+        trials = trials_on(first, seconds=6)
+        trials.run(Proposal("", "", lambda: 2.0))
         calls.clear()
         assert trials.confirm(lambda: 1.0).gain == pytest.approx(2)  # of one change all is known
         assert not calls
-        trials.run(attempt)
+        trials.run(Proposal("", "", lambda: 4.0))
         unclear = itertools.cycle([0.5, 3.0])
         assert trials.confirm(lambda: next(unclear)) is None
         assert len(calls) == rounds_module.MOST
@@ -784,8 +796,7 @@ class TestTuneInput:
     )
     def test_what_is_kept_is_faster_and_by_enough(self, gain, noise, note):
         rates = itertools.cycle([gain * noise, gain / noise])
-        trials = Trials(lambda: 1.0, seconds=60, compute_rate=None, tell=lambda what: None)
-        trial = trials.run(Attempt("", "", lambda: 1.0, lambda: next(rates), lambda gain: ""))
+        trial = trials_on(lambda: 1.0).run(Proposal("", "", lambda: next(rates)))
         assert trial.gain == pytest.approx(gain, rel=0.01)
         assert trial.kept == (not note)
         assert trial.note == note
@@ -849,12 +860,13 @@ class TestTuneInput:
         state, numpy_state = generator.state.numpy(), np.random.get_state()[1].copy()
         runs = []
 
-        def interrupted(self, attempt):
-            attempt.after()
-            runs.append(attempt)
+        def interrupted(self, proposal, decide=None):
+            if proposal.dataset is not None:
+                self._reader(proposal.dataset, 0.0)()
+            runs.append(proposal)
             if len(runs) == 3:
                 raise KeyboardInterrupt
-            return Trial(attempt.name, attempt.description, kept=True)
+            return Trial(proposal.name, proposal.description, kept=True)
 
         def drawn(x):
             return tf.cast(x, tf.float32) + generator.uniform(())

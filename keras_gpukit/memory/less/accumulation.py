@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.memory.less.micro_batches import examples_of, part_of
 from keras_gpukit.memory.less.traced_step import check_compiled, replaced
 
 _MEANS = ("sum_over_batch_size", "mean")
@@ -69,16 +68,16 @@ def _in_parts(
 
     @functools.wraps(train_step)
     def step(data: Any) -> dict[str, Any]:
-        examples = examples_of(data)
+        examples = _examples_of(data)
         size = examples // parts
         # The first part runs outside the loop, because it may create variables, which a loop
         # cannot. It takes the examples left over by the division.
         first = examples - (parts - 1) * size
-        variables, gradients, logs = _gradients_of(model, train_step, part_of(data, 0, first))
+        variables, gradients, logs = _gradients_of(model, train_step, _part_of(data, 0, first))
         gradients = [_weighted(each, first, examples) for each in gradients]
 
         def add_part(start: Any, sums: list[Any], _: Any) -> tuple[Any, list[Any], Any]:
-            part = part_of(data, start, size)
+            part = _part_of(data, start, size)
             _, more, logs = _gradients_of(model, train_step, part)
             more = [_weighted(each, size, examples) for each in more]
             return start + size, [a + b for a, b in zip(sums, more, strict=True)], logs
@@ -133,6 +132,40 @@ def _weighted(gradient: Any, examples: Any, of: Any) -> Any:
 
     gradient = tf.convert_to_tensor(gradient)  # the gradient of an embedding is sparse
     return gradient * (tf.cast(examples, gradient.dtype) / tf.cast(of, gradient.dtype))
+
+
+def _examples_of(data: Any) -> Any:
+    """Returns the number of examples in a batch, as a scalar tensor."""
+    import tensorflow as tf
+
+    first = next(each for each in tf.nest.flatten(data) if each is not None)
+    return first.nrows(tf.int32) if isinstance(first, tf.RaggedTensor) else tf.shape(first)[0]
+
+
+def _part_of(data: Any, start: Any, size: Any) -> Any:
+    """Returns the `size` examples of a batch from the example `start` on.
+
+    Raises:
+        TypeError: If an input is a sparse tensor, which cannot be divided.
+    """
+    import tensorflow as tf
+
+    def cut(value: Any) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, tf.SparseTensor):
+            raise TypeError(
+                "Batches of sparse tensors cannot be divided: convert them by tf.sparse.to_dense. "
+                f"Received: {value!r}"
+            )
+        if isinstance(value, tf.RaggedTensor):
+            return value[start : start + size]
+        # Not value[start:stop], whose length XLA does not know.
+        rest = value.shape.rank - 1
+        part = tf.slice(value, [start, *[0] * rest], [size, *[-1] * rest])
+        return tf.ensure_shape(part, [None, *value.shape[1:]])
+
+    return tf.nest.map_structure(cut, data)
 
 
 def _check_model(model: Any) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_gpukit.memory.less.keras_private import call_context, within
+from keras_gpukit.memory.keras_private import call_context, within
 
 
 def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.trials.checks import check_arrays, wrong_kind
+from keras_gpukit.trials.sources import without_lists
 
 # On a CPU, examples take memory from the allocator that is measured, so they must be few.
 HELD_EXAMPLES = 64
@@ -32,13 +33,6 @@ class Examples:
     batch_size: int | None
     total: int | None
     total_is_exact: bool = True
-
-    @property
-    def held(self) -> int:
-        """Number of examples that are held."""
-        import tensorflow as tf
-
-        return len(tf.nest.flatten(self.parts)[0])
 
     @property
     def example_bytes(self) -> float:
@@ -66,7 +60,7 @@ class Examples:
         """Returns an endless `tf.data.Dataset` that repeats one batch from memory."""
         import tensorflow as tf
 
-        rows = np.arange(batch_size) % self.held
+        rows = np.arange(batch_size) % _rows(self.parts)
         with tf.device("CPU:0"):
             batch = tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[rows]), self.parts)
             one = tf.data.Dataset.from_tensors(batch)
@@ -112,15 +106,6 @@ def examples_of(dataset: Any) -> Examples:
     # The last batch was not examined, and may be smaller.
     about = max(rows) * count if count > 0 else None
     return Examples(_first(parts), max(rows), about, total_is_exact=False)
-
-
-def without_lists(part: Any) -> Any:
-    """Replaces lists by tuples in a structure, as TensorFlow converts lists; leaves None out."""
-    if isinstance(part, dict):
-        return {name: without_lists(each) for name, each in part.items() if each is not None}
-    if isinstance(part, (list, tuple)):
-        return tuple(without_lists(each) for each in part if each is not None)
-    return part
 
 
 def _check_spec(dataset: Any) -> None:

@@ -2,78 +2,72 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.configure.apply import apply
+from keras_gpukit.records.setup import Action
+from keras_gpukit.sensors.installation import read_machine, read_state
 from keras_gpukit.trials.batch_sizes.examples import Examples
 from keras_gpukit.trials.checks import check_one_device
 
-_MODEL, _COMPILATION, _EXAMPLES = "model.keras", "compilation.json", "examples.pickle"
+_FILE = "model.keras"
 
 
 @dataclass(frozen=True)
-class Job:
-    """All that a trial process needs to train the model.
+class TrialJob:
+    """All that a trial process needs to train the model. It can be pickled.
 
     Attributes:
-        folder: Folder with the examples, and with the saved model if `build` is None.
-        build: Function that makes the compiled model; None if the model is loaded from the folder.
-        devices: Device settings of the process that runs the search.
+        build: Function that makes the compiled model; None if the model is loaded from `saved`.
+        saved: Content of the saved model's file; None if `build` makes the model.
+        compilation: Keras' configuration of the compilation; None if it is loaded with the model.
+        examples: Examples that batches are made of.
+        settings: Settings of TensorFlow and Keras in the process that runs the search.
+        threads: Number of intra-op and inter-op threads there; 0 lets TensorFlow choose.
     """
 
-    folder: Path
     build: Callable[[], Any] | None
-    devices: DeviceSettings
+    saved: bytes | None
+    compilation: Any
+    examples: Examples
+    settings: tuple[Action, ...]
+    threads: tuple[int, int]
 
     @classmethod
-    def of(cls, folder: Path, model: Any) -> Job:
-        """Returns a job for a model, or a function that makes one; `save` writes its files.
+    def of(cls, model: Any, examples: Examples) -> TrialJob:
+        """Returns a job for a model, or a function that makes one.
 
         Raises:
-            ValueError: If another process cannot import the function.
+            ValueError: If another process cannot import the function, or the model cannot be saved.
         """
         import keras
 
-        build = None if isinstance(model, keras.Model) else model
+        if isinstance(model, keras.Model):
+            return cls(None, *_saved(model), examples, device_settings(), _threads())
         try:
-            pickle.dumps(build)
+            pickle.dumps(model)
         except Exception as error:
             raise ValueError(
                 "`model`, a function, must be one that another process can import: define it "
                 "with def at the top level of a module, and not within a function or as a "
-                f"lambda. Received: model={build!r} ({error})"
+                f"lambda. Received: model={model!r} ({error})"
             ) from error
-        return cls(folder, build, current_settings())
+        return cls(model, None, None, examples, device_settings(), _threads())
 
-    def save(self, model: Any, examples: Examples) -> None:
-        """Writes the examples to the folder, and the model if no function makes it.
+    def set_up(self) -> None:
+        """Makes the settings of the other process, before TensorFlow starts its devices."""
+        import tensorflow as tf
 
-        Raises:
-            ValueError: If the model cannot be saved.
-        """
-        (self.folder / _EXAMPLES).write_bytes(pickle.dumps(examples))
-        if self.build is not None:
-            return
-        try:
-            model.save(self.folder / _MODEL)
-            if _is_compiled_by_keras(model):
-                (self.folder / _COMPILATION).write_text(json.dumps(model.get_compile_config()))
-        except Exception as error:
-            raise ValueError(
-                "`model` must be one that Keras can save, as trials in processes of their own "
-                "load it there; give a function that makes it instead. "
-                f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
-            ) from error
-
-    def examples(self) -> Examples:
-        """Reads the examples from the folder."""
-        examples: Examples = pickle.loads((self.folder / _EXAMPLES).read_bytes())
-        return examples
+        apply(self.settings, read_machine())
+        if _threads() != self.threads:
+            intra, inter = self.threads
+            tf.config.threading.set_intra_op_parallelism_threads(intra)
+            tf.config.threading.set_inter_op_parallelism_threads(inter)
 
     def model(self) -> Any:
         """Makes or loads the compiled model.
@@ -109,97 +103,64 @@ class Job:
         """
         from keras.saving import deserialize_keras_object, load_model
 
-        compilation, path = self.folder / _COMPILATION, self.folder / _MODEL
-        # The caller has just saved this model, so any code in it is the caller's own.
-        if not compilation.exists():
-            return load_model(path, safe_mode=False)
-        model = load_model(path, compile=False, safe_mode=False)
-        config = json.loads(compilation.read_text())
-        model.compile(**deserialize_keras_object(config, safe_mode=False))
+        with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
+            path = Path(folder, _FILE)
+            path.write_bytes(self.saved or b"")
+            # The caller has just saved this model, so any code in it is the caller's own.
+            model = load_model(path, compile=self.compilation is None, safe_mode=False)
+        if self.compilation is not None:
+            model.compile(**deserialize_keras_object(self.compilation, safe_mode=False))
         return model
 
 
-def _is_compiled_by_keras(model: Any) -> bool:
-    """Whether the model's class uses Keras' own methods for compiling, saving and loading."""
+def _saved(model: Any) -> tuple[bytes, Any]:
+    """Returns the content of a model's file, and the configuration of its compilation.
+
+    The configuration is None if the model's class has methods of its own for compiling or loading.
+    """
     import keras
 
-    return bool(model.get_compile_config()) and all(
+    try:
+        with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
+            path = Path(folder, _FILE)
+            model.save(path)
+            saved = path.read_bytes()
+        compilation = model.get_compile_config()
+        pickle.dumps(compilation)
+    except Exception as error:
+        raise ValueError(
+            "`model` must be one that Keras can save, as trials in processes of their own "
+            "load it there; give a function that makes it instead. "
+            f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
+        ) from error
+    is_of_keras = all(
         getattr(type(model), name) is getattr(keras.Model, name)
         for name in ("compile", "get_compile_config", "compile_from_config")
     )
+    return saved, compilation if compilation and is_of_keras else None
 
 
-@dataclass(frozen=True)
-class DeviceSettings:
-    """Settings of TensorFlow and Keras that a new process does not inherit.
-
-    Attributes:
-        gpus: Index of each visible GPU.
-        grows: Whether memory growth is enabled, for each visible GPU.
-        limits_mib: Memory limits in MiB of the logical devices of each visible GPU. None means no
-            limit; the tuple is empty if no logical devices are configured.
-        threads: Number of intra-op and inter-op threads; 0 lets TensorFlow choose.
-        tensor_float_32: Whether TensorFloat-32 is enabled.
-        policy: Name of Keras' global dtype policy.
-    """
-
-    gpus: tuple[int, ...]
-    grows: tuple[bool, ...]
-    limits_mib: tuple[tuple[int | None, ...], ...]
-    threads: tuple[int, int]
-    tensor_float_32: bool
-    policy: str
-
-    def apply(self) -> None:
-        """Applies the settings if they differ; call it before TensorFlow starts its devices."""
-        import keras
-        import tensorflow as tf
-
-        if current_settings() == self:
-            return
-        intra, inter = self.threads
-        tf.config.threading.set_intra_op_parallelism_threads(intra)
-        tf.config.threading.set_inter_op_parallelism_threads(inter)
-        tf.config.experimental.enable_tensor_float_32_execution(self.tensor_float_32)
-        keras.config.set_dtype_policy(self.policy)
-        physical = tf.config.list_physical_devices("GPU")
-        chosen = [physical[index] for index in self.gpus]
-        tf.config.set_visible_devices(chosen, "GPU")
-        for gpu, grows, limits in zip(chosen, self.grows, self.limits_mib, strict=True):
-            if limits:
-                parts = [tf.config.LogicalDeviceConfiguration(memory_limit=each) for each in limits]
-                tf.config.set_logical_device_configuration(gpu, parts)
-            elif grows:
-                tf.config.experimental.set_memory_growth(gpu, True)
-
-    @property
-    def leave_memory(self) -> bool:
-        """Whether these settings leave memory of each GPU to other processes."""
-        pairs = zip(self.grows, self.limits_mib, strict=True)
-        return all(grows or (limits and None not in limits) for grows, limits in pairs)
+def device_settings() -> tuple[Action, ...]:
+    """Returns what makes the settings of this process, which a new process does not inherit."""
+    state = read_state()
+    names = ["soft_placement", "jit", "tf32", "dtype_policy", "visible_gpus"]
+    names += ["deterministic"] if state.deterministic else []
+    settings = {name: getattr(state, name) for name in names}
+    actions = [Action(name, value, "") for name, value in settings.items() if value is not None]
+    for gpu in state.visible_gpus:
+        limits, grows = state.memory_limit_mib[gpu], state.growth[gpu]
+        if limits:
+            actions.append(Action("memory_limit_mib", limits, "", gpus=(gpu,)))
+        elif grows:
+            actions.append(Action("memory_growth", True, "", gpus=(gpu,)))
+    return tuple(actions)
 
 
-def current_settings() -> DeviceSettings:
-    """Returns the settings of this process, without starting TensorFlow's devices."""
-    import keras
+def _threads() -> tuple[int, int]:
     import tensorflow as tf
 
-    physical = tf.config.list_physical_devices("GPU")
-    gpus = tf.config.get_visible_devices("GPU")
-    forced = os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "").lower() == "true"
-    return DeviceSettings(
-        gpus=tuple(physical.index(gpu) for gpu in gpus),
-        grows=tuple(forced or bool(tf.config.experimental.get_memory_growth(gpu)) for gpu in gpus),
-        limits_mib=tuple(
-            tuple(
-                part.memory_limit for part in tf.config.get_logical_device_configuration(gpu) or ()
-            )
-            for gpu in gpus
-        ),
-        threads=(
-            tf.config.threading.get_intra_op_parallelism_threads(),
-            tf.config.threading.get_inter_op_parallelism_threads(),
-        ),
-        tensor_float_32=tf.config.experimental.tensor_float_32_execution_enabled(),
-        policy=keras.config.dtype_policy().name,
+    threading = tf.config.threading
+    return (
+        threading.get_intra_op_parallelism_threads(),
+        threading.get_inter_op_parallelism_threads(),
     )

@@ -40,10 +40,9 @@ def _lead_to(descriptor: int) -> None:
 
 @contextmanager
 def without_allocator_log(out_of_memory: type[Exception]) -> Iterator[None]:
-    """Context manager for a trial: drops the hundreds of lines that the allocator logs.
+    """Drops the hundreds of lines that the allocator logs; all lines if `out_of_memory` is raised.
 
-    If the trial raises `out_of_memory`, all its output to standard error is dropped. Otherwise, the
-    lines that are not from the allocator are passed on when the trial ends.
+    The other lines are passed on at the end.
     """
     with tempfile.TemporaryFile() as held:
         is_shown = True

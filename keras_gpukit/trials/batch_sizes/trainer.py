@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +22,9 @@ from keras_gpukit.trials.batch_sizes.quiet import without_allocator_log
 from keras_gpukit.trials.measuring.intervals import summarize
 from keras_gpukit.trials.measuring.rates import run_for
 
+# Executions of the train function with full batches, per epoch, and the epochs of the last trials.
+# Most sizes that do not fit fail in the first step, but not all.
+STEPS, LAST_EPOCHS = 4, 2
 # Number of rounds that measure a rate: the first number for slow steps, the second for fast ones.
 LEAST_ROUNDS, MOST_ROUNDS = 3, 15
 # Memory is predicted for the first batch size and its doublings, until the memory limit is exceeded
@@ -35,32 +38,14 @@ class DoesNotFit(Exception):
 
 
 @dataclass(frozen=True)
-class Work:
-    """The amount of training in a trial.
-
-    Attributes:
-        steps: Executions of the train function with full batches, per epoch.
-        epochs: Number of epochs.
-        last: Size of the smaller batch at the end of each epoch, as a share of the batch size; 0
-            for no smaller batch.
-        withheld_bytes: Device memory in bytes that is not available to training.
-    """
-
-    steps: int
-    epochs: int = 1
-    last: float = 0.0
-    withheld_bytes: int = 0
-
-
-@dataclass(frozen=True)
 class Survey:
     """Properties of a model that are known before the search.
 
     Attributes:
         execution: How training steps run: "graph", "eager" or "xla".
         limit_bytes: Memory limit of the device; None if unknown.
-        predicted: Batch sizes with their predicted peaks in bytes; empty if a prediction would be
-            incomplete.
+        predicted: Two batch sizes with their predicted peaks in bytes, near the limit if there is
+            one; empty if a prediction would be incomplete.
     """
 
     execution: Execution
@@ -69,44 +54,57 @@ class Survey:
 
 
 class Trainer:
-    """Trains a model to find whether batch sizes fit. The model is changed."""
+    """Trains a model to find whether batch sizes fit. The model is changed.
 
-    def __init__(self, model: Any, examples: Examples) -> None:
+    Args:
+        model: A compiled model.
+        examples: Examples that batches are made of.
+        filtered: Whether lines of TensorFlow's allocator are left out of standard error.
+    """
+
+    def __init__(self, model: Any, examples: Examples, *, filtered: bool = False) -> None:
         self._model = model
         self._examples = examples
+        self._filtered = filtered
         # The traces of the user's own training are neither used nor changed.
         model.train_function = None
 
     def survey(self) -> Survey:
-        """Trains one step with one example, which builds the model, and predicts larger batches.
+        """Trains with one example, which builds the model, and predicts larger batches.
 
         Raises:
             DoesNotFit: If not even one example fits.
         """
-        self.train(1, Work(steps=1))
+        self.train(1)
         sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
         limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
         return Survey(execution_of(self._model), limit, self._predict(sensor, limit))
 
-    def train(self, batch_size: int, work: Work) -> int | None:
+    def train(self, batch_size: int, last: float = 0.0, withheld_bytes: int = 0) -> int | None:
         """Trains with a batch size by calling `fit`.
 
+        Args:
+            batch_size: Examples per batch.
+            last: Size of a smaller batch at the end of each of two epochs, as a share of the batch
+                size; 0 for one epoch of full batches.
+            withheld_bytes: Device memory that is not available to training.
+
         Returns:
-            Peak of the bytes in use by the device's allocator, without withheld memory, and without
-            the first step if there were more; None if the allocator has no such count.
+            Peak of the bytes in use by the device's allocator, without withheld memory and without
+            the first step; None if the allocator has no such count.
 
         Raises:
             DoesNotFit: If memory ran out.
         """
-        rows = batch_size * work.steps * self._model.steps_per_execution
-        rows += max(int(work.last * batch_size), 1) if work.last else 0
+        rows = batch_size * STEPS * self._model.steps_per_execution
+        rows += max(int(last * batch_size), 1) if last else 0
 
         def fit(sensor: AllocatorSensor) -> None:
-            with _withheld(work.withheld_bytes):
-                self._fit(sensor, batch_size, rows, work.epochs)
+            with _withheld(withheld_bytes):
+                self._fit(sensor, batch_size, rows, LAST_EPOCHS if last else 1)
 
-        peak_bytes = _measured(fit)[1]
-        return None if peak_bytes is None else peak_bytes - work.withheld_bytes
+        peak_bytes = self._measured(fit)[1]
+        return None if peak_bytes is None else peak_bytes - withheld_bytes
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """Measures how fast the model trains on one batch in memory.
@@ -141,7 +139,10 @@ class Trainer:
                 rates.append(calls * examples / (time.perf_counter() - began))
             return summarize(rates, "examples/s")
 
-        return _measured(measure)
+        return self._measured(measure)
+
+    def renew(self) -> None:
+        """Does nothing, since TensorFlow does not release the memory of this process."""
 
     def _fit(self, sensor: AllocatorSensor, batch_size: int, rows: int, epochs: int = 1) -> None:
         import keras
@@ -162,6 +163,23 @@ class Trainer:
             # Keras warns if `shuffle` is True, the default, and the argument is a dataset.
             self._model.fit(dataset, epochs=epochs, verbose=0, shuffle=False, callbacks=noted)
 
+    def _measured(self, work: Callable[[AllocatorSensor], T]) -> tuple[T, int | None]:
+        """Calls a function; returns its result and the bytes its steps need (None if unknown)."""
+        with without_allocator_log(DoesNotFit) if self._filtered else nullcontext():
+            sensor = AllocatorSensor(visible_gpus())
+            try:
+                result = work(sensor)
+                peaks = [each.needed_bytes for each in sensor.read()]
+                return result, peaks[0] if peaks else None
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                message = read_message(str(getattr(error, "message", error)))
+            # Raise after the error is released, since its traceback would keep tensors alive.
+            if message is None or message.shape is None:
+                raise DoesNotFit("the device had too little memory")
+            raise DoesNotFit(f"no memory for a tensor of shape {list(message.shape)}")
+
     def _predict(
         self, sensor: AllocatorSensor, limit_bytes: int | None
     ) -> tuple[tuple[int, int], ...]:
@@ -180,27 +198,7 @@ class Trainer:
                 size *= 2
         except Exception:  # the step cannot be traced outside fit(): search without a prediction
             return ()
-        return tuple(peaks)
-
-
-class InThisProcess(Trainer):
-    """Runs trials in this process, next to all that it holds in memory.
-
-    Memory that TensorFlow took cannot be released.
-    """
-
-    def train(self, batch_size: int, work: Work) -> int | None:
-        """Same as `Trainer.train`, without the log of the allocator."""
-        with without_allocator_log(DoesNotFit):
-            return super().train(batch_size, work)
-
-    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
-        """Same as `Trainer.rate`, without the log of the allocator."""
-        with without_allocator_log(DoesNotFit):
-            return super().rate(batch_size, seconds)
-
-    def renew(self) -> None:
-        """Does nothing, since the memory of this process cannot be released."""
+        return tuple(peaks[-2:])
 
 
 @contextmanager
@@ -216,25 +214,3 @@ def _withheld(count: int) -> Iterator[None]:
         held = tf.zeros(count, tf.uint8)
     yield
     del held
-
-
-def _measured(work: Callable[[AllocatorSensor], T]) -> tuple[T, int | None]:
-    """Calls a function; returns its result and the bytes that its steps need (None if unknown)."""
-    sensor = AllocatorSensor(visible_gpus())
-    try:
-        result = work(sensor)
-        peaks = [each.needed_bytes for each in sensor.read()]
-        return result, peaks[0] if peaks else None
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        note = _note(error)
-    # Raise after the error is released, since its traceback would keep tensors alive.
-    raise DoesNotFit(note)
-
-
-def _note(error: BaseException) -> str:
-    message = read_message(str(getattr(error, "message", error)))
-    if message is None or message.shape is None:
-        return "the device had too little memory"
-    return f"no memory for a tensor of shape {list(message.shape)}"

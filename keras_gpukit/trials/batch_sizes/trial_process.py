@@ -1,35 +1,31 @@
 """Runs trials in separate processes.
 
 A trial process imports the running script, which must guard its code with
-`if __name__ == "__main__":`.
-
-If the process that runs the search dies, however it ends, the trial process removes the folder of
-the job. For this it ignores the signals that a terminal or a batch system sends to both processes.
+`if __name__ == "__main__":`. It ends with the process that runs the search, however that ends.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
-from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.trials.batch_sizes.job import Job
-from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer, Work
+from keras_gpukit.trials.batch_sizes.job import TrialJob
+from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer
 
 _LOADED = "keras_gpukit.trials.batch_sizes.loaded_quietly"
 _LOG_SHOWN = 2000
@@ -42,6 +38,8 @@ _ENDS_WITHIN_S = 5.0
 # it waits in vain if the process is idle at so many looks in a row, with so much memory in use.
 _LOOK_EVERY_S, _LOOKS, _IDLE_SHARE, _FULL_SHARE = 0.25, 6, 0.02, 0.75
 _WAITS_FOR_MEMORY = 86  # exit code
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @contextmanager
@@ -68,26 +66,23 @@ def prepared_context() -> Iterator[BaseContext]:
 
 
 class InOwnProcesses:
-    """Runs trials in separate processes that hold nothing else in memory."""
+    """Does the work of a `Trainer` in separate processes that hold nothing else in memory."""
 
-    def __init__(self, job: Job, context: BaseContext) -> None:
+    def __init__(self, job: TrialJob, context: BaseContext) -> None:
         self._job, self._context = job, context
         self._processes = [_TrialProcess(job, context)]
 
     def survey(self) -> Survey:
         """Same as `Trainer.survey`."""
-        survey: Survey = self._processes[0].call("survey")
-        return survey
+        return self._processes[0].call(Trainer.survey)
 
-    def train(self, batch_size: int, work: Work) -> int | None:
+    def train(self, batch_size: int, last: float = 0.0, withheld_bytes: int = 0) -> int | None:
         """Same as `Trainer.train`."""
-        peak_bytes: int | None = self._processes[0].call("train", batch_size, work)
-        return peak_bytes
+        return self._processes[0].call(Trainer.train, batch_size, last, withheld_bytes)
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
         """Same as `Trainer.rate`."""
-        rate: tuple[Rate, int | None] = self._processes[0].call("rate", batch_size, seconds)
-        return rate
+        return self._processes[0].call(Trainer.rate, batch_size, seconds)
 
     def renew(self) -> None:
         """Continues in a new process, and starts the one after it in advance."""
@@ -104,18 +99,22 @@ class InOwnProcesses:
 class _TrialProcess:
     """A process that starts at once and loads TensorFlow; the first call loads the model."""
 
-    def __init__(self, job: Job, context: BaseContext) -> None:
+    def __init__(self, job: TrialJob, context: BaseContext) -> None:
         self._connection, there = context.Pipe()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        log = Connection(os.dup(self._log.fileno()), readable=False)  # how a descriptor is passed
         self._process = context.Process(  # type: ignore[attr-defined]
-            target=serve, args=(there, job), name="gpukit-trial", daemon=True
+            target=serve, args=(there, log, job), name="gpukit-trial", daemon=True
         )
         self._started = False
         self._process.start()
-        self._log = _log(job, self._process.pid)
         there.close()
+        log.close()
 
-    def call(self, method: str, *args: Any) -> Any:
-        """Calls a method of the `Trainer` in the process, and returns its result.
+    def call(
+        self, method: Callable[Concatenate[Trainer, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Calls a method of `Trainer` in the process, and returns its result.
 
         Raises:
             DoesNotFit: If memory ran out, or the process ended as if memory ran out.
@@ -125,30 +124,28 @@ class _TrialProcess:
             if not self._started:
                 self._connection.recv()
                 self._started = True
-            self._connection.send((method, args))
-            outcome, value = self._connection.recv()
+            self._connection.send((method.__name__, args, kwargs))
+            error, result = self._connection.recv()
         except (EOFError, OSError):
             raise self._ended() from None
-        if outcome == "does not fit":
-            raise DoesNotFit(value)
-        if outcome == "failed":
-            raise TrialError(f"A trial failed in its own process:\n{value}")
-        return value
+        if error is not None:
+            raise error
+        return cast(T, result)
 
     def close(self) -> None:
         """Ends the process."""
-        # Kill the process: its work is no longer needed, and TensorFlow takes long to end. It must
-        # not see the connection closed, as it would remove the folder that others still need.
+        # Kill the process: its work is no longer needed, and TensorFlow takes long to end.
         self._process.kill()
         self._process.join()
         self._connection.close()
         self._process.close()
+        self._log.close()
 
     def _ended(self) -> Exception:
         self._process.join(_ENDS_WITHIN_S)
         code = self._process.exitcode
-        errors = self._log.read_text(errors="replace") if self._log.exists() else ""
-        errors = errors[-_LOG_SHOWN:]
+        self._log.seek(0)
+        errors = self._log.read().decode(errors="replace")[-_LOG_SHOWN:]
         if not self._started:
             return TrialError(
                 "The process of a trial did not start. It imports the script that runs: keep that "
@@ -162,22 +159,16 @@ class _TrialProcess:
         return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
 
 
-def serve(connection: Connection, job: Job) -> None:
+def serve(connection: Connection, log: Connection, job: TrialJob) -> None:
     """Runs in the trial process: answers calls until the other end of the connection is closed."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    try:
-        _answer(connection, job)
-    except (EOFError, OSError):  # the other process is gone
-        shutil.rmtree(job.folder, ignore_errors=True)
-
-
-def _answer(connection: Connection, job: Job) -> None:
     # TensorFlow logs many lines if memory runs out, which is an expected outcome here.
-    log = os.open(_log(job, os.getpid()), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 2)
-    os.close(log)
+    os.dup2(log.fileno(), 2)
+    log.close()
+    with suppress(EOFError, OSError, KeyboardInterrupt):  # the other process is gone
+        _answer(connection, job)
+
+
+def _answer(connection: Connection, job: TrialJob) -> None:
     import keras  # noqa: F401
     import tensorflow  # noqa: F401
 
@@ -186,18 +177,19 @@ def _answer(connection: Connection, job: Job) -> None:
     working = threading.Event()
     while True:
         working.clear()
-        method, args = connection.recv()
+        method, args, kwargs = connection.recv()
         try:
             if trainer is None:
-                job.devices.apply()
-                trainer = Trainer(job.model(), job.examples())
+                job.set_up()
+                trainer = Trainer(job.model(), job.examples)
                 threading.Thread(target=_end_if_it_waits, args=(working,), daemon=True).start()
             working.set()
-            reply: tuple[str, Any] = "done", getattr(trainer, method)(*args)
+            reply: tuple[Exception | None, Any] = None, getattr(trainer, method)(*args, **kwargs)
         except DoesNotFit as error:
-            reply = "does not fit", str(error)
+            reply = error, None
         except Exception:
-            reply = "failed", traceback.format_exc()
+            report = traceback.format_exc()
+            reply = TrialError(f"A trial failed in its own process:\n{report}"), None
         connection.send(reply)
 
 
@@ -214,7 +206,3 @@ def _end_if_it_waits(working: threading.Event) -> None:
         idle = idle + 1 if is_idle and is_full and working.is_set() else 0
     if limit_bytes is not None:
         os._exit(_WAITS_FOR_MEMORY)
-
-
-def _log(job: Job, pid: int | None) -> Path:
-    return job.folder / f"errors-{pid}.txt"

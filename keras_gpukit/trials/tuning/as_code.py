@@ -77,8 +77,8 @@ def _lines(dataset: Dataset) -> list[str]:
         # Tuning cannot have changed this stage or any stage below it.
         return [f"# {name} as it is", "..."]
     if below:
-        is_told = is_known(dataset) or name == "Cache"
-        arguments = ", ".join(_arguments(name, dataset)) if is_told else "..."
+        is_shown = is_known(dataset) or name == "Cache"
+        arguments = ", ".join(_arguments(name, dataset)) if is_shown else "..."
         return [*_lines(below[0]), f"    .{method}({arguments})"]
     return [f"tf.data.Dataset.{method}(...)"]
 
@@ -123,41 +123,41 @@ _METHODS = {
 
 
 def _arguments(name: str, stage: Any) -> list[str]:
-    told: list[str] = []
+    given: list[str] = []
     if functions(stage):
         name_of_function = function_name(stage)
         is_name = all(part.isidentifier() for part in name_of_function.split("."))
-        told.append(name_of_function if is_name and not is_tensorflows(stage) else "...")
+        given.append(name_of_function if is_name and not is_tensorflows(stage) else "...")
     if name in {"Interleave", "ParallelInterleave"}:
-        told.append(f"cycle_length={_in_code(number(stage, 'cycle_length'))}")
+        given.append(f"cycle_length={_in_code(number(stage, 'cycle_length'))}")
         if number(stage, "block_length") != 1:
-            told.append(f"block_length={number(stage, 'block_length')}")
+            given.append(f"block_length={number(stage, 'block_length')}")
     if name in BATCHES:
-        told.append(_in_code(number(stage, "batch_size")))
+        given.append(_in_code(number(stage, "batch_size")))
         if name == "PaddedBatch":
-            told.append("...")
+            given.append("...")
         if bool(setting(stage, "drop_remainder")):
-            told.append("drop_remainder=True")
+            given.append("drop_remainder=True")
     if name.startswith("Parallel"):
-        told.append(f"num_parallel_calls={_in_code(number(stage, 'num_parallel_calls'))}")
+        given.append(f"num_parallel_calls={_in_code(number(stage, 'num_parallel_calls'))}")
         if setting(stage, "deterministic") != "default":
-            told.append(f"deterministic={setting(stage, 'deterministic') == 'true'}")
+            given.append(f"deterministic={setting(stage, 'deterministic') == 'true'}")
     if name in {"Shuffle", "Prefetch"}:
-        told.append(_in_code(number(stage, "buffer_size")))
+        given.append(_in_code(number(stage, "buffer_size")))
     if name in {"Take", "Skip", "Repeat"} and number(stage, "count") != -1:
-        told.append(_in_code(number(stage, "count")))
+        given.append(_in_code(number(stage, "count")))
     if name == "Shuffle":
         if number(stage, "seed") or number(stage, "seed2"):
-            told.append("seed=...")
+            given.append("seed=...")
         if not setting(stage, "reshuffle_each_iteration"):
-            told.append("reshuffle_each_iteration=False")
+            given.append("reshuffle_each_iteration=False")
     if name == "Shard":
-        told += [_in_code(number(stage, "num_shards")), _in_code(number(stage, "index"))]
+        given += [_in_code(number(stage, "num_shards")), _in_code(number(stage, "index"))]
     if name == "Cache" and cache_file(stage):
-        told.append(repr(cache_file(stage)))
+        given.append(repr(cache_file(stage)))
     if name == "Options":
-        told.append(TUNING_OPTIONS if setting(stage, "name") == TUNING_OPTIONS else "options")
-    return told
+        given.append(TUNING_OPTIONS if setting(stage, "name") == TUNING_OPTIONS else "options")
+    return given
 
 
 def _in_code(value: int) -> str:

@@ -10,7 +10,6 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from keras_gpukit.input.pipelines.functions import function_name
@@ -20,10 +19,10 @@ from keras_gpukit.input.pipelines.structure import Dataset, cache_file, function
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED
 from keras_gpukit.reports.units import size
 from keras_gpukit.sensors.host import left_bytes
-from keras_gpukit.trials.tuning.cache_places import places
-from keras_gpukit.trials.tuning.changes import Allowed, Change
-from keras_gpukit.trials.tuning.reading import Readings
-from keras_gpukit.trials.tuning.trials import Gain
+from keras_gpukit.trials.tuning.cache_places import Cut, places
+from keras_gpukit.trials.tuning.changes import Allowed
+from keras_gpukit.trials.tuning.reading import Readings, Sample
+from keras_gpukit.trials.tuning.trials import Gain, Proposal
 
 # Shares of the free space that a cache may take. The rest is for training, and for other data that
 # grows until the first epoch has filled the cache.
@@ -49,23 +48,25 @@ _PLACES: dict[Any, tuple[Place, ...]] = {
 
 
 class CachePermission:
-    """The user's permission to cache elements."""
+    """The user's permission to cache elements.
+
+    Attributes:
+        places: Places where elements may be cached, the preferred place first.
+        folder: Existing folder in which the cache's own folder is made.
+        path: Path prefix of the files of a cache on disk.
+        is_temporary: Whether the cache's own folder is removed when the dataset is deleted.
+    """
 
     def __init__(
         self, choice: Choice, folder: str | os.PathLike[str] | None, ask: Callable[[str], bool]
     ) -> None:
         self.places = _PLACES[choice]
-        """Places where elements may be cached, the preferred place first."""
-        self._asks = choice == "ask"
-        self._ask = ask
-        self.is_temporary = folder is None
-        """Whether the folder of the cache is removed when the dataset is deleted."""
-        name = f"keras_gpukit-cache-{uuid.uuid4().hex[:12]}"
         self.folder = tempfile.gettempdir() if folder is None else os.fspath(folder)
-        """Existing folder in which the cache's own folder is made."""
         # The name is unique: TensorFlow reads an existing file, whichever pipeline wrote it.
+        name = f"keras_gpukit-cache-{uuid.uuid4().hex[:12]}"
         self.path = os.path.join(self.folder, name, "elements")
-        """Path prefix of the files of a cache on disk."""
+        self.is_temporary = folder is None
+        self._asks, self._ask = choice == "ask", ask
 
     def decide(self, description: str, found: Gain) -> str:
         """Returns why a cache that makes the pipeline faster is not kept; "" if it is kept."""
@@ -86,74 +87,67 @@ class CachePermission:
             weakref.finalize(cache, shutil.rmtree, folder, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class _Extent:
-    """Number of elements that a cache would hold, and their total size in bytes."""
-
-    count: float
-    size_bytes: float
-
-
 def propose(
     dataset: Dataset,
     allowed: Allowed,
     readings: Readings,
     permission: CachePermission,
     is_over: Callable[[], bool] = lambda: False,
-) -> tuple[Change | None, str]:
-    """Proposes a cache at the highest place where it fits.
-
-    Returns:
-        The change and "", or None and the reason.
-    """
+) -> Proposal:
+    """Proposes a cache at the highest place where it fits."""
     candidates, reason = places(dataset, allowed)
     counts: dict[int, int | None] = {}
     for cut in candidates:
         if is_over():
-            return None, "time ran out"
+            reason = "time ran out"
+            break
         extent = _extent(cut.below, readings, counts)
         if extent is None:
             reason = "the size of its contents is unknown"
             continue
-        needed = extent.size_bytes
         for place in permission.places:
-            free = _free_bytes(place, permission.folder)
-            if needed > free:
-                reason = f"it needs {size(needed)}, but only {size(free)} of {place} may be used"
+            reason = _no_room(place, permission.folder, extent, cut)
+            if reason:
                 continue
-            if place == "disk" and extent.count > MOST_ON_DISK:
-                reason = f"its {extent.count:.0f} elements are too many for a cache on disk"
-                continue
-            # With a cache in memory, a shuffle above it shares the tensors of the cache.
-            shuffled = _shuffled_bytes(cut.above, extent) if place == "disk" else 0.0
-            allowance = _free_bytes("memory", permission.folder)
-            if shuffled > allowance:
-                reason = (
-                    f"shuffling the cached elements needs {size(shuffled)}, "
-                    f"but only {size(allowance)} of memory may be used"
-                )
-                continue
-            name = "" if place == "memory" else permission.path
-            changed = stack(cut.below.cache(name), cut.above)
+            cached = cut.below.cache("" if place == "memory" else permission.path)
             what = function_name(cut.below) if functions(cut.below) else "the elements"
-            return Change(
+            return Proposal(
                 f"cache-{place}",
-                f"cache the output of {what} in {place} ({size(needed)})",
-                changed,
+                f"cache the output of {what} in {place} ({size(extent.size_bytes)})",
+                stack(cached, cut.above),
                 note="the first epoch fills it",
-            ), ""
-    return None, reason
+            )
+    return Proposal("cache", "cache elements", blocked=reason)
 
 
-def _extent(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) -> _Extent | None:
+def _no_room(place: Place, folder: str, extent: Sample, cut: Cut) -> str:
+    """Returns why a cache does not fit into memory or on disk; "" if it does."""
+    needed, free = extent.size_bytes, _free_bytes(place, folder)
+    if needed > free:
+        return f"it needs {size(needed)}, but only {size(free)} of {place} may be used"
+    if place == "memory":  # a shuffle above it shares the tensors of the cache
+        return ""
+    if extent.count > MOST_ON_DISK:
+        return f"its {extent.count:.0f} elements are too many for a cache on disk"
+    shuffled, free = _shuffled_bytes(cut.above, extent), _free_bytes("memory", folder)
+    if shuffled > free:
+        return (
+            f"shuffling the cached elements needs {size(shuffled)}, "
+            f"but only {size(free)} of memory may be used"
+        )
+    return ""
+
+
+def _extent(dataset: Dataset, readings: Readings, counts: dict[int, int | None]) -> Sample | None:
+    """Returns the number and size of all elements that a cache would hold; None if unknown."""
     some = readings.sample(readings.ready(dataset))
     if some.whole:
-        return _Extent(some.count, some.size_bytes)
+        return some
     count = _count(dataset, readings, counts)
-    return None if count is None else _Extent(count, some.size_bytes / some.count * count)
+    return None if count is None else Sample(count, some.size_bytes / some.count * count, True)
 
 
-def _shuffled_bytes(above: list[Dataset], cached: _Extent) -> float:
+def _shuffled_bytes(above: list[Dataset], cached: Sample) -> float:
     """Returns the total size in bytes of the elements in the shuffle buffers above a cache."""
     count = cached.count
     each_bytes = cached.size_bytes / count if count else 0.0

@@ -16,9 +16,11 @@ from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import changes_in_parallel, impurities
 from keras_gpukit.input.pipelines.rebuilding import changeable, replace, spine
 from keras_gpukit.input.pipelines.remaking import in_parallel, is_known
+from keras_gpukit.input.pipelines.served import movable, serve
 from keras_gpukit.input.pipelines.structure import Dataset, functions, inputs, number
 from keras_gpukit.input.pipelines.tf_private import parallel_form
 from keras_gpukit.trials.tuning.as_code import TUNING_OPTIONS
+from keras_gpukit.trials.tuning.trials import Proposal
 
 
 @dataclass(frozen=True)
@@ -36,45 +38,18 @@ class Allowed:
     trust_python: bool = False
 
 
-@dataclass(frozen=True)
-class Change:
-    """A changed pipeline that may be faster than the original.
-
-    Attributes:
-        name: Stable identifier, such as "parallel-map".
-        description: Description of the change for the user.
-        dataset: The changed pipeline.
-        lines: Lines of code that must come before the code of the pipeline.
-        blocked: Why the change cannot be kept, however fast, so that it is only measured; "" if it
-            can be kept.
-        note: Remark on the change for the user; "" for none.
-        overlaps: Whether the gain comes from making batches while the model trains.
-    """
-
-    name: str
-    description: str
-    dataset: Dataset
-    lines: tuple[str, ...] = ()
-    blocked: str = ""
-    note: str = ""
-    overlaps: bool = False
+SERVICE = "input-service"
+Propose = Callable[[Dataset, Allowed], Proposal | None]
 
 
-Proposal = Callable[[Dataset, Allowed], Change | None]
-
-
-def parallel_maps(dataset: Dataset, allowed: Allowed) -> Change | None:
+def parallel_maps(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to run serial maps in parallel, if their elements stay the same."""
     maps = [stage for stage in _serial(dataset, "Map") if not _hindered(stage, allowed)]
     return _in_parallel(dataset, maps, allowed, "parallel-map") if maps else None
 
 
-def hindered_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
-    """Finds serial maps that are not tried in parallel, because their elements may change.
-
-    Returns:
-        Description of the change that is not tried, and the reason; None if all maps are tried.
-    """
+def hindered_maps(dataset: Dataset, allowed: Allowed) -> Proposal | None:
+    """Names serial maps that are not tried in parallel, because their elements may change."""
     maps = [stage for stage in _serial(dataset, "Map") if _hindered(stage, allowed)]
     if not maps:
         return None
@@ -82,10 +57,11 @@ def hindered_maps(dataset: Dataset, allowed: Allowed) -> tuple[str, str] | None:
     would = "trust_python=True" if untrusted else "allow_reorder=True"
     reasons = "; ".join(sorted({_hindered(stage, allowed) or "" for stage in maps}))
     reason = f"not tried: {reasons} ({would} would allow it)"
-    return _DESCRIPTIONS["parallel-map"].format(_names(maps)), reason
+    description = _DESCRIPTIONS["parallel-map"].format(_names(maps))
+    return Proposal("parallel-map", description, blocked=reason)
 
 
-def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
+def parallel_files(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to read files ahead or in parallel: a parallel `interleave` or `flat_map`."""
     readers = [
         stage
@@ -100,37 +76,37 @@ def parallel_files(dataset: Dataset, allowed: Allowed) -> Change | None:
     return _in_parallel(dataset, readers, allowed, "parallel-files")
 
 
-def parallel_batches(dataset: Dataset, allowed: Allowed) -> Change | None:
+def parallel_batches(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to assemble batches in parallel."""
     batches = _serial(dataset, "Batch")
     return _in_parallel(dataset, batches, allowed, "parallel-batch") if batches else None
 
 
-def prefetch(dataset: Dataset, allowed: Allowed) -> Change | None:
+def prefetch(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to prefetch batches while the model trains."""
     import tensorflow as tf
 
     last = next((stage for stage in spine(dataset) if kind(stage) != "Options"), dataset)
     if kind(last) != "Prefetch" or not is_known(last):
         description = "make batches ahead: prefetch at the end"
-        return Change("prefetch", description, dataset.prefetch(tf.data.AUTOTUNE), overlaps=True)
+        return Proposal("prefetch", description, dataset.prefetch(tf.data.AUTOTUNE), overlaps=True)
     if number(last, "buffer_size") == tf.data.AUTOTUNE:
         return None
     deeper = replace(dataset, {id(last): lambda below: below[0].prefetch(tf.data.AUTOTUNE)})
-    return Change("prefetch", "prefetch as many as pays", deeper, overlaps=True)
+    return Proposal("prefetch", "prefetch as many as pays", deeper, overlaps=True)
 
 
-def any_order(dataset: Dataset, allowed: Allowed) -> Change | None:
+def any_order(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes not to wait for an element that takes longer than those after it."""
     if not allowed.reorder or dataset.options().deterministic is False:
         return None
     if not any(kind(stage).startswith("Parallel") for stage in _unique(dataset)):
         return None
     changed, lines = _with_option(dataset, "deterministic", False)
-    return Change("any-order", "do not wait for slow elements", changed, lines)
+    return Proposal("any-order", "do not wait for slow elements", changed, lines)
 
 
-def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
+def more_threads(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes more threads than cores, for functions that wait for files or the network."""
     if dataset.options().threading.private_threadpool_size:
         return None
@@ -138,15 +114,30 @@ def more_threads(dataset: Dataset, allowed: Allowed) -> Change | None:
         return None
     size = max(16, 4 * (os.cpu_count() or 1))
     changed, lines = _with_option(dataset, "threading.private_threadpool_size", size)
-    return Change("more-threads", f"{size} threads of its own", changed, lines)
+    return Proposal("more-threads", f"{size} threads of its own", changed, lines)
 
 
-def autotuning(dataset: Dataset, allowed: Allowed) -> Change | None:
+def autotuning(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to enable autotuning of the parallelism if it is disabled."""
     if dataset.options().autotune.enabled is not False:
         return None
     changed, lines = _with_option(dataset, "autotune.enabled", True)
-    return Change("autotune", "switch autotuning on", changed, lines)
+    return Proposal("autotune", "switch autotuning on", changed, lines)
+
+
+def serving(dataset: Dataset, allowed: Allowed, service: str) -> Proposal:
+    """Proposes to make elements in a service, up to the first stage that must stay local."""
+    moved, reason = movable(spine(dataset))
+    if moved is None:
+        return Proposal(SERVICE, "make elements in the tf.data service", blocked=reason)
+    reorders = "the order of elements changes (allow_reorder=True allows it)"
+    return Proposal(
+        SERVICE,
+        f"run {_names(spine(moved)) or 'elements'} in the tf.data service",
+        replace(dataset, {id(moved): lambda below: serve(moved, service)}),
+        blocked="" if allowed.reorder else reorders,
+        note="an epoch has every element once as long as no worker fails",
+    )
 
 
 def _with_option(dataset: Dataset, name: str, value: object) -> tuple[Dataset, tuple[str, ...]]:
@@ -182,7 +173,7 @@ def _hindered(stage: Dataset, allowed: Allowed) -> str | None:
     )
 
 
-def _in_parallel(dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str) -> Change:
+def _in_parallel(dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str) -> Proposal:
     def parallel(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
         deterministic = "default"
         if dataset.options().deterministic is False and not allowed.reorder:
@@ -193,7 +184,7 @@ def _in_parallel(dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name
         return lambda below: in_parallel(stage, below[0], deterministic, files)
 
     changed = replace(dataset, {id(stage): parallel(stage) for stage in chosen})
-    return Change(name, _DESCRIPTIONS[name].format(_names(chosen)), changed)
+    return Proposal(name, _DESCRIPTIONS[name].format(_names(chosen)), changed)
 
 
 _DESCRIPTIONS = {

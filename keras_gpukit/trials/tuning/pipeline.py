@@ -21,18 +21,15 @@ from keras_gpukit.input.pipelines.structure import (
     stages,
 )
 from keras_gpukit.memory.untouched import put_back
-from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, StageTraits, Trial
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, StageTraits
 from keras_gpukit.rules.input.tuning_advice import advise
-from keras_gpukit.trials.tuning import caching, changes, service
+from keras_gpukit.trials.tuning import caching, changes
 from keras_gpukit.trials.tuning.as_code import code
 from keras_gpukit.trials.tuning.caching import CachePermission
-from keras_gpukit.trials.tuning.changes import Allowed, Change
+from keras_gpukit.trials.tuning.changes import Allowed
 from keras_gpukit.trials.tuning.reading import Readings, rebuilt_stages
-from keras_gpukit.trials.tuning.trials import Attempt, Decide, Read, Trials
+from keras_gpukit.trials.tuning.trials import Read, Trials
 
-# To try prefetching, each fetch is followed by a pause, as by a step. The pause is as long as
-# making a batch takes, but at most this long.
-LONGEST_STEP_S = 0.05
 # Placeholder in the code for the path of a temporary cache.
 PATH_IN_CODE = '"cache/elements"'
 # Stages whose functions return a dataset. One that consists only of the last of these stages has
@@ -41,7 +38,7 @@ _NESTS = {"FlatMap", "Interleave", "ParallelInterleave"}
 _ONE_ELEMENT = {"TensorDataset", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"}
 
 # In the order in which they are tried, after a cache: what it holds needs no further change.
-_PROPOSALS: tuple[changes.Proposal, ...] = (
+_PROPOSALS: tuple[changes.Propose, ...] = (
     changes.autotuning,
     changes.parallel_maps,
     changes.parallel_files,
@@ -75,17 +72,16 @@ class PipelineTuning:
                     "part of it would leave a part of the cache. Tune the dataset below its "
                     f"cache. Received: dataset={dataset!r}"
                 )
-        self._dataset = self._best = dataset
+        self._dataset = dataset
         self._allowed = allowed
         self._permission = permission
         self._readings = readings
         self._service = service
-        self._lines: list[str] = []
         self._cache_pays = False
 
-    def read(self, dataset: Dataset) -> Read:
+    def reader(self, dataset: Dataset, pause_s: float = 0.0) -> Read:
         """Returns a function that reads a pipeline briefly and returns its rate."""
-        return self._readings.of(dataset)
+        return self._readings.of(dataset, pause_s)
 
     def batches(self) -> Dataset:
         """Returns the pipeline in a form from which batches can be taken."""
@@ -106,41 +102,37 @@ class PipelineTuning:
             if no change was kept.
         """
         self._try_caching(trials)
-        hindered = changes.hindered_maps(self._best, self._allowed)
-        if hindered and not trials.ending:
-            trials.skip("parallel-map", *hindered)
-        self._try_service(trials)
-        for propose in _PROPOSALS:
-            change = None if trials.ending else propose(self._best, self._allowed)
-            if change is not None:
-                self._try(change, trials)
-        if self._best is self._dataset:
+        first: list[changes.Propose] = [changes.hindered_maps]
+        if self._service is not None:
+            first.append(partial(changes.serving, service=self._service))
+        for propose in (*first, *_PROPOSALS):
+            proposal = None if trials.ending else propose(trials.dataset, self._allowed)
+            if proposal is not None:
+                trials.run(proposal)
+        if trials.dataset is self._dataset:
             return self._dataset
-        tuned = rebuilt(self._best)
+        tuned = rebuilt(trials.dataset)
         for name, value in vars(self._dataset).items():
             if not name.startswith("_"):  # such as Keras' `class_names`
                 setattr(tuned, name, value)
         return tuned
 
-    def accept(self, tuned: Dataset) -> None:
-        """Makes the folder that a tuned pipeline's cache on disk is written to."""
+    def finish(self, tuned: Dataset, trials: Trials) -> str:
+        """Makes the folder of a tuned pipeline's cache on disk; returns the pipeline's code."""
         for stage in stages(tuned):
             if kind(stage) == "Cache":
                 self._permission.make_room(stage)
-
-    def code(self, tuned: Dataset) -> str:
-        """Returns the Python code of the tuned pipeline."""
-        lines, told = list(self._lines), code(self._dataset, tuned)
+        lines, pasted = list(trials.lines), code(self._dataset, tuned)
         path = repr(self._permission.path)
-        if self._permission.is_temporary and path in told:
+        if self._permission.is_temporary and path in pasted:
             lines.append(f"# The folder of {PATH_IN_CODE} must exist.")
-            told = told.replace(path, PATH_IN_CODE)
-        return "\n".join([*lines, told])
+            pasted = pasted.replace(path, PATH_IN_CODE)
+        return "\n".join([*lines, pasted])
 
     def advice(self, tuned: Dataset) -> list[str]:
         """Returns advice on changes by hand, and on state that reading could not restore."""
-        told = traits(tuned, trust_python=self._allowed.trust_python)
-        lines = advise(told, cache_pays=self._cache_pays)
+        found = traits(tuned, trust_python=self._allowed.trust_python)
+        lines = advise(found, cache_pays=self._cache_pays)
         copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
         if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
             lines.append(
@@ -153,48 +145,11 @@ class PipelineTuning:
         permission = self._permission
         if not permission.places or trials.ending:
             return
-        change, reason = caching.propose(
-            self._best, self._allowed, self._readings, permission, lambda: bool(trials.ending)
+        proposal = caching.propose(
+            self._dataset, self._allowed, self._readings, permission, lambda: bool(trials.ending)
         )
-        if change is None:
-            trials.skip("cache", "cache elements", reason)
-            return
-        description = change.description
-        trial = self._try(change, trials, lambda found: permission.decide(description, found))
-        self._cache_pays = trial.note == CACHE_NOT_ALLOWED
-
-    def _try_service(self, trials: Trials) -> None:
-        if self._service is None or trials.ending:
-            return
-        change, reason = service.propose(self._best, self._allowed, self._service)
-        if change is None:
-            trials.skip(service.NAME, "make elements in the tf.data service", reason)
-        else:
-            self._try(change, trials)
-
-    def _try(
-        self,
-        change: Change,
-        trials: Trials,
-        decide: Decide | None = None,
-    ) -> Trial:
-        step_s = min(LONGEST_STEP_S, 1 / trials.best.median) if change.overlaps else 0.0
-        before = self._readings.of(self._best, step_s)
-        after = self._readings.of(change.dataset, step_s)
-        attempt = Attempt(
-            change.name,
-            change.description,
-            before,
-            after,
-            decide or (lambda found: change.blocked),
-            change.note,
-            change.overlaps,
-        )
-        trial = trials.run(attempt)
-        if trial.kept:
-            self._best = change.dataset
-            self._lines += [line for line in change.lines if line not in self._lines]
-        return trial
+        decide = partial(permission.decide, proposal.description)
+        self._cache_pays = trials.run(proposal, decide).note == CACHE_NOT_ALLOWED
 
 
 def traits(dataset: Dataset, *, trust_python: bool) -> list[StageTraits]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from keras_gpukit.rules.input.tuning_advice import PROCESSES, WITHIN
 from keras_gpukit.trials.measuring.inside_fit import without_model
-from keras_gpukit.trials.sources import endless
+from keras_gpukit.trials.sources import endless, without_lists
 from keras_gpukit.trials.tuning.reading import rate
-from keras_gpukit.trials.tuning.trials import Attempt, Read, Trials
+from keras_gpukit.trials.tuning.trials import Proposal, Read, Trials
 
 _THREADS_NOTE = "several threads call __getitem__, which must be safe in threads"
 _PROCESSES_NOTE = "several processes call __getitem__, each with a copy of the dataset"
@@ -23,21 +23,30 @@ class PyDatasetTuning:
     def __init__(self, dataset: Any, read_s: float, *, processes: bool) -> None:
         self._read_s = read_s
         self._dataset = dataset
-        self._best = copy.copy(dataset)
         self._processes = processes
 
-    def read(self, dataset: Any) -> Read:
+    def reader(self, dataset: Any, pause_s: float = 0.0) -> Read:
         """Returns a function that reads a dataset briefly and returns its rate.
 
         It reads as `fit` does, with Keras' own workers, queue and iterator.
         """
-        return _reader(dataset, self._read_s)
+
+        def read() -> float:
+            rates: list[float] = []
+
+            def experiment(step: Any, iterator: Any) -> None:
+                rates.append(rate(lambda: next(iterator), self._read_s, pause_s))
+
+            without_model(endless(dataset), experiment)
+            return rates[0]
+
+        return read
 
     def batches(self) -> Any:
         """Returns a `tf.data.Dataset` with the first batch."""
         import tensorflow as tf
 
-        return tf.data.Dataset.from_tensors(_without_lists(self._dataset[0]))
+        return tf.data.Dataset.from_tensors(without_lists(self._dataset[0]))
 
     def untouched(self) -> AbstractContextManager[None]:
         """Returns a context that does nothing, since there is no state to restore."""
@@ -50,26 +59,22 @@ class PyDatasetTuning:
             A shallow copy with the settings that were kept.
         """
         in_vain = 0
-        for workers in _more_workers(self._best.workers):
+        for workers in _more_workers(self._dataset.workers):
             # One gain may be hidden by noise while that of twice the workers is not.
             if in_vain == 2:
                 break
-            settings = {"workers": workers}
-            kept = self._try(settings, trials, f"{workers} workers", _THREADS_NOTE)
+            kept = _try(trials, f"{workers} workers", _THREADS_NOTE, workers=workers)
             in_vain = 0 if kept else in_vain + 1
-        if self._processes and not self._best.use_multiprocessing:
-            workers = max(self._best.workers, os.cpu_count() or 1)
+        if self._processes and not trials.dataset.use_multiprocessing:
+            workers = max(trials.dataset.workers, os.cpu_count() or 1)
             settings = {"workers": workers, "use_multiprocessing": True}
-            self._try(settings, trials, f"{workers} processes", _PROCESSES_NOTE)
-        queue = 4 * self._best.workers
-        if self._best.workers > 1 and queue > self._best.max_queue_size:
-            self._try({"max_queue_size": queue}, trials, f"a queue of {queue} batches", "")
-        return self._best
+            _try(trials, f"{workers} processes", _PROCESSES_NOTE, **settings)
+        queue = 4 * trials.dataset.workers
+        if trials.dataset.workers > 1 and queue > trials.dataset.max_queue_size:
+            _try(trials, f"a queue of {queue} batches", "", max_queue_size=queue)
+        return trials.dataset
 
-    def accept(self, tuned: Any) -> None:
-        """Does nothing, since a tuned `PyDataset` needs no preparation."""
-
-    def code(self, tuned: Any) -> str:
+    def finish(self, tuned: Any, trials: Trials) -> str:
         """Returns the changed settings as lines of code."""
         return "\n".join(
             f"dataset.{name} = {getattr(tuned, name)!r}"
@@ -82,38 +87,15 @@ class PyDatasetTuning:
         processes = [] if tuned.use_multiprocessing or self._processes else [PROCESSES]
         return [WITHIN, *processes]
 
-    def _try(self, settings: dict[str, Any], trials: Trials, description: str, note: str) -> bool:
-        if trials.ending:
-            return False
-        changed = copy.copy(self._best)
-        for name, value in settings.items():
-            setattr(changed, name, value)
-        name = "-".join(settings).replace("_", "-")
-        before, after = self.read(self._best), self.read(changed)
-        trial = trials.run(Attempt(name, description, before, after, lambda found: "", note))
-        if trial.kept:
-            self._best = changed
-        return trial.kept
 
-
-def _reader(dataset: Any, read_s: float) -> Read:
-    def read() -> float:
-        rates: list[float] = []
-
-        def experiment(step: Any, iterator: Any) -> None:
-            rates.append(rate(lambda: next(iterator), read_s))
-
-        without_model(endless(dataset), experiment)
-        return rates[0]
-
-    return read
-
-
-def _without_lists(part: Any) -> Any:
-    """Replaces lists by tuples in a structure, because TensorFlow converts lists to tensors."""
-    if isinstance(part, dict):
-        return {name: _without_lists(each) for name, each in part.items()}
-    return tuple(map(_without_lists, part)) if isinstance(part, (list, tuple)) else part
+def _try(trials: Trials, description: str, note: str, **settings: Any) -> bool:
+    if trials.ending:
+        return False
+    changed = copy.copy(trials.dataset)
+    for name, value in settings.items():
+        setattr(changed, name, value)
+    name = "-".join(settings).replace("_", "-")
+    return trials.run(Proposal(name, description, changed, note=note)).kept
 
 
 def _more_workers(workers: int) -> list[int]:

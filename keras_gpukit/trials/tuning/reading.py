@@ -48,8 +48,8 @@ class Sample:
         whole: Whether the sample has all elements of the pipeline.
     """
 
-    count: int
-    size_bytes: int
+    count: float
+    size_bytes: float
     whole: bool
 
 
@@ -120,7 +120,7 @@ class Readings:
     def _cached(self, stage: Dataset) -> Dataset:
         if id(stage) not in self._caches:
             below = self.ready(inputs(stage)[0])
-            count = max(1, self.sample(below).count)
+            count = max(1, int(self.sample(below).count))
             on_disk = bool(cache_file(stage))
             name = os.path.join(self._folder, f"sample-{len(self._caches)}") if on_disk else ""
             cached = below.take(count).cache(name)

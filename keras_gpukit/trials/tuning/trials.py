@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.tuning import Ending, Trial
@@ -19,6 +20,9 @@ SHARE, LONGEST_S = 0.4, 10.0
 RESERVE = 0.15
 # If a smaller share of the total time is left, no trial starts.
 LEAST_LEFT = 0.03
+# To try prefetching, each fetch is followed by a pause, as by a step. The pause is as long as
+# making a batch takes, but at most this long.
+LONGEST_STEP_S = 0.05
 
 Read = Callable[[], float]
 """Function that starts a pipeline, reads it briefly, and returns its rate in batches/s."""
@@ -31,13 +35,16 @@ LARGEST_EXPONENT = 700.0
 
 
 class Gain:
-    """Ratio of the rates of two pipelines, from rounds that each measure both."""
+    """Ratio of the rates of two pipelines, from rounds that each measure both.
+
+    Attributes:
+        before: Rates of the first pipeline, in batches/s.
+        after: Rates of the second pipeline, in batches/s.
+    """
 
     def __init__(self) -> None:
         self.before: list[float] = []
-        """Rates of the first pipeline, in batches/s."""
         self.after: list[float] = []
-        """Rates of the second pipeline, in batches/s."""
 
     @property
     def gain(self) -> float:
@@ -89,25 +96,26 @@ Decide = Callable[[Gain], str]
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A change that is ready to be tried.
+class Proposal:
+    """A changed pipeline that may be faster than the original.
 
     Attributes:
         name: Stable identifier, such as "parallel-map".
         description: Description of the change for the user.
-        before: Reads the best pipeline so far.
-        after: Reads that pipeline with the change.
-        decide: Called if the change is faster; returns why it is not kept, or "".
+        dataset: The changed pipeline; None if the change cannot be tried.
+        lines: Lines of code that must come before the code of the pipeline.
+        blocked: Why the change cannot be tried, or is only measured and cannot be kept, however
+            fast; "" if it can be kept.
         note: Remark on the change for the user; "" for none.
-        overlaps: Whether readings pause after each fetch as in training, because reading alone
-            would not show the gain.
+        overlaps: Whether the gain comes from making batches while the model trains. Readings then
+            pause after each fetch, because reading alone would not show the gain.
     """
 
     name: str
     description: str
-    before: Read
-    after: Read
-    decide: Decide
+    dataset: Any = None
+    lines: tuple[str, ...] = ()
+    blocked: str = ""
     note: str = ""
     overlaps: bool = False
 
@@ -116,32 +124,40 @@ class Trials:
     """Runs trials and records them.
 
     Args:
-        first: Reads the original pipeline.
+        dataset: The original pipeline.
+        reader: Returns a function that reads a pipeline, with a pause in seconds after each fetch.
         seconds: Total time for all trials and the final comparison.
         compute_rate: Rate at which the model trains; None without a model.
         tell: Called with the current activity, for a progress line.
+
+    Attributes:
+        dataset: The best pipeline so far.
+        lines: Lines of code that must come before its code.
+        done: The trials so far.
+        first_rate: Rate of the original pipeline.
+        best: Rate of the best pipeline so far, read alone.
     """
 
     def __init__(
         self,
-        first: Read,
+        dataset: Any,
+        reader: Callable[[Any, float], Read],
         *,
         seconds: float,
         compute_rate: Rate | None,
         tell: Callable[[str], None],
     ) -> None:
+        self.dataset = dataset
+        self.lines: list[str] = []
         self.done: list[Trial] = []
-        """The trials so far."""
         self._ends = time.perf_counter() + (1 - RESERVE) * seconds
         self._reserve_s, self._least_left_s = RESERVE * seconds, LEAST_LEFT * seconds
         self._compute_rate = compute_rate
         self._tell = tell
-        self._first = first
+        self._reader = reader
         tell("as it is")
-        self.first_rate = summarize([first() for _ in range(LEAST)])
-        """Rate of the original pipeline."""
-        self.best = self.first_rate
-        """Rate of the best pipeline so far, read alone."""
+        self._first = reader(dataset, 0.0)
+        self.first_rate = self.best = summarize([self._first() for _ in range(LEAST)])
         self._gains: list[Gain] = []
 
     @property
@@ -155,38 +171,46 @@ class Trials:
     def _left_s(self) -> float:
         return self._ends - time.perf_counter()
 
-    def run(self, attempt: Attempt) -> Trial:
-        """Tries a change and records the trial."""
-        self._tell(attempt.description)
+    def run(self, proposal: Proposal, decide: Decide | None = None) -> Trial:
+        """Tries a change against the best pipeline so far, if it can be, and records the trial.
+
+        Args:
+            proposal: The change.
+            decide: Called if the change is faster; returns why it is not kept, or "".
+        """
+        if proposal.dataset is None:
+            self.done.append(Trial(proposal.name, proposal.description, note=proposal.blocked))
+            return self.done[-1]
+        self._tell(proposal.description)
         seconds = min(LONGEST_S, SHARE * self._left_s)
-        found = compare(attempt.before, attempt.after, threshold=gains.SMALLEST, seconds=seconds)
-        reason = gains.rejected_because(found.gain, found.low, found.high)
-        if not reason:
+        pause_s = min(LONGEST_STEP_S, 1 / self.best.median) if proposal.overlaps else 0.0
+        before, after = (self._reader(each, pause_s) for each in (self.dataset, proposal.dataset))
+        found = compare(before, after, threshold=gains.SMALLEST, seconds=seconds)
+        reason = gains.rejected_because(found.gain, found.low, found.high) or proposal.blocked
+        if not reason and decide is not None:
             asked = time.perf_counter()
-            reason = attempt.decide(found)
+            reason = decide(found)
             # The user may take long to answer.
             self._ends += time.perf_counter() - asked
-        kept = not reason
         trial = Trial(
-            attempt.name,
-            attempt.description,
+            proposal.name,
+            proposal.description,
             found.gain,
             found.low,
             found.high,
-            kept,
-            reason or attempt.note,
+            kept=not reason,
+            note=reason or proposal.note,
         )
         self.done.append(trial)
-        if kept and not attempt.overlaps:
-            self._gains.append(found)
-            self.best = summarize(found.after)
+        if trial.kept:
+            self.dataset = proposal.dataset
+            self.lines += [line for line in proposal.lines if line not in self.lines]
+            if not proposal.overlaps:
+                self._gains.append(found)
+                self.best = summarize(found.after)
         return trial
 
-    def skip(self, name: str, description: str, reason: str) -> None:
-        """Records a change that was not tried."""
-        self.done.append(Trial(name, description, note=reason))
-
-    def confirm(self, best: Read) -> Gain | None:
+    def confirm(self, tuned: Any) -> Gain | None:
         """Compares the original pipeline with the tuned one.
 
         If the gain does not hold, the kept changes are recorded as not kept.
@@ -201,12 +225,11 @@ class Trials:
             return self._gains[0]  # its trial already compared with the original pipeline
         self._tell("all changes together")
         seconds = self._reserve_s + max(self._left_s, 0.0)
-        found = compare(self._first, best, threshold=1.0, seconds=seconds)
+        found = compare(self._first, self._reader(tuned, 0.0), threshold=1.0, seconds=seconds)
         if self._gains and found.low <= 1:
             note = "its gain did not hold"
             self.done = [
-                replace(trial, kept=False, note=note) if trial.kept else trial
-                for trial in self.done
+                replace(each, kept=False, note=note) if each.kept else each for each in self.done
             ]
             return None
         return found

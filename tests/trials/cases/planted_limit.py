@@ -24,7 +24,7 @@ import tensorflow as tf
 import keras_gpukit as gpukit
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.trials.batch_sizes.examples import examples_of
-from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, InThisProcess, Work
+from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Trainer
 
 X, Y = np.ones((4000, 64), "float32"), np.ones((4000, 8), "float32")
 # The pool grows in pieces, and XLA needs the memory of a step in one of them. So all else must be
@@ -70,15 +70,14 @@ def trained() -> dict:
 
 
 def held_back() -> dict:
-    trainer, peaks = InThisProcess(build(), examples_of((X, Y))), []
+    trainer, peaks = Trainer(build(), examples_of((X, Y)), filtered=True), []
     for mebibytes in (0, 0, 8, 32, 0):  # the first one makes the optimizer's slots
         try:
-            work = Work(steps=2, withheld_bytes=mebibytes * 2**20)
-            peaks.append(trainer.train(512, work))
+            peaks.append(trainer.train(512, withheld_bytes=mebibytes * 2**20))
         except DoesNotFit:
             peaks.append(None)
-    first_only = InThisProcess(FirstOnly.compiled(), examples_of((X, Y)))
-    first, later = (first_only.train(64, Work(steps=2)) for _ in range(2))
+    first_only = Trainer(FirstOnly.compiled(), examples_of((X, Y)))
+    first, later = (first_only.train(64) for _ in range(2))
     return {"peaks": peaks[1:], "first only": [first, later]}
 
 

@@ -1,4 +1,7 @@
-"""Private names of Keras that recomputing needs, seen on Keras 3.12 to 3.15.
+"""Private names of Keras that recomputing and restoring a model need, seen on Keras 3.12 to 3.15.
+
+`keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER` holds the global seed generator and the
+counters for automatic names. If it is gone, they are not restored.
 
 `keras.src.backend.common.global_state` has the context of the current call, "current_call_ctx".
 Layers that are called without `training` read it from there. `Functional._nodes_by_depth` holds the
@@ -20,6 +23,15 @@ from typing import Any
 _CONTEXT = "current_call_ctx"
 RUN = "_run_through_graph"
 """The method of a functional model that calls its operations."""
+
+
+def keras_globals() -> Any | None:
+    """Returns the object whose attributes are the calling thread's global state of Keras."""
+    try:
+        from keras.src.backend.common import global_state
+    except ImportError:
+        return None
+    return getattr(global_state, "GLOBAL_STATE_TRACKER", None)
 
 
 def call_context() -> Any:

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Sequence
 
 from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.reports import units
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.host import left_bytes
-from keras_gpukit.trials.batch_sizes.bisection import Bisection, halves
-from keras_gpukit.trials.batch_sizes.estimate import Estimate
-from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, InThisProcess, Survey, Work
+from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer
 from keras_gpukit.trials.batch_sizes.trial_process import InOwnProcesses
 
-# Most sizes that do not fit fail in the first step, but not all.
-STEPS, LAST_EPOCHS = 4, 2
+# The search starts at a share of the predicted size, or at `FIRST` examples. Until the largest size
+# is expected within `GROWTH` times one that passed, it tries that many more. Then it tries the
+# expected size, one that should not fit in any case, and halves the bracket between the two. If it
+# has only one end, the other one is looked for in steps that double, the first one being `STEP`.
+FIRST_SHARE, FIRST, GROWTH, STEP = 1 / 8, 16, 3, 0.05
+# Share of a device's memory in use during the largest steps that fit. The rest is in pieces that
+# are too small. It affects which size is tried next, but not where the search ends.
+FILLED = 0.92
 # The last trials confirm the recommended size, each with another size of the smaller batch at the
 # end of its epochs, as a share of the batch size. Memory is divided differently in each trial, so
 # one may pass by chance. With 1/3, a wide dense model failed most often.
 LAST_BATCHES = (1 / 3, 1 / 2, 1 / 8, 7 / 8)
-# Small trials fit in any case and show the memory per example. They start at the first share of the
-# predicted size, or at `FIRST` examples. They end at the second share of the expected size.
-FIRST_SHARE, FIRST = 1 / 8, 16
-SMALL_SHARE = 1 / 3
 # Shares of the time after which the bracket stays as it is, and no more trials confirm its end.
 SEARCH_SHARE, CONFIRM_SHARE = 0.6, 0.85
 # Duration of measuring a rate: share of the total time, and maximum seconds.
 RATE_SHARE, RATE_S = 1 / 60, 1.5
 # If a batch size is slower than the best by more than this factor, smaller ones are not measured.
 TOO_SLOW = 1.5
-# Doublings without a gain that end the search for the fastest, if no memory limit is known.
-NO_GAIN = 2
-# Share of the host's free memory that a batch may take, if no memory limit is known.
-HOST_SHARE = 0.5
+# Without a memory limit: doublings without a gain that end the search for the fastest, and the
+# share of the host's free memory that a batch may take.
+NO_GAIN, HOST_SHARE = 2, 0.5
+
+Point = tuple[int, int]
+"""A batch size, and its peak memory in bytes."""
 
 
-class Finding:
+class SizeSearch:
     """One search for the largest and the fastest batch size.
 
     Args:
@@ -56,7 +57,7 @@ class Finding:
 
     def __init__(
         self,
-        trials: InThisProcess | InOwnProcesses,
+        trials: Trainer | InOwnProcesses,
         *,
         most: int,
         seconds: float,
@@ -67,13 +68,11 @@ class Finding:
         self.ending: BatchSizeEnding = "nothing left to try"
         self.largest: int | None = None
         self.predicted: int | None = None
-        self._trials = trials
-        self._most = most
+        self._trials, self._tell = trials, tell
+        self._most, self._input_rate = most, input_rate
         self._began, self._seconds = time.perf_counter(), seconds
         # Duration of the longest trial, and of the last one that passed.
         self._longest_s = self._passing_s = 0.0
-        self._input_rate = input_rate
-        self._tell = tell
 
     @property
     def rates(self) -> dict[int, float]:
@@ -89,108 +88,101 @@ class Finding:
             self.done.append(BatchSizeTrial(1, False, note=str(error)))
             self.ending = "not even one example fits"
             return None
-        estimate = Estimate(survey)
         if survey.limit_bytes is None:
-            self._measure_from_one(estimate)
+            self._rates_upwards(_filling(survey.predicted, HOST_SHARE * left_bytes()))
             return survey
-        self.largest = self._confirmed(self._find_largest(estimate), estimate)
-        for size in halves(self.largest) if self.largest else ():
-            if not self._rate(size) or (size in self.rates and self._is_slow(size)):
-                break
+        self.predicted = _filling(survey.predicted, survey.limit_bytes)
+        self.largest = size = self._confirmed(self._find_largest(survey.limit_bytes))
+        while size and self._rate(size) and not self._is_slow(size):
+            size = 2 ** ((size - 1).bit_length() - 1) if size > 1 else 0
         return survey
 
-    def _find_largest(self, estimate: Estimate) -> int:
-        self.predicted = estimate.largest(1.0)
-        bisection = Bisection(rules.without_margin(self._most))
-        self._try_small(bisection, estimate)
-        while (size := bisection.next) is not None:
-            if not self._is_time(SEARCH_SHARE, self._longest_s):
+    def _find_largest(self, limit_bytes: int) -> int:
+        """Returns the end of a bracket: a size that passed, just below one that failed."""
+        passed, step, most = 0, STEP, rules.without_margin(self._most)
+        failed: int | None = None
+        is_small = True  # fits in any case, so that it needs no new process
+        size = int(FIRST_SHARE * self.predicted) if self.predicted else FIRST
+        while passed < most and (failed is None or not rules.is_near_enough(passed, failed)):
+            size = max(passed + 1, min(size, most))
+            needed_s = 0.0 if is_small else self._longest_s
+            if self.done and not self._is_time(SEARCH_SHARE, needed_s):
                 self.ending = "time ran out"
                 break
-            self._trials.renew()
-            self._try(bisection, estimate, size)
-        return max(bisection.passed, 1)
-
-    def _try_small(self, bisection: Bisection, estimate: Estimate) -> None:
-        """Runs trials that are expected to fit, to correct the prediction by their peaks."""
-        size = int(FIRST_SHARE * self.predicted) if self.predicted else FIRST
-        while True:
-            size = max(1, min(size, self._most))
-            if not self._try(bisection, estimate, size):
+            if not is_small:
                 self._trials.renew()
-                if size == 1 or bisection.passed:
-                    return
-                size //= 4
+            if self._train(size, f"batches of {size:,}"):
+                passed = size
+            else:
+                failed = size
+            peaks = self._peaks()
+            expected = _filling(peaks, FILLED * limit_bytes) or GROWTH * passed
+            beyond = int((_filling(peaks, limit_bytes) or 0) * (1 + rules.RESOLUTION)) + 1
+            is_small = failed is None and expected >= GROWTH * passed
+            if failed is None and expected > passed * (1 + rules.RESOLUTION):
+                size = min(expected, GROWTH * passed)
                 continue
-            expected = min(estimate.largest() or 4 * self._most, self._most)
-            if size >= SMALL_SHARE * expected / 2 or bisection.failed is not None:
-                return
-            size = min(4 * size, int(SMALL_SHARE * expected) + 1)
+            if failed is None:
+                size = max(beyond, int(passed * (1 + step)) + 1)
+            elif passed:
+                size = max((passed + failed) // 2, int(failed / (1 + step)))
+            else:
+                size = failed // 4
+            step *= 2
+        return max(passed, 1)
 
-    def _try(self, bisection: Bisection, estimate: Estimate, size: int) -> bool:
-        fits = self._train(size, f"batches of {size:,}", Work(STEPS))
-        estimate.note(size, self.done[-1].peak_bytes)
-        expected = estimate.largest()
-        if expected is not None and expected <= size * (1 + rules.RESOLUTION):
-            # Near the limit, continue with the smallest size that should not fit in any case.
-            filling = estimate.largest(1.0)
-            expected = None if filling is None else int(filling * (1 + rules.RESOLUTION)) + 1
-        bisection.note(size, fits, expected)
-        return fits
-
-    def _confirmed(self, passed: int, estimate: Estimate) -> int | None:
+    def _confirmed(self, passed: int) -> int | None:
         """Runs the last trials, and returns the recommended size; None if no size passes them."""
-        candidate, failures = min(rules.with_margin(passed), self._most), 0
-        while not self._is_confirmed(candidate, estimate):
-            if candidate == 1:
+        size, failures = min(rules.with_margin(passed), self._most), 0
+        while not self._is_confirmed(size):
+            if size == 1:
                 self.ending = "not even one example fits"
                 return None
             # If time is short, each step down is larger than the one before.
             is_time = self._is_time(CONFIRM_SHARE, self._passing_s)
             failures = failures + 1 if is_time else 2 * failures + 1
-            candidate = rules.lowered(candidate, failures)
-        return candidate
+            size = rules.lowered(size, failures)
+        return size
 
-    def _is_confirmed(self, size: int, estimate: Estimate) -> bool:
+    def _is_confirmed(self, size: int) -> bool:
         """Runs the last trials of a batch size with memory withheld; returns whether all passed."""
-        withheld_bytes = estimate.examples_bytes(rules.WITHHELD * size, size)
+        withheld_bytes = int(rules.WITHHELD * size * _example_bytes(self._peaks()))
         for number, last in enumerate(LAST_BATCHES, 1):
             if number > 1 and not self._is_time(CONFIRM_SHARE, self._passing_s):
                 break
             self._trials.renew()
-            what = f"batches of {size:,}, for longer ({number})"
-            if not self._train(size, what, Work(STEPS, LAST_EPOCHS, last, withheld_bytes)):
+            if not self._train(size, f"batches of {size:,}, for longer", last, withheld_bytes):
                 return False
         return True
 
-    def _train(self, size: int, what: str, work: Work) -> bool:
+    def _train(self, size: int, what: str, last: float = 0.0, withheld_bytes: int = 0) -> bool:
         self._tell(what)
         began = time.perf_counter()
         try:
-            peak_bytes = self._trials.train(size, work)
+            peak_bytes = self._trials.train(size, last, withheld_bytes)
             self._passing_s = time.perf_counter() - began
             self.done.append(BatchSizeTrial(size, True, peak_bytes))
         except DoesNotFit as error:
-            held = f", with {units.size(work.withheld_bytes)} held back"
-            note = f"{error}{held if work.withheld_bytes else ''}"
-            self.done.append(BatchSizeTrial(size, False, note=note))
+            held = f", with {units.size(withheld_bytes)} held back" if withheld_bytes else ""
+            self.done.append(BatchSizeTrial(size, False, note=f"{error}{held}"))
         self._longest_s = max(self._longest_s, time.perf_counter() - began)
         return self.done[-1].fits
 
-    def _measure_from_one(self, estimate: Estimate) -> None:
+    def _peaks(self) -> list[Point]:
+        """Returns the smallest and the largest batch size whose peak was measured."""
+        peaks = {e.batch_size: e.peak_bytes for e in self.done if e.peak_bytes is not None}
+        return [(size, peaks[size]) for size in (min(peaks), max(peaks))] if len(peaks) > 1 else []
+
+    def _rates_upwards(self, fitting: int | None) -> None:
         """Measures the rates of increasing powers of two until larger ones are no faster."""
-        fitting = estimate.filling(int(HOST_SHARE * left_bytes()))
-        best, without = 0.0, 0
-        for size in (2**power for power in count()):
-            if size > min(self._most, fitting or self._most) or not self._rate(size):
-                return
-            if size not in self.rates:
+        best, without, size = 0.0, 0, 1
+        while size <= min(self._most, fitting or self._most) and without < NO_GAIN:
+            if not self._rate(size) or size not in self.rates:
                 return
             rate = rules.with_input(self.rates[size], self._input_rate)
             without = without + 1 if rules.is_as_fast(best, rate) else 0
             best = max(best, rate)
-            if without == NO_GAIN:
-                return
+            size *= 2
 
     def _rate(self, size: int) -> bool:
         """Measures the rate of a batch size if it fits; returns False if time was too short."""
@@ -210,10 +202,27 @@ class Finding:
         return True
 
     def _is_slow(self, size: int) -> bool:
-        actual = [rules.with_input(each, self._input_rate) for each in self.rates.values()]
-        return TOO_SLOW * rules.with_input(self.rates[size], self._input_rate) < max(actual)
+        actual = {s: rules.with_input(rate, self._input_rate) for s, rate in self.rates.items()}
+        return size in actual and TOO_SLOW * actual[size] < max(actual.values())
 
     def _is_time(self, share: float, needed_s: float) -> bool:
         """Whether a trial that takes so long would end within a share of the time."""
         passed_s = time.perf_counter() - self._began
         return passed_s + needed_s <= share * self._seconds
+
+
+def _example_bytes(peaks: Sequence[Point]) -> float:
+    """Returns the bytes of an example, from the peaks of two batch sizes; 0 if unknown."""
+    if not peaks:
+        return 0.0
+    (size, low), (larger, high) = peaks
+    return max((high - low) / (larger - size), 0.0)
+
+
+def _filling(peaks: Sequence[Point], allowed_bytes: float) -> int | None:
+    """Returns the batch size whose peak is on the line through those of two; None if unknown."""
+    example_bytes = _example_bytes(peaks)
+    if not example_bytes:
+        return None
+    size, peak_bytes = peaks[-1]
+    return max(1, int(size + (allowed_bytes - peak_bytes) / example_bytes))
