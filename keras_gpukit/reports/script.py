@@ -15,7 +15,7 @@ _NAMES = {
 }
 
 
-class Part(NamedTuple):
+class ScriptPart(NamedTuple):
     """A part of a script's wall time.
 
     Attributes:
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     starting_s: float | None = None
 
 
-def parts_of(record: ScriptRecord) -> tuple[Part, ...]:
+def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
     """Returns the parts of a script's time in their order; together they are all of it."""
     calls = []
     for method in METHODS:
@@ -40,12 +40,14 @@ def parts_of(record: ScriptRecord) -> tuple[Part, ...]:
             name = _NAMES.get(method, default)[count != 1]
             starting = [each.starting_s for each in those if each.starting_s is not None]
             spent_s = sum(each.total_s for each in those)
-            calls.append(Part(f"{count:,} {name}", spent_s, sum(starting) if starting else None))
+            calls.append(
+                ScriptPart(f"{count:,} {name}", spent_s, sum(starting) if starting else None)
+            )
     return (
-        Part("imports", record.imports_s),
-        Part("before the first call", record.before_s),
+        ScriptPart("imports", record.imports_s),
+        ScriptPart("before the first call", record.before_s),
         *calls,
-        Part("the rest", record.rest_s),
+        ScriptPart("the rest", record.rest_s),
     )
 
 
@@ -59,7 +61,7 @@ def account(record: ScriptRecord) -> str:
     return f"The script took {units.duration(record.wall_s)}: {', '.join(parts)}"
 
 
-def _starting(part: Part, wall_s: float) -> str:
+def _starting(part: ScriptPart, wall_s: float) -> str:
     if part.starting_s is None or part.starting_s <= _LEAST_SHARE * wall_s:
         return ""
     return f" ({units.duration(part.starting_s)} of it to start)"
