@@ -111,5 +111,6 @@ def _ask(getter: Callable[[], Any]) -> bool | None:
 def _memory_limit_mib(gpu: Any) -> tuple[int, ...] | None:
     import tensorflow as tf
 
-    configured = tf.config.get_logical_device_configuration(gpu)
-    return tuple(int(part.memory_limit) for part in configured) if configured else None
+    parts = tf.config.get_logical_device_configuration(gpu) or ()
+    sizes = [int(part.memory_limit) for part in parts if part.memory_limit is not None]
+    return tuple(sizes) or None

@@ -24,6 +24,7 @@ from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.devices import CUDADevice
 from keras_gpukit.sensors.host import HostSensor
+from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.sensors.nvml import THROTTLE_REASONS, NVMLSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 
@@ -83,6 +84,18 @@ def gpus_of_the_machine() -> list[FakeGPU]:
         FakeGPU(B, FAST, memory_total=81 * GIB, utilization=20),
         FakeGPU(C, FAST, memory_total=82 * GIB, utilization=30),
     ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"), [([None], None), ([1024, 2048], (1024, 2048)), ([], None)]
+)
+def test_a_logical_gpu_may_have_no_limit(limits, expected, machine, monkeypatch):
+    gpus = gpus_of_the_machine()[:1]
+    machine(gpus, FakeNVML(gpus))
+    parts = [tf.config.LogicalDeviceConfiguration(limit) for limit in limits]
+    monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda device: parts)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_growth", lambda device: None)
+    assert read_state().memory_limit_mib == (expected,)
 
 
 @pytest.mark.parametrize(
