@@ -221,7 +221,7 @@ def test_all_are_started_again_up_to_so_many_times(tmp_path):
         (["x.py"], "the following arguments are required: --workers"),
         (
             ["--workers", "2", "--timeout", "nan", "x.py"],
-            "--timeout: nan is not a number of seconds",
+            "argument --timeout: must be a number above 0, and is 'nan'",
         ),
         (["--workers", "2", "--log-dir", __file__, "x.py"], "is not a folder"),
         (["--workers=1", "--cpus-per-worker=9999", "x.py"], "1 workers with 9999 processors each"),
