@@ -88,15 +88,16 @@ class InputStall(StepWatchingCallback[InputRecord]):
             return
         sensor = PythonTimeSensor(source.codes) if source.codes else None
         self._python = source, sensor
+        if sensor is None:
+            return
 
         def look() -> None:
             for _ in range(_LOOKS):
-                if sensor is not None and session.in_steps:
+                if session.in_steps:
                     sensor.read()
                 time.sleep(_BETWEEN_LOOKS_S)
 
-        if sensor is not None:
-            session.every_second("the code that makes batches", look)
+        session.every_second("the code that makes batches", look)
 
     def _record(self, session: Session, phase: Phase) -> InputRecord:
         record = session.steps_of(phase).input()

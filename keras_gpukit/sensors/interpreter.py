@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType
 
-import psutil
-
 from keras_gpukit.records.pipeline import ContentionRecord
 
 # A sleeping thread must take the GIL again when it wakes. If another thread waits, no thread holds
@@ -100,6 +98,8 @@ def usable_cores() -> int:
 
 def _stolen_from_a_core_s() -> float:
     """Returns the mean of the machine's cores since it started; 0 where no system counts it."""
+    import psutil
+
     stolen_s: float = getattr(psutil.cpu_times(), "steal", 0.0)
     return stolen_s / (psutil.cpu_count() or 1)
 
