@@ -39,7 +39,7 @@ def measure(name: str, folder: Path, package: str = PACKAGE) -> None:
         save(folder, result)
         measured[case] = attempt(function)
         result["took_s"] = took_s + time.monotonic() - began_s
-    if not any(kept.iterdir()):
+    if kept.exists() and not any(kept.iterdir()):  # another slice of the part may have ended
         kept.rmdir()
     result.pop("case", None)
     save(folder, result | {"status": "complete"})

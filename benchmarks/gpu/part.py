@@ -24,6 +24,7 @@ ORDER = (
     "predictions:images-jit-2",
     "predictions:images-jit-3",
     "predictions:recurrent",
+    "compute:all",
     "limits:jit",
     "limits:out-of-memory",
     "predictions:others",

@@ -111,6 +111,37 @@ class KernelProfile:
     operation: str | None = None
 
 
+LayerRole = Literal["layer", "loss", "metrics", "optimizer", "other"]
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """The time of one layer's operations in a step: of its kernels on the GPUs, else on the host.
+
+    Attributes:
+        path: Names of the layer and of the models around it, outermost first, such as
+            "functional/dense_7"; without a layer, the name of the role.
+        role: "optimizer": operations that update the weights. "other": what no name attributes.
+        time_s: Seconds per step. The layers of a profile add up to the computation in `parts_s`.
+        backward_s: The part of `time_s` that belongs to the backward pass.
+        kinds_s: Seconds per step by kind of computation.
+        kernels: Number of kernels per step; without a GPU, of operations.
+        tensor_core_fraction: Share of the time in kernels whose names say that they use Tensor
+            Cores; None without a GPU.
+        largest: The kernels, or operations, that took the most time, at most three. Their times are
+            sums over all steps, their shares are of the layer.
+    """
+
+    path: str
+    role: LayerRole
+    time_s: float
+    backward_s: float
+    kinds_s: dict[Kind, float]
+    kernels: float
+    tensor_core_fraction: float | None = None
+    largest: tuple[KernelProfile, ...] = ()
+
+
 @dataclass(frozen=True)
 class MemoryPoint:
     """One reading of an allocator."""
@@ -202,6 +233,7 @@ class ProfileRecord:
             of computation. They add up to that part. If two kinds run at the same time, the first
             in the order of `Kind` counts.
         each_step: One entry per execution; at most the first 50.
+        layers: Time by layer, in the order in which the layers first computed.
         stall_fraction: Share of the steps' time in which the run waited for input and computed
             nothing.
         stages: Stages of the tf.data pipeline, the most blocking first; empty if nothing waits or
@@ -226,6 +258,7 @@ class ProfileRecord:
     devices: tuple[DeviceProfile, ...] = ()
     operations: tuple[OperationProfile, ...] = ()
     kernels: tuple[KernelProfile, ...] = ()
+    layers: tuple[LayerProfile, ...] = ()
     memory: tuple[MemoryProfile, ...] = ()
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()
