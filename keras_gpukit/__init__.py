@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from keras_gpukit.distributed.split_model import split_model as split_model
     from keras_gpukit.memory.less.accumulation import accumulate_gradients as accumulate_gradients
     from keras_gpukit.memory.less.rematerialization import rematerialize as rematerialize
+    from keras_gpukit.speedups.tune import tune as tune
     from keras_gpukit.trials.diagnose import diagnose as diagnose
     from keras_gpukit.trials.find_batch_size import find_batch_size as find_batch_size
     from keras_gpukit.trials.predict_memory import predict_memory as predict_memory
@@ -56,6 +57,7 @@ _HOMES = {
     "rematerialize": "keras_gpukit.memory.less.rematerialization",
     "split_model": "keras_gpukit.distributed.split_model",
     "predict_memory": "keras_gpukit.trials.predict_memory",
+    "tune": "keras_gpukit.speedups.tune",
     "tune_input": "keras_gpukit.trials.tune_input",
 }
 """Module of each public name. Repeated under `TYPE_CHECKING`, since type checkers run no code."""

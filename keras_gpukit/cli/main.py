@@ -15,6 +15,7 @@ from keras_gpukit.cli import (
     report,
     run,
     scaling,
+    tune,
 )
 from keras_gpukit.cli.command_line import ValueFlags, split, value_flags
 from keras_gpukit.version import __version__
@@ -48,7 +49,7 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each command imports what it needs when it runs, so that --help is quick.
-    for command in (run, launch, input_service, first_fit, demo, doctor, report, scaling):
+    for command in (run, launch, input_service, first_fit, tune, demo, doctor, report, scaling):
         command.add_parser(subparsers)
-    run_a_script = ("run", "launch", "memory", "batch-size")
+    run_a_script = ("run", "launch", "memory", "batch-size", "tune")
     return parser, {name: value_flags(subparsers.choices[name]) for name in run_a_script}

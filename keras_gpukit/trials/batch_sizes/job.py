@@ -19,6 +19,71 @@ _FILE = "model.keras"
 
 
 @dataclass(frozen=True)
+class ProcessSettings:
+    """Settings of TensorFlow and Keras in a process, which a new process does not inherit.
+
+    Attributes:
+        actions: Actions that make the settings.
+        threads: Number of intra-op and inter-op threads; 0 lets TensorFlow choose.
+    """
+
+    actions: tuple[Action, ...]
+    threads: tuple[int, int]
+
+    @classmethod
+    def of_this_process(cls) -> ProcessSettings:
+        """Reads the settings of this process."""
+        state = read_state()
+        names = ["soft_placement", "jit", "tf32", "dtype_policy", "visible_gpus"]
+        names += ["deterministic"] if state.deterministic else []
+        settings = {name: getattr(state, name) for name in names}
+        actions = [Action(name, value, "") for name, value in settings.items() if value is not None]
+        for gpu in state.visible_gpus:
+            limits, grows = state.memory_limit_mib[gpu], state.growth[gpu]
+            if limits:
+                actions.append(Action("memory_limit_mib", limits, "", gpus=(gpu,)))
+            elif grows:
+                actions.append(Action("memory_growth", True, "", gpus=(gpu,)))
+        return cls(tuple(actions), _threads())
+
+    def make(self) -> None:
+        """Makes these settings in this process, before TensorFlow starts its devices."""
+        import tensorflow as tf
+
+        apply(self.actions, read_machine())
+        if _threads() != self.threads:
+            intra, inter = self.threads
+            tf.config.threading.set_intra_op_parallelism_threads(intra)
+            tf.config.threading.set_inter_op_parallelism_threads(inter)
+
+
+def _threads() -> tuple[int, int]:
+    import tensorflow as tf
+
+    threading = tf.config.threading
+    return (
+        threading.get_intra_op_parallelism_threads(),
+        threading.get_inter_op_parallelism_threads(),
+    )
+
+
+def check_importable(argument: str, function: Callable[..., Any]) -> None:
+    """Checks that another process can import a function.
+
+    Raises:
+        ValueError: If it cannot be pickled.
+    """
+    try:
+        pickle.dumps(function)
+    except Exception as error:
+        raise ValueError(
+            f"`{argument}`, a function, must be one that another process can import: define it "
+            "with def at the top level of a module, and not within a function or as a "
+            f"lambda. Received: {argument}={function!r} ({error})"
+        ) from error
+
+
+@dataclass(frozen=True)
 class TrialJob:
     """All that a trial process needs to train the model. It can be pickled.
 
@@ -28,15 +93,13 @@ class TrialJob:
         compilation: Keras' configuration of the compilation; None if it is loaded with the model.
         examples: Examples that batches are made of.
         settings: Settings of TensorFlow and Keras in the process that runs the search.
-        threads: Number of intra-op and inter-op threads there; 0 lets TensorFlow choose.
     """
 
     build: Callable[[], Any] | None
     saved: bytes | None
     compilation: Any
     examples: Examples
-    settings: tuple[Action, ...]
-    threads: tuple[int, int]
+    settings: ProcessSettings
 
     @classmethod
     def of(cls, model: Any, examples: Examples) -> TrialJob:
@@ -47,27 +110,11 @@ class TrialJob:
         """
         import keras
 
+        settings = ProcessSettings.of_this_process()
         if isinstance(model, keras.Model):
-            return cls(None, *_saved(model), examples, device_settings(), _threads())
-        try:
-            pickle.dumps(model)
-        except Exception as error:
-            raise ValueError(
-                "`model`, a function, must be one that another process can import: define it "
-                "with def at the top level of a module, and not within a function or as a "
-                f"lambda. Received: model={model!r} ({error})"
-            ) from error
-        return cls(model, None, None, examples, device_settings(), _threads())
-
-    def set_up(self) -> None:
-        """Makes the settings of the other process, before TensorFlow starts its devices."""
-        import tensorflow as tf
-
-        apply(self.settings, read_machine())
-        if _threads() != self.threads:
-            intra, inter = self.threads
-            tf.config.threading.set_intra_op_parallelism_threads(intra)
-            tf.config.threading.set_inter_op_parallelism_threads(inter)
+            return cls(None, *_saved(model), examples, settings)
+        check_importable("model", model)
+        return cls(model, None, None, examples, settings)
 
     def model(self) -> Any:
         """Makes or loads the compiled model.
@@ -138,29 +185,3 @@ def _saved(model: Any) -> tuple[bytes, Any]:
         for name in ("compile", "get_compile_config", "compile_from_config")
     )
     return saved, compilation if compilation and is_of_keras else None
-
-
-def device_settings() -> tuple[Action, ...]:
-    """Returns what makes the settings of this process, which a new process does not inherit."""
-    state = read_state()
-    names = ["soft_placement", "jit", "tf32", "dtype_policy", "visible_gpus"]
-    names += ["deterministic"] if state.deterministic else []
-    settings = {name: getattr(state, name) for name in names}
-    actions = [Action(name, value, "") for name, value in settings.items() if value is not None]
-    for gpu in state.visible_gpus:
-        limits, grows = state.memory_limit_mib[gpu], state.growth[gpu]
-        if limits:
-            actions.append(Action("memory_limit_mib", limits, "", gpus=(gpu,)))
-        elif grows:
-            actions.append(Action("memory_growth", True, "", gpus=(gpu,)))
-    return tuple(actions)
-
-
-def _threads() -> tuple[int, int]:
-    import tensorflow as tf
-
-    threading = tf.config.threading
-    return (
-        threading.get_intra_op_parallelism_threads(),
-        threading.get_inter_op_parallelism_threads(),
-    )

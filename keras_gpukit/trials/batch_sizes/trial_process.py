@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -26,13 +25,12 @@ from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.trials.batch_sizes.job import TrialJob
 from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer
+from keras_gpukit.trials.own_process import OwnProcess
 
 _LOADED = "keras_gpukit.trials.batch_sizes.loaded_quietly"
-_LOG_SHOWN = 2000
 # Signals that end a process that ran out of memory: TensorFlow aborts, an access fails, or the
 # system kills the process.
-_OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
-_ENDS_WITHIN_S = 5.0
+OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
 # Before TensorFlow's allocator fails, it waits ten seconds for other threads to free memory, once
 # for each operation (`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21). On a CPU
 # it waits in vain if the process is idle at so many looks in a row, with so much memory in use.
@@ -96,20 +94,12 @@ class InOwnProcesses:
             process.close()
 
 
-class _TrialProcess:
+class _TrialProcess(OwnProcess):
     """A process that starts at once and loads TensorFlow; the first call loads the model."""
 
     def __init__(self, job: TrialJob, context: BaseContext) -> None:
-        self._connection, there = context.Pipe()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115
-        log = Connection(os.dup(self._log.fileno()), readable=False)  # how a descriptor is passed
-        self._process = context.Process(  # type: ignore[attr-defined]
-            target=serve, args=(there, log, job), name="gpukit-trial", daemon=True
-        )
+        super().__init__(context, serve, job)
         self._started = False
-        self._process.start()
-        there.close()
-        log.close()
 
     def call(
         self, method: Callable[Concatenate[Trainer, P], T], *args: P.args, **kwargs: P.kwargs
@@ -122,30 +112,18 @@ class _TrialProcess:
         """
         try:
             if not self._started:
-                self._connection.recv()
+                self.connection.recv()
                 self._started = True
-            self._connection.send((method.__name__, args, kwargs))
-            error, result = self._connection.recv()
+            self.connection.send((method.__name__, args, kwargs))
+            error, result = self.connection.recv()
         except (EOFError, OSError):
-            raise self._ended() from None
+            raise self._failed() from None
         if error is not None:
             raise error
         return cast(T, result)
 
-    def close(self) -> None:
-        """Ends the process."""
-        # Kill the process: its work is no longer needed, and TensorFlow takes long to end.
-        self._process.kill()
-        self._process.join()
-        self._connection.close()
-        self._process.close()
-        self._log.close()
-
-    def _ended(self) -> Exception:
-        self._process.join(_ENDS_WITHIN_S)
-        code = self._process.exitcode
-        self._log.seek(0)
-        errors = self._log.read().decode(errors="replace")[-_LOG_SHOWN:]
+    def _failed(self) -> Exception:
+        code, errors = self.ended()
         if not self._started:
             return TrialError(
                 "The process of a trial did not start. It imports the script that runs: keep that "
@@ -154,7 +132,7 @@ class _TrialProcess:
             )
         if code == _WAITS_FOR_MEMORY:
             return DoesNotFit("every thread waited for memory")
-        if code is not None and -code in _OF_MEMORY:
+        if code is not None and -code in OF_MEMORY:
             return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
         return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
 
@@ -180,7 +158,7 @@ def _answer(connection: Connection, job: TrialJob) -> None:
         method, args, kwargs = connection.recv()
         try:
             if trainer is None:
-                job.set_up()
+                job.settings.make()
                 trainer = Trainer(job.model(), job.examples)
                 threading.Thread(target=_end_if_it_waits, args=(working,), daemon=True).start()
             working.set()

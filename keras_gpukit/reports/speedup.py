@@ -1,0 +1,111 @@
+"""Results of `tune`, as a table in a terminal with the lines to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+
+from keras_gpukit.records.displayed import show_by
+from keras_gpukit.records.finding import Change
+from keras_gpukit.records.speedup import Promise, SpeedupSearch, TriedChange
+from keras_gpukit.reports import units
+from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere, table
+
+
+def print_speedups(search: SpeedupSearch, console: Console | None = None) -> None:
+    """Prints the result."""
+    print_anywhere(render(search), console)
+
+
+def render(search: SpeedupSearch) -> RenderableType:
+    """Returns the best change, a table with a row for each change, and the lines to change."""
+    best = search.best
+    lines = [_headline(search), *_kept_promises(search)]
+    lines.append(
+        f"Ended after {units.duration(search.duration_s)}: {search.ending}. A gain counts from "
+        f"5 % on and outside the noise; the loss may differ by {units.percentage(search.tolerance)}"
+        ". Without callbacks and validation."
+    )
+    snippet = [] if best is None or not best.lines else ["", "Change:", *_snippet(best.lines)]
+    after = [*_not_measured(search), *snippet]
+    return Group(*map(plain, lines), *_table(search), *map(plain, after))
+
+
+def _headline(search: SpeedupSearch) -> str:
+    rate = f"{units.number(search.rate.median)} {search.rate.unit}"
+    if search.best is None:
+        measured = any(each.gain is not None for each in search.trials)
+        why = "no change made it faster" if measured else "no change was measured"
+        return f"{search.subject}: {rate} as it is; {why}."
+    best = search.best
+    interval = units.interval(best.low or 0.0, best.high or 0.0)
+    after = "" if best.rate is None else f", {units.number(best.rate.median)} {best.rate.unit}"
+    return (
+        f"{search.subject}: {rate} as it is. Fastest: {best.description}: {best.gain:.2f}× "
+        f"(95 %: {interval}){after}."
+    )
+
+
+def _kept_promises(search: SpeedupSearch) -> Iterator[str]:
+    """Yields what findings promised of changes that were measured, and what was measured."""
+    for each in search.trials:
+        if each.promise is not None and each.gain is not None:
+            interval = units.interval(each.low or 0.0, each.high or 0.0)
+            yield (
+                f"{each.promise.code}, by {each.change}: promised {_promise(each.promise)}, "
+                f"measured {each.gain:.2f}× (95 %: {interval})."
+            )
+
+
+def _promise(promise: Promise) -> str:
+    if promise.high is None:
+        return f"{promise.low:.2f}× or more"
+    if promise.low < 1.005:
+        return f"up to {promise.high:.2f}×"
+    return f"{promise.low:.2f}× to {promise.high:.2f}×"
+
+
+def _table(search: SpeedupSearch) -> list[RenderableType]:
+    measured = [each for each in search.trials if each.gain is not None]
+    if not measured:
+        return []
+    heads = ("change", "gain", "95 %", search.rate.unit, "first step", "")
+    unchanged = ("as it is", "1.00", "", units.number(search.rate.median))
+    rows: list[tuple[str, ...]] = [(*unchanged, units.duration(search.first_step_s), "")]
+    rows += map(_row, sorted(measured, key=_rank))
+    return [table(rows, heads, heads[1:5])]
+
+
+def _rank(tried: TriedChange) -> tuple[bool, float]:
+    """Returns the place of a change: those that are kept first, then by their gain."""
+    return not tried.kept, -(tried.gain or 0.0)
+
+
+def _row(tried: TriedChange) -> tuple[str, ...]:
+    return (
+        tried.description,
+        units.known(tried.gain, "{:.2f}".format, ""),
+        units.interval(tried.low or 0.0, tried.high or 0.0),
+        units.known(tried.rate, lambda rate: units.number(rate.median), ""),
+        units.known(tried.first_step_s, units.duration, ""),
+        ": ".join(filter(None, ("kept" if tried.kept else "", tried.note))),
+    )
+
+
+def _not_measured(search: SpeedupSearch) -> Iterator[str]:
+    for each in search.trials:
+        if each.gain is None:
+            yield f"- {each.change} was not measured: {each.note}."
+
+
+def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:
+    for each in lines:
+        if each.location:
+            yield f"  {each.location}"
+        marked = (("-", each.before), ("+", each.after))
+        for mark, text in marked:
+            yield from (f"  {mark} {line}" for line in text.splitlines())
+
+
+show_by(SpeedupSearch, lambda found: as_html(panel([render(found)])), lambda s: as_text(render(s)))

@@ -1,0 +1,105 @@
+"""Which changes of how a model trains can be tried, and what findings promise of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.speedup import Promise
+from keras_gpukit.rules.savings import time_of_steps_s
+
+CHANGES = (
+    "input",
+    "graph",
+    "jit",
+    "no-jit",
+    "steps-per-execution",
+    "mixed-precision",
+    "batch-size",
+)
+"""Names of all changes, in the order in which they are tried unless findings promise more."""
+
+TRIED_BY: dict[str, tuple[str, ...]] = {
+    "input-bound": ("input",),
+    "input-holds-gil": ("input",),
+    "input-takes-cores": ("input",),
+    "slow-epoch-start": ("input",),
+    "slow-settings": ("graph", "jit"),
+    "tiny-steps": ("steps-per-execution", "batch-size"),
+    "launch-bound": ("jit", "steps-per-execution", "batch-size"),
+    "low-utilization": ("jit", "steps-per-execution", "batch-size"),
+    "float32-on-tensor-cores": ("mixed-precision",),
+    "memory-mostly-unused": ("batch-size",),
+}
+"""Changes that a finding advises, by the code of its rule. Findings without one here advise what
+only the author of the model can change."""
+
+TOLERANCE = 0.05
+"""Largest difference of the loss after the same examples, as a share of it, at which a change
+counts as leaving the training as it was; our choice."""
+
+
+def changes_to_try(asked: Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of the changes that codes of rules or names of changes stand for.
+
+    Raises:
+        ValueError: If one is neither.
+    """
+    names: list[str] = []
+    for each in asked:
+        found = (each,) if each in CHANGES else TRIED_BY.get(each)
+        if found is None:
+            raise ValueError(
+                f"there is no change to try for {each!r}. Changes: {', '.join(CHANGES)}; codes of "
+                f"findings: {', '.join(TRIED_BY)}"
+            )
+        names += [name for name in found if name not in names]
+    return tuple(names)
+
+
+def promises(summary: RunSummary) -> tuple[Promise, ...]:
+    """Returns the gains that the findings on a run promise for the rate of its steps."""
+    steps_s, found = time_of_steps_s(summary), []
+    for each in summary.findings:
+        if each.code in TRIED_BY and each.saving is not None and steps_s > 0:
+            low, high = (
+                None if saved_s is None else _gain(saved_s, steps_s)
+                for saved_s in (each.saving.low_s, each.saving.high_s)
+            )
+            found.append(Promise(each.code, low or 1.0, high))
+    return tuple(found)
+
+
+def _gain(saved_s: float, steps_s: float) -> float | None:
+    return steps_s / (steps_s - saved_s) if saved_s < steps_s else None
+
+
+def promise_of(change: str, made: Sequence[Promise]) -> Promise | None:
+    """Returns what was promised for a change; the largest promise if several findings name it."""
+    of_change = [each for each in made if change in TRIED_BY.get(each.code, ())]
+    return max(of_change, key=lambda each: each.high or each.low, default=None)
+
+
+def in_order(names: Sequence[str], made: Sequence[Promise]) -> tuple[str, ...]:
+    """Returns the names of changes, those that findings promise the most of first."""
+
+    def promised(name: str) -> float:
+        promise = promise_of(name, made)
+        return -(promise.high or promise.low) if promise else -1.0
+
+    return tuple(sorted(names, key=promised))
+
+
+def changes_the_loss(ratio: float | None, tolerance: float) -> str:
+    """Returns why a change does not leave the training as it was, by its loss; "" if it does.
+
+    Args:
+        ratio: Loss with the change divided by the loss without it; None if it is unknown.
+        tolerance: Largest difference of the ratio from 1.
+    """
+    if ratio is None or abs(ratio - 1) <= tolerance:
+        return ""
+    if ratio != ratio:
+        return "changes the loss: it is not a number"
+    more = "higher" if ratio > 1 else "lower"
+    return f"changes the loss: {100 * abs(ratio - 1):.0f} % {more} after the same examples"

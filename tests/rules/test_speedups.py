@@ -1,0 +1,55 @@
+"""Which changes stand for a finding, and what it promises."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.finding import Finding, Saving, Verdict
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.speedup import Promise
+from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.rules import RULES, speedups
+
+
+def test_each_code_is_that_of_a_rule_and_each_change_exists():
+    assert set(speedups.TRIED_BY) <= {rule.code for rule in RULES}
+    assert {name for names in speedups.TRIED_BY.values() for name in names} <= {*speedups.CHANGES}
+
+
+def test_codes_and_names_can_be_asked_for():
+    assert speedups.changes_to_try(["input-bound", "jit", "launch-bound"]) == (
+        "input",
+        "jit",
+        "steps-per-execution",
+        "batch-size",
+    )
+    with pytest.raises(ValueError, match="no change to try for 'no-gpu'"):
+        speedups.changes_to_try(["no-gpu"])
+
+
+def test_a_promise_is_about_the_steps_alone():
+    parts = TimeBreakdown(20.0, 6.0, 4.0, 0.0, 0.0, 10.0, 0.0, 0.0)
+    finding = Finding("input-bound", "", "critical", (), (), Saving(5.0, None, 20.0, "wait"))
+    summary = RunSummary(
+        Environment({}), input=InputRecord("fit", breakdown=parts), verdict=Verdict((finding,))
+    )
+    assert speedups.promises(summary) == (Promise("input-bound", 2.0, None),)
+    assert speedups.promises(replace(summary, verdict=Verdict())) == ()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "because"),
+    [
+        (None, ""),
+        (1.04, ""),
+        (1.1, "changes the loss: 10 % higher after the same examples"),
+        (0.8, "changes the loss: 20 % lower after the same examples"),
+        (math.nan, "changes the loss: it is not a number"),
+    ],
+)
+def test_the_loss_stays_within_the_tolerance(ratio, because):
+    assert speedups.changes_the_loss(ratio, 0.05) == because

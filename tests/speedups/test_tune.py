@@ -1,0 +1,80 @@
+"""`tune` and its command, on real trainings in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.processes import environment
+from helpers.training import arrays, small_model
+
+import keras_gpukit as gpukit
+
+CASE = Path(__file__).parent / "cases" / "tiny.py"
+
+
+def command(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "keras_gpukit", "tune", *map(str, arguments)],
+        env=environment(COLUMNS="200"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.heavy
+def test_a_script_is_tuned_from_outside(tmp_path):
+    written = tmp_path / "written"
+    wanted = ("--minutes", "0.5", "--try", "steps-per-execution", "--json")
+    done = command(*wanted, CASE, written, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["subject"] == "tiny.py"
+    assert found["rate"]["unit"] == "examples/s"
+    (tried,) = found["trials"]
+    assert tried["change"] == "steps-per-execution"
+    assert tried["gain"] > 1
+    assert tried["loss_ratio"] == pytest.approx(1, abs=0.05)
+    (line,) = tried["lines"]
+    assert line["before"] == 'model.compile("sgd", "mse")'
+    assert line["after"].startswith('model.compile("sgd", "mse", steps_per_execution=')
+    assert line["location"].startswith("tiny.py:")
+    assert not written.exists()
+
+
+@pytest.mark.heavy
+def test_functions_are_tuned_in_processes_that_import_them():
+    found = gpukit.tune(small_model, arrays(40), changes=["jit"], minutes=0.5, verbose=0)
+    (tried,) = found.trials
+    assert tried.change == "jit"
+    assert tried.gain is not None, tried.note
+    assert tried.first_step_s > 0
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.heavy
+def test_a_script_that_cannot_be_measured_says_why(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import keras\nprint('no training here')\n")
+    done = command(script)
+    assert done.returncode == 2
+    assert "cannot be measured: the script called no fit()" in done.stderr
+    script.write_text("raise OSError('no such data')\n")
+    assert "OSError: no such data" in command(script).stderr
+
+
+def test_what_cannot_be_tried_is_refused():
+    done = command("--try", "no-gpu", CASE)
+    assert done.returncode == 2
+    assert "no change to try for 'no-gpu'" in done.stderr
+    with pytest.raises(TypeError, match="`build` must be a function"):
+        gpukit.tune(small_model(), ())
+    with pytest.raises(ValueError, match="another process can import"):
+        gpukit.tune(lambda: None, ())
