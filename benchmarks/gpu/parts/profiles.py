@@ -130,8 +130,8 @@ def judge_tensor_cores(without: dict[str, Any], with_them: dict[str, Any]) -> Ou
     return Outcome(
         shares[0] <= WITHOUT and shares[1] >= WITH_TENSOR_CORES,
         f"Of the products' time {100 * shares[0]:.0f} % is in Tensor Cores in float32 "
-        f"({names[0]}), {100 * shares[1]:.0f} % in bfloat16 ({names[1]}; of all kernels' time xprof "
-        f"says {100 * theirs:.0f} %).",
+        f"({names[0]}), {100 * shares[1]:.0f} % in bfloat16 ({names[1]}; xprof says of all kernels "
+        f"{100 * theirs:.0f} %).",
     )
 
 
