@@ -19,7 +19,6 @@ from keras_gpukit.flops.shapes import (
     Open,
     called,
     inferred,
-    is_known,
     shape_of,
     with_batch,
 )
@@ -121,17 +120,18 @@ def _branches(graph: Any, operation: Any) -> list[Any]:
 
 
 def _add(count: _Count, operation: Any, taken: Sequence[Open]) -> None:
-    type_, made = operation.type, [shape_of(each) for each in operation.outputs]
+    type_, inputs = operation.type, _known(taken)
+    outputs = _known([shape_of(each) for each in operation.outputs])
     if type_ in FORMULAS:
         dtype = operation.outputs[0].dtype.name
         try:
-            flops = flops_of(type_, _known(taken), _known(made), operation.get_attr)
+            flops = flops_of(type_, inputs, outputs, operation.get_attr)
             count.by_dtype[dtype] += flops
         except UnknownShapeError:
             count.unknown.append(f"a shape of {operation.name}")
     else:
         count.uncounted.add(type_)
-    read, written = _bytes(operation.inputs, taken), _bytes(operation.outputs, made)
+    read, written = _bytes(operation.inputs, inputs), _bytes(operation.outputs, outputs)
     if type_ in _READ_A_PART:
         read = written
     elif type_ in _UPDATE:
@@ -140,13 +140,16 @@ def _add(count: _Count, operation: Any, taken: Sequence[Open]) -> None:
 
 
 def _known(shapes: Sequence[Open]) -> list[Shape | None]:
-    return [shape if is_known(shape) else None for shape in shapes]  # type: ignore[misc]
+    return [
+        None if shape is None or None in shape else tuple(size or 0 for size in shape)
+        for shape in shapes
+    ]
 
 
-def _bytes(tensors: Sequence[Any], shapes: Sequence[Open]) -> int:
+def _bytes(tensors: Sequence[Any], shapes: Sequence[Shape | None]) -> int:
     """Returns the size of tensors, without handles and tensors of unknown size."""
     return sum(
         prod(shape) * tensor.dtype.size
         for tensor, shape in zip(tensors, shapes, strict=True)
-        if shape is not None and None not in shape and tensor.dtype.name not in _HANDLES
+        if shape is not None and tensor.dtype.name not in _HANDLES
     )

@@ -56,7 +56,9 @@ def inferred(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> Any:
     ]
     if given == own:
         return graph
-    known = {each.op.name: [shape] for each, shape in zip(graph.inputs, given, strict=True)}
+    known: dict[str, Sequence[Open]] = {
+        each.op.name: [shape] for each, shape in zip(graph.inputs, given, strict=True)
+    }
     found = _imported(graph, known, batch_size)
     # What a function returns is known only once the shapes of its arguments are.
     for _ in range(_MOST_PASSES):

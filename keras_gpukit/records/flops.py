@@ -1,25 +1,10 @@
-"""Floating-point operations of one training step, and how fast this machine can compute them."""
+"""Floating-point operations of one training step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True)
-class Ceilings:
-    """Rates that a GPU reaches at most.
-
-    Attributes:
-        tflops: TFLOP/s of large products by precision: "float64", "float32" (without Tensor Cores),
-            "TF32", "float16" and "bfloat16". A precision that the GPU lacks is left out.
-        device_gb_per_s: GB/s that it reads and writes in its own memory.
-        measured: Whether `keras-gpukit bench` measured them on this machine, rather than being
-            NVIDIA's figures.
-    """
-
-    tflops: dict[str, float]
-    device_gb_per_s: float | None = None
-    measured: bool = False
+from keras_gpukit.records.benchmark import Ceilings
 
 
 @dataclass(frozen=True)
@@ -36,7 +21,7 @@ class StepFlops:
             unknown size are left out.
         uncounted: Types of operations whose arithmetic is not in `by_dtype`.
         unknown_because: Why the count is unknown or incomplete.
-        ceilings: Rates that `keras-gpukit bench` measured on this machine; None if it has not run.
+        ceilings: What `keras-gpukit bench` measured on this GPU; None if it has not.
     """
 
     by_dtype: dict[str, int] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
+from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -68,7 +69,8 @@ def render(
         lines += _dim(_others(summary), figures, correction)
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     captured = phrases.captured(summary, reasons=details)
-    lines += _dim(phrases.compared(summary), captured, None if log_dir is None else report)
+    near = near_the_limits(summary)
+    lines += _dim(near, phrases.compared(summary), captured, None if log_dir is None else report)
     title = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
     return panel(lines, title)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import failure
-from keras_gpukit.flops.bench_results import measured_ceilings
 from keras_gpukit.flops.counting import count_step
 from keras_gpukit.flops.tf_private import step_graph
 from keras_gpukit.records.flops import StepFlops
+from keras_gpukit.sensors.ceilings import measured_ceilings
 from keras_gpukit.watching.call_frame import batch_of
 from keras_gpukit.watching.session import Session
 
@@ -31,13 +31,12 @@ class FlopsWatch:
     def look(self) -> None:
         """Counts once the step has been traced."""
         session = self._session
-        if self._is_known or not session.environment.gpus:
+        if self._is_known:
             return
         found = _of_step(session.model, self._batch_size)
         if found is not None:
             self._is_known = True
-            gpus = session.environment.gpus
-            ceilings = measured_ceilings({gpu.name for gpu in gpus})
+            ceilings = measured_ceilings(session.environment.gpus[0].name or "")
             session.output.record("flops", replace(found, ceilings=ceilings), session.step)
 
 
