@@ -80,7 +80,8 @@ def roofline_of(summary: RunSummary) -> Roofline | str | None:
     if record.unknown_because is not None:
         return f"the operations of a step: {record.unknown_because}"
     names = {gpu.name or "" for gpu in environment.gpus}
-    name = names.pop() if len(names) == 1 else ""
+    is_part = any((gpu.uuid or "").startswith("MIG-") for gpu in environment.gpus)
+    name = names.pop() if len(names) == 1 and not is_part else ""
     ceilings = record.ceilings or data_sheet(name)
     if ceilings is None:
         return f"the peak of {name or 'these GPUs'}, which `keras-gpukit bench` measures"
@@ -141,7 +142,7 @@ def _longest_s(summary: RunSummary, limit: Limit) -> dict[str, float]:
     profile = summary.profile
     if profile is None or limit not in ("idle", "unknown"):
         return {}
-    found: dict[str, float] = {kind: spent_s for kind, spent_s in profile.kinds_s.items()}
+    found = {str(kind): spent_s for kind, spent_s in profile.kinds_s.items()}
     if limit == "idle":
         found = {part: profile.parts_s.get(part, 0.0) for part in WAITS}
         found = {
