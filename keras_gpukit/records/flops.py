@@ -21,7 +21,7 @@ class StepFlops:
             unknown size are left out.
         uncounted: Types of operations whose arithmetic is not in `by_dtype`.
         unknown_because: Why the count is unknown or incomplete.
-        ceilings: What `keras-gpukit bench` measured on this GPU; None if it has not.
+        ceilings: Rates that `keras-gpukit bench` measured on this GPU; None if it has not.
     """
 
     by_dtype: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What NVIDIA's GPUs reach at most, by their names: dense products and memory."""
+"""Limits of NVIDIA's GPUs by their names: rates of dense products, and of memory."""
 
 from __future__ import annotations
 

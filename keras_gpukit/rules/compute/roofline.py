@@ -35,14 +35,14 @@ class Roofline:
         tflops: TFLOP/s over the mean step time.
         precisions: Precisions of the products, that of most operations first, without those that
             take under 5 % of the time at the peak.
-        peak_tflops: What the GPU reaches at most in this mix of precisions.
+        peak_tflops: Highest rate of the GPU in this mix of precisions.
         ceilings: Limits of the GPU.
         is_measured: Whether `keras-gpukit bench` measured the limits, rather than NVIDIA's figures.
         moved_bytes: Bytes that the operations read and write; None if unknown, as under XLA.
         busy_s: Time per step in which the GPU computed; None without a profile.
         longest_s: If the limit is unknown, seconds per step by kind of computation, and if the GPU
             idles, those of what it waits for, the longest first; empty without a profile.
-        limit: What limits the step: products, memory, the launches of kernels, the input, or
+        limit: Cause that limits the step: products, memory, launches of kernels, the input, or
             something else that lets the GPU idle.
     """
 
