@@ -27,6 +27,8 @@ Kind = Literal[
     "matmul",
     "attention",
     "normalization",
+    "bias gradient",
+    "cast",
     "reduction",
     "elementwise",
     "data movement",
