@@ -55,5 +55,5 @@ def run(args: argparse.Namespace) -> int:
             print(f"Saved: {path}")
     if found.interrupted:
         return 130
-    measured = any(device.rows or device.ceilings for device in found.devices)
-    return 0 if measured else fail("bench", "nothing was measured")
+    measured = (device.ceilings or any(row.rate for row in device.rows) for device in found.devices)
+    return 0 if any(measured) else fail("bench", "nothing was measured")

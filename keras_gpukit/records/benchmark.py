@@ -1,4 +1,4 @@
-"""What `keras-gpukit bench` measured: ceilings of each device, and rates of small models."""
+"""Results of `keras-gpukit bench`: ceilings of each device, and rates of small models."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class BenchmarkRow:
-    """One model trained in one setting.
+    """One model trained in one setting; without a rate and a reason if there was no time for it.
 
     Attributes:
         precision: "float32", "TF32", or the type of Keras' mixed policy.
         batch: Examples in a batch. A CPU gets smaller batches than a GPU.
-        rate: Examples per second; None if it was not measured.
-        failed_because: Why it failed; None if it did not, or was not tried.
+        rate: Examples per second.
+        failed_because: Why it failed.
     """
 
     device: DeviceKind
@@ -47,13 +47,13 @@ class BenchmarkRow:
 
 @dataclass(frozen=True)
 class DeviceBenchmark:
-    """What was measured on one device.
+    """Measurements of one device.
 
     Attributes:
         cores: Number of cores that the process could use.
         date: When it was measured, in ISO 8601.
         name: Product name of the GPU or processor; None if the device was not used.
-        not_measured: Names of rows that were left out for lack of time, the most important first.
+        rows: Rows, the most important first.
         failed_because: Why the device, or its ceilings, could not be measured.
     """
 
@@ -64,13 +64,12 @@ class DeviceBenchmark:
     versions: dict[str, str] = field(default_factory=dict)
     ceilings: Ceilings | None = None
     rows: tuple[BenchmarkRow, ...] = ()
-    not_measured: tuple[str, ...] = ()
     failed_because: str | None = None
 
 
 @dataclass(frozen=True)
 class MachineBenchmark:
-    """What `keras-gpukit bench` measured.
+    """Measurements of this machine.
 
     Attributes:
         seconds: The time budget.

@@ -1,4 +1,4 @@
-"""What `keras-gpukit bench` measured, as tables with bars in a terminal."""
+"""Results of `keras-gpukit bench`, as a table with bars in a terminal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from keras_gpukit.records.benchmark import BenchmarkRow, DeviceBenchmark, Machin
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, table
 
-_BAR = 24
+_BAR = 10
 """Length of the longest bar of a model, in characters."""
-_HEADS = ("model", "device", "precision", "jit", "step", "examples/s", "", "range")
+_HEADS = ("model", "setting", "step", "examples/s", "", "range")
 DEFAULTS = ("TF32", "float32")
-"""What Keras computes in unless it is told otherwise: TF32 where the GPU has it."""
+"""Keras' default precisions: TF32 where the GPU has it."""
 
 
 def render(found: MachineBenchmark) -> RenderableType:
@@ -20,9 +20,9 @@ def render(found: MachineBenchmark) -> RenderableType:
     devices = [line for device in found.devices for line in _device(device)]
     by_model: dict[str, list[BenchmarkRow]] = {}
     for device in found.devices:
-        for row in device.rows:
+        for row in filter(_was_tried, device.rows):
             by_model.setdefault(row.model, []).append(row)
-    rows = [line for of_model in by_model.values() for line in _rows(of_model)]
+    rows = [line for each in by_model.items() for line in _rows(*each)]
     choices = [_choice(name, of_model) for name, of_model in by_model.items()]
     shown = [table(rows, _HEADS, ("step", "examples/s"))] if rows else []
     after = (*filter(None, choices), *_missing(found))
@@ -44,20 +44,18 @@ def _device(found: DeviceBenchmark) -> list[str]:
     return lines
 
 
-def _rows(rows: list[BenchmarkRow]) -> list[tuple[str, ...]]:
+def _rows(model: str, rows: list[BenchmarkRow]) -> list[tuple[str, ...]]:
     """Returns the rows of a model, the fastest first."""
     ordered = sorted(rows, key=_median, reverse=True)
     best = _median(ordered[0])
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for row in ordered:
-        setting = (row.device, row.precision, "jit" if row.jit else "")
         if row.rate is None:
-            lines.append((row.model, *setting, "", "failed", "", row.failed_because or ""))
+            lines.append((model, _setting(row), "", "failed", "", row.failed_because or ""))
             continue
-        bar = "=" * round(_BAR * row.rate.median / best)
-        step = units.duration(row.batch / row.rate.median)
-        span = units.interval(row.rate.low, row.rate.high)
-        lines.append((row.model, *setting, step, units.number(row.rate.median), bar, span))
+        rate, bar = row.rate, "=" * round(_BAR * row.rate.median / best)
+        step, span = units.duration(row.batch / rate.median), units.interval(rate.low, rate.high)
+        lines.append((model, _setting(row), step, units.number(rate.median), bar, span))
     return lines
 
 
@@ -72,7 +70,8 @@ def _choice(model: str, rows: list[BenchmarkRow]) -> str | None:
         found = (_of(plain_rows, kind, precision) for precision in DEFAULTS)
         bases.append(next(filter(None, found), None))
     gains = [_gain(best, base) for base in bases if base is not None and base != best]
-    return ", ".join((f"{model}: fastest is {_setting(best)}", *gains)) + "."
+    default = ", the default" if best == bases[0] else ""
+    return ", ".join((f"{model}: fastest is {_setting(best)}{default}", *gains)) + "."
 
 
 def _gain(best: BenchmarkRow, base: BenchmarkRow) -> str:
@@ -88,17 +87,34 @@ def _of(rows: list[BenchmarkRow], kind: str, precision: str) -> BenchmarkRow | N
 
 
 def _setting(row: BenchmarkRow) -> str:
-    return f"{row.precision}{' with jit' * row.jit} on the {row.device}"
+    return f"{row.device} {row.precision}{' jit' * row.jit}"
 
 
 def _median(row: BenchmarkRow) -> float:
     return 0.0 if row.rate is None else row.rate.median
 
 
+def _was_tried(row: BenchmarkRow) -> bool:
+    return row.rate is not None or row.failed_because is not None
+
+
 def _missing(found: MachineBenchmark) -> list[str]:
-    names = [name for device in found.devices for name in device.not_measured]
-    lines = ["Interrupted: what was measured before is shown."] if found.interrupted else []
+    """Returns lines on the rows that found no time, by setting."""
+    usable = [each for each in found.devices if each.name or not each.failed_because]
+    names = [
+        f"{device.kind} ceilings"
+        for device in usable
+        if device.ceilings is None and not device.failed_because
+    ]
+    by_setting: dict[str, list[str]] = {}
+    for device in usable:
+        for row in device.rows:
+            if not _was_tried(row):
+                by_setting.setdefault(_setting(row), []).append(row.model)
+    all_models = {row.model for device in usable for row in device.rows}
+    for setting, models in by_setting.items():
+        names.append(setting if set(models) == all_models else f"{setting} ({', '.join(models)})")
+    lines = ["Interrupted: the rows before are shown."] if found.interrupted else []
     if names:
-        missing = ", ".join(names)
-        lines.append(f"Not measured within {found.seconds:g} s (--seconds): {missing}.")
+        lines.append(f"Not measured within --seconds {found.seconds:g}: {', '.join(names)}.")
     return lines

@@ -1,4 +1,4 @@
-"""What is measured on a device; all of it runs in that device's own process."""
+"""Measurements on a device; all of them run in that device's own process."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from concurrent.futures.process import BrokenProcessPool
@@ -55,18 +56,21 @@ def bench(seconds: float, tell: Tell = lambda what, done_s: None) -> MachineBenc
     """Measures ceilings and rates. Ctrl-C ends it, and keeps what is known."""
     kinds: tuple[DeviceKind, ...] = ("GPU", "CPU") if read_driver().gpus else ("CPU",)
     began_s, interrupted = time.monotonic(), False
-    devices = {kind: _Device(kind) for kind in kinds}
     rows = [
         BenchmarkRow(kind, name, precision, jit, model.batches[kind])
         for kind, precision, jit in SETTINGS
         for name, model in MODELS.items()
-        if kind in devices
+        if kind in kinds
     ]
+    devices = {kind: _Device(kind, [row for row in rows if row.device == kind]) for kind in kinds}
     try:
         for task in (*kinds, *rows):
             passed_s = time.monotonic() - began_s
-            kind = task.device if isinstance(task, BenchmarkRow) else task
-            tell(_name(task), passed_s)
+            if isinstance(task, BenchmarkRow):
+                kind, what = task.device, task.model
+            else:
+                kind, what = task, "ceilings"
+            tell(f"{kind}: {what}", min(passed_s, seconds))
             devices[kind].measure(task, seconds - passed_s, LONGEST * seconds)
     except KeyboardInterrupt:
         interrupted = True
@@ -80,12 +84,18 @@ def bench(seconds: float, tell: Tell = lambda what, done_s: None) -> MachineBenc
 class _Device:
     """A process that measures on one device; after a failure another one goes on."""
 
-    def __init__(self, kind: DeviceKind) -> None:
+    def __init__(self, kind: DeviceKind, rows: Iterable[BenchmarkRow]) -> None:
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.found = DeviceBenchmark(kind, usable_cores(), now)
+        self._found = DeviceBenchmark(kind, usable_cores(), now)
+        self._rows = {row: row for row in rows}
         self._pool: ProcessPoolExecutor | None = None
         self._pid: int | None = None
         self._is_usable = True
+
+    @property
+    def found(self) -> DeviceBenchmark:
+        """What is known so far."""
+        return replace(self._found, rows=tuple(self._rows.values()))
 
     def measure(self, task: BenchmarkRow | DeviceKind, left_s: float, longest_s: float) -> None:
         """Measures a row, or the ceilings, unless there is no time left for it."""
@@ -98,17 +108,14 @@ class _Device:
             pool = self._pool or self._opened(left_s)
             longest_s = min(longest_s, until_s - time.monotonic())
             if isinstance(task, BenchmarkRow):
-                self._add(pool.submit(measure_row, task).result(longest_s))
+                self._rows[task] = pool.submit(measure_row, task).result(longest_s)
             else:
                 ceilings = pool.submit(measure_ceilings, task, PRECISIONS).result(longest_s)
-                self.found = replace(self.found, ceilings=ceilings)
+                self._found = replace(self._found, ceilings=ceilings)
         except FutureTimeout:
             self.close()
             if time.monotonic() < until_s:
                 self._fail(task, f"it took more than {longest_s:.0f} s")
-            else:
-                left_out = (*self.found.not_measured, _name(task))
-                self.found = replace(self.found, not_measured=left_out)
         except BrokenProcessPool:
             self.close()
             self._fail(task, "its process ended by itself: TF_CPP_MIN_LOG_LEVEL=0 shows its log")
@@ -135,20 +142,17 @@ class _Device:
         )
         self._pid = pool.submit(os.getpid).result(within_s)
         self._is_usable = False
-        opening = pool.submit(open_device, self.found.kind)
+        opening = pool.submit(open_device, self._found.kind)
         name, versions = opening.result(max(until_s - time.monotonic(), 0))
         self._is_usable = True
-        self.found = replace(self.found, name=name, versions=versions)
+        self._found = replace(self._found, name=name, versions=versions)
         return pool
-
-    def _add(self, row: BenchmarkRow) -> None:
-        self.found = replace(self.found, rows=(*self.found.rows, row))
 
     def _fail(self, task: BenchmarkRow | DeviceKind, because: str) -> None:
         if isinstance(task, BenchmarkRow) and self._is_usable:
-            self._add(replace(task, failed_because=because))
+            self._rows[task] = replace(task, failed_because=because)
         else:
-            self.found = replace(self.found, failed_because=because)
+            self._found = replace(self._found, failed_because=because)
 
 
 def save(found: DeviceBenchmark) -> Path | None:
@@ -165,9 +169,3 @@ def save(found: DeviceBenchmark) -> Path | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, msgspec.json.format(msgspec.json.encode(found), indent=2))
     return path
-
-
-def _name(task: BenchmarkRow | DeviceKind) -> str:
-    if isinstance(task, str):
-        return f"{task} ceilings"
-    return f"{task.device} {task.model} {task.precision}{' jit' * task.jit}"
