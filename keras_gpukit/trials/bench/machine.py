@@ -94,7 +94,7 @@ class _Device:
 
     @property
     def found(self) -> DeviceBenchmark:
-        """What is known so far."""
+        """Results so far."""
         return replace(self._found, rows=tuple(self._rows.values()))
 
     def measure(self, task: BenchmarkRow | DeviceKind, left_s: float, longest_s: float) -> None:
