@@ -1,4 +1,4 @@
-"""Models whose step computes badly for a known cause, each with the change that mends it."""
+"""Models whose step computes badly for a known cause, each with the change that fixes it."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ JIT = {"jit_compile": True}
 
 
 def causes(small: bool) -> dict[str, tuple[Training, Training | None]]:
-    """Returns for each cause how it trains badly, and the same mended if a change is known."""
+    """Returns for each cause how it trains badly, and the same fixed if a change is known."""
     s = small
     images, sequences = (
         (

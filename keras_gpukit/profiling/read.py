@@ -14,6 +14,7 @@ from keras_gpukit.profiling.reading import breakdown
 from keras_gpukit.profiling.reading.events import Events, Space
 from keras_gpukit.profiling.reading.gpu import PLANE, GPUs, gpus_of, profile_of
 from keras_gpukit.profiling.reading.host import Host, sort_out
+from keras_gpukit.profiling.reading.layers import time_by_layer
 from keras_gpukit.profiling.reading.memory import memory_of
 from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
 from keras_gpukit.profiling.reading.space import read_space
@@ -113,6 +114,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "operations": top_operations(host, gpus, steps.counted),
         "kernels": top_kernels(gpus, steps.counted),
         "python_s": (host.python & steps.counted).total_ps * to_mean_s,
+        "layers": time_by_layer(host, gpus, steps.counted, computed, count),
         "stages": rank_stages(host, waits, steps.counted, count),
     }
 

@@ -56,10 +56,10 @@ def ceilings(small: bool) -> dict[str, Any]:
 
 
 def measure(name: str, trainings: Any, small: bool, folder: Path) -> dict[str, Any]:
-    """Times the training as it is and as mended, by turns, and captures both."""
+    """Times the training as it is and as fixed, by turns, and captures both."""
     models = {
         of: (training, training.compiled())
-        for of, training in zip(("wasteful", "mended"), trainings, strict=True)
+        for of, training in zip(("wasteful", "fixed"), trainings, strict=True)
         if training is not None
     }
     row: dict[str, Any] = {f"{of}_ms": [] for of in models}
@@ -120,7 +120,7 @@ def _capture(training: Any, model: Any, steps: int, path: Path) -> list[dict[str
 
 PART = Part(
     "compute",
-    "Which change mends a step that computes badly, and what does a capture show of it?",
+    "Which change fixes a step that computes badly, and what does a capture show of it?",
     {"all": Slice(cases, 240)},
     (),
 )

@@ -20,6 +20,7 @@ from keras_gpukit.records.profile import Kind
 # underscores and digits are not part of words.
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("collective", "nccl|rccl|collective|all_?-?(reduce|gather|to_?-?all)|reduce_?-?scatter"),
+    ("cast", "^cast_gpu_dt_|tensorconversionop|~cast~|wrapped_convert"),
     ("elementwise", "_gpu_dt_|^main_kernel$"),
     ("attention", "attention|flash_?(fwd|bwd)|fmha|mha_|sdpa"),
     ("normalization", "(batch|layer|group|instance|rms)_?norm|~bn_|~lrn~|softmax|normalizedprob"),
@@ -27,7 +28,8 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("convolution", r"conv(?!er)|wgrad|dgrad|fprop|winograd|implicit_gemm|im2col|\d{3}cudnn"),
     ("matmul", "matmul|gemm|gemv|~dot~|cutlass|einsum|splitk|xmma|wgmma|nvjet"),
     ("reduction", "reduc(?!ed_divisor)|~(sum|mean|max|min|prod|argmax|argmin|l2loss|topkv?)~"),
-    ("reduction", "(max|avg)_?pool|cumsum|sort|bias(add)?grad|tensorscan"),
+    ("bias gradient", "bias(add)?grad"),
+    ("reduction", "(max|avg)_?pool|cumsum|sort|tensorscan"),
     ("elementwise", "biasn[ch]"),
     ("data movement", "transpose|concat|pad|slice|gather|scatter|tile|copy|reshape|stitch|shuffle"),
     ("data movement", "swapdimension|tensor(broadcasting|shuffling|(striding)?slicing|chipping)"),
@@ -39,7 +41,7 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("elementwise", "tensor[a-z]+op$"),
     ("elementwise", "relu|sigmoid|tanh|gelu|silu|swish|squareddifference|multiply|subtract|divide"),
     ("elementwise", "~(add|addv|addn|sub|mul|div|realdiv|divnonan|neg|square|sqrt|rsqrt|exp|log)~"),
-    ("elementwise", "~(pow|cast|select|selectv|maximum|minimum|biasadd|greater|less|equal|sign)~"),
+    ("elementwise", "~(pow|select|selectv|maximum|minimum|biasadd|greater|less|equal|sign)~"),
 )
 _COMPILED = tuple(
     (kind, re.compile(re.sub("~([a-z(])", r"(?<![a-z])\1", pattern).replace("~", "(?![a-z])")))

@@ -1,7 +1,8 @@
 """Protobuf messages of an `.xplane.pb` file, with the fields that are used.
 
-Fields and numbers are those of TensorFlow's published `xplane.proto` (`tsl/profiler/protobuf`),
-which keeps them stable. They are declared here for two reasons. TensorFlow's own module for them
+Fields and numbers are those of TensorFlow's published `xplane.proto` (`tsl/profiler/protobuf`), and
+of XLA's `hlo.proto` (`xla/service`) for the programs within, which keep them stable. They are
+declared here for two reasons. TensorFlow's own module for them
 loads TensorFlow, which takes three seconds. And it checks texts for UTF-8, so that one damaged
 letter makes a whole plane unreadable; here texts are bytes. Undeclared fields are skipped.
 """
@@ -47,12 +48,27 @@ _MESSAGES = {
         "warnings": "3 *bytes",
         "hostnames": "4 *bytes",
     },
+    "OpMetadata": {"op_type": "1 bytes", "op_name": "2 bytes"},
+    "Instruction": {"name": "1 bytes", "metadata": "7 OpMetadata"},
+    "Computation": {"instructions": "2 *Instruction"},
+    "Module": {"computations": "3 *Computation"},
+    "Program": {"module": "1 Module"},
 }
 
 
-@cache
 def space_message() -> Any:
-    """Returns the message class of a whole file, in a descriptor pool apart from TensorFlow's."""
+    """Returns the message class of a whole file."""
+    return _message("Space")
+
+
+def program_message() -> Any:
+    """Returns the message class of a program that XLA compiled."""
+    return _message("Program")
+
+
+@cache
+def _message(wanted: str) -> Any:
+    """Returns a message class, from a descriptor pool apart from TensorFlow's."""
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="keras_gpukit/xplane.proto", package=_PACKAGE, syntax="proto3"
@@ -74,4 +90,4 @@ def space_message() -> Any:
             declared.oneof_decl.add(name="value")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Space"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{wanted}"))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, Stats, Value
+from keras_gpukit.profiling.reading.programs import Programs, programs_of
 from keras_gpukit.profiling.reading.schema import space_message
 
 MOST_EVENTS = 1_000_000
@@ -20,7 +21,7 @@ LONGEST_TEXT = 500
 # Figures that are used. An event may carry any number of others.
 _OF_MARKS = "step_num _r"
 _OF_STAGES = "id parent_id name"
-_OF_KERNELS = "tf_op hlo_op memcpy_details"
+_OF_KERNELS = "tf_op hlo_op hlo_module memcpy_details"
 _OF_ALLOCATIONS = (
     "allocator_name bytes_allocated bytes_available allocation_bytes requested_bytes addr tf_op "
     "fragmentation shape tensor_shapes"
@@ -40,6 +41,7 @@ _TELLING = (
     "MemoryAllocation",
     "MemoryDeallocation",
 )
+_TELLING_FIGURES = frozenset({"step_num", "hlo_op"})
 # Number of different sets of figures that are stored once and shared between events.
 _MOST_SHARED = 10_000
 
@@ -56,7 +58,7 @@ def read_space(data: bytes) -> Space:
         (line.timestamp_ns for plane in space.planes for line in plane.lines if line.events),
         default=0,
     )
-    reader = _Reader(origin_ns)
+    reader = _Reader(origin_ns, programs_of(space))
     problems = (text(each) for each in (*space.errors, *space.warnings))
     return Space(
         planes=tuple(map(reader.plane, space.planes)),
@@ -87,8 +89,9 @@ class _Kind:
 class _Reader:
     """Reads planes, up to a number of events in all; `incomplete` says what was left out."""
 
-    def __init__(self, origin_ns: int) -> None:
+    def __init__(self, origin_ns: int, programs: Programs) -> None:
         self.incomplete: set[str] = set()
+        self._programs = programs
         self._origin_ns = origin_ns
         self._left = MOST_EVENTS
 
@@ -119,7 +122,7 @@ class _Reader:
                     kinds[its_kind] = kind
                 carries: Stats = {}
                 if kind.tells:
-                    carries = {**kind.common, **_figures(event.stats, texts)}
+                    carries = self._with_operation({**kind.common, **_figures(event.stats, texts)})
                 if len(shared) < _MOST_SHARED:
                     carries = shared.setdefault(tuple(carries.items()), carries)
                 stats.append(carries)
@@ -136,6 +139,13 @@ class _Reader:
             stats=np.array(stats, object),
         )
 
+    def _with_operation(self, figures: dict[str, Value]) -> Stats:
+        """Gives an instruction of XLA's the operation it was made of, in place of its program."""
+        program = self._programs.get(str(figures.pop("hlo_module", "")), {})
+        if operation := program.get(str(figures.get("hlo_op", ""))):
+            figures["tf_op"] = operation
+        return figures
+
     def _affordable(self, events: Any) -> Iterable[Any]:
         taken = min(len(events), self._left)
         self._left -= taken
@@ -147,7 +157,7 @@ class _Reader:
 def _kind(index: int, metadata: Any, event: Any, texts: Mapping[int, str], all_tell: bool) -> _Kind:
     name, common = text(metadata.name), _figures(metadata.stats, texts)
     carried = frozenset({**common, **_figures(event.stats, texts)})
-    tells = all_tell or name.startswith(_TELLING) or "step_num" in carried
+    tells = all_tell or name.startswith(_TELLING) or not carried.isdisjoint(_TELLING_FIGURES)
     return _Kind(index, name, common, carried, tells)
 
 

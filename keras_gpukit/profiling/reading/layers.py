@@ -1,0 +1,179 @@
+"""Time by layer, from the name scopes of the operations that launched the kernels."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
+from operator import or_
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_gpukit.profiling.reading.breakdown import PS
+from keras_gpukit.profiling.reading.events import Events, Mask
+from keras_gpukit.profiling.reading.gpu import GPUs
+from keras_gpukit.profiling.reading.host import Host, operation_name
+from keras_gpukit.profiling.reading.kinds import kind_of, uses_tensor_cores
+from keras_gpukit.profiling.reading.spans import Spans
+from keras_gpukit.records.profile import KernelProfile, Kind, LayerProfile, LayerRole
+
+LARGEST = 3
+BETWEEN = "between operations"
+UNNAMED = "other operations"
+_BACKWARD = "gradient_tape"
+_NUMBERED = re.compile(r"_\d+$")
+# Scopes around layers that are no models: loops, branches, and replicas of MirroredStrategy.
+_AROUND = re.compile(r"(while|body|cond|branch_executed|replica(_\d+)?|_\d+)$")
+# Scopes within layers: TensorFlow and Keras open one for each function that makes operations.
+_FUNCTIONS = re.compile(
+    r"(add|addn|sub|mul|truediv|floordiv|div_no_nan|pow|neg|abs|sign|sum|mean|max|min|prod|exp|log|sqrt"
+    r"|rsqrt|square|squared_difference|cast|matmul|einsum|tensordot|transpose|reshape|expand_dims|squeeze"
+    r"|concat|stack|unstack|split|strided_slice|slice|gather|gathernd|where|select|range|zeros|ones"
+    r"|fill|tile|pad|batchnorm|moments|normalize_moments|softmax|log_softmax|relu|gelu|silu|sigmoid|tanh"
+    r"|biasadd|convolution|conv[123]d|while|cond|case|assert|identity|clip_by_value|broadcast_\w+"
+    r"|stateless_\w+|random_\w+|partitionedcall|statefulpartitionedcall|l2_normalize|dot|loop_body)"
+    r"(_\d+)?$",
+    re.I,
+)
+# `keras.optimizers`, by the names that they have by default.
+_OPTIMIZERS = re.compile(
+    r"(sgd|rmsprop|adam|adamw|adadelta|adagrad|adamax|adafactor|nadam|ftrl|lion|lamb|muon|schedule_free\w*"
+    r"|loss_scale_optimizer)(_\d+)*$",
+    re.I,
+)
+
+
+class Place(NamedTuple):
+    """Layer or other part of the step that an operation belongs to; without a layer, no path."""
+
+    path: tuple[str, ...]
+    role: LayerRole
+    backward: bool
+
+
+@dataclass
+class _Sum:
+    """Sums over the operations of one layer; times in picoseconds."""
+
+    first_ps: int
+    time_ps: float = 0.0
+    backward_ps: float = 0.0
+    tensor_core_ps: float = 0.0
+    count: int = 0
+    kinds_ps: Counter[Kind] = field(default_factory=Counter)
+    largest_ps: Counter[tuple[str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def time_by_layer(
+    host: Host, gpus: GPUs, counted: Spans, computed: Spans, steps: int
+) -> tuple[LayerProfile, ...]:
+    """Divides the time of computation by layer.
+
+    Where operations run at the same time, on several GPUs or threads, each gets a part of that
+    time, in proportion to its own. `computed` is when anything was computed; on a CPU it includes
+    the pauses between operations.
+    """
+    sums: dict[tuple[str, LayerRole], _Sum] = {}
+    each: list[Spans] = []
+    for events, chosen in [(gpu.plane.events, gpu.computing) for gpu in gpus.each] or [
+        (host.events, host.operations)
+    ]:
+        chosen = chosen & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
+        each.append(Spans.of(events, chosen) & computed)
+        for name, operation, begin_ps, time_ps in _runs(events, chosen, computed):
+            path, role, backward = place_of(operation)
+            key = "/".join(path) or (UNNAMED if role == "other" else role), role
+            total = sums.setdefault(key, _Sum(begin_ps))
+            kind = kind_of(name if gpus.each else operation_name(operation)[1])
+            total.first_ps = min(total.first_ps, begin_ps)
+            total.time_ps += time_ps
+            total.backward_ps += time_ps if backward else 0
+            total.tensor_core_ps += time_ps if gpus.each and uses_tensor_cores(name) else 0
+            total.count += 1
+            total.kinds_ps[kind] += time_ps
+            total.largest_ps[name, operation] += time_ps
+            total.counts[name, operation] += 1
+    summed_ps = sum(total.time_ps for total in sums.values())
+    if not summed_ps:
+        return ()
+    busy = reduce(or_, each)
+    share = busy.total_ps / summed_ps
+    layers = [
+        _layer(path, role, total, share * PS / steps, steps, of_gpu=bool(gpus.each))
+        for (path, role), total in sorted(sums.items(), key=lambda item: item[1].first_ps)
+    ]
+    pause_s = (computed - busy).total_ps * PS / steps
+    if pause_s:
+        layers.append(LayerProfile(BETWEEN, "other", pause_s, 0.0, {"other": pause_s}, 0.0))
+    return tuple(layers)
+
+
+def _layer(
+    path: str, role: LayerRole, total: _Sum, to_mean_s: float, steps: int, *, of_gpu: bool
+) -> LayerProfile:
+    return LayerProfile(
+        path=path,
+        role=role,
+        time_s=total.time_ps * to_mean_s,
+        backward_s=total.backward_ps * to_mean_s,
+        kinds_s={kind: ps * to_mean_s for kind, ps in total.kinds_ps.most_common()},
+        kernels=total.count / steps,
+        tensor_core_fraction=total.tensor_core_ps / total.time_ps if of_gpu else None,
+        largest=tuple(
+            KernelProfile(
+                name=name,
+                kind=kind_of(name if of_gpu else operation_name(operation)[1]),
+                time_s=ps * PS,
+                count=total.counts[name, operation],
+                share=ps / total.time_ps,
+                tensor_core=uses_tensor_cores(name) if of_gpu else None,
+                operation=operation_name(operation)[0] or None,
+            )
+            for (name, operation), ps in total.largest_ps.most_common(LARGEST)
+        ),
+    )
+
+
+def _runs(events: Events, chosen: Mask, computed: Spans) -> Iterator[tuple[str, str, int, int]]:
+    """Yields name, operation, start and counted time of each chosen event."""
+    times_ps = computed.covered_ps(events.begin_ps, events.end_ps)
+    for index in np.flatnonzero(chosen):
+        name, stats = events.names[events.kind[index]], events.stats[index]
+        operation = str(stats.get("tf_op") or stats.get("hlo_op") or name)
+        yield name, operation, int(events.begin_ps[index]), int(times_ps[index])
+
+
+@lru_cache(maxsize=65536)
+def place_of(operation: str) -> Place:
+    """Finds the layer of an operation, by the scopes in its name.
+
+    Keras calls each layer in a scope with its name. It is the second scope of that name, after the
+    one in which the layer was built, so TensorFlow numbers it: "sequential_1/dense_7_1/MatMul"
+    belongs to "sequential/dense_7".
+    """
+    name, _ = operation_name(operation)
+    *scopes, _ = name.split("/")
+    backward = _BACKWARD in scopes
+    scopes = [each for each in scopes if each != _BACKWARD and not _AROUND.match(each)]
+    if not scopes:
+        return Place((), "other", backward)
+    if scopes[0].startswith("compile_loss"):
+        return Place((), "loss", backward)
+    if scopes[0].startswith("compile_metrics"):
+        return Place((), "metrics", backward)
+    if _OPTIMIZERS.match(scopes[0]):
+        return Place((), "optimizer", backward)
+    path: list[str] = []
+    for scope in scopes:
+        if not _NUMBERED.search(scope) or (len(path) != 1 and _FUNCTIONS.match(scope)):
+            break
+        layer = _NUMBERED.sub("", scope)
+        if layer in path:  # the body of a loop repeats the scopes around it
+            del path[path.index(layer) + 1 :]
+        else:
+            path.append(layer)
+    return Place(tuple(path), "layer" if path else "other", backward)
