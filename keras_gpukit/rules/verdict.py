@@ -12,6 +12,7 @@ from keras_gpukit.rules.cluster.workers import (
     WorkersTrainAlone,
 )
 from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
+from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.compute.launch_bound import LaunchBound, LowUtilization, TinySteps
 from keras_gpukit.rules.compute.precision import Float32OnTensorCores
@@ -24,8 +25,8 @@ from keras_gpukit.rules.compute.slow_kernels import (
 )
 from keras_gpukit.rules.compute.slow_layers import (
     DenseEmbeddingUpdate,
+    Float32Layers,
     SlowMetrics,
-    SmallProducts,
 )
 from keras_gpukit.rules.compute.tracing_again import TracingAgain
 from keras_gpukit.rules.compute.unfused import UnfusedOperations
@@ -90,11 +91,12 @@ RULES: tuple[Rule, ...] = (
     Float64Kernels(),
     MisalignedProducts(),
     LayoutChanges(),
-    SmallProducts(),
+    Float32Layers(),
     DenseEmbeddingUpdate(),
     SlowMetrics(),
     UnfusedOperations(),
     LaunchBound(),
+    DominantLayer(),
     LowUtilization(),
     HostCPUSaturated(),
     TinySteps(),

@@ -47,7 +47,19 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "memory-grows": ("host-memory", "device-memory"),
     "host-memory-runs-out": ("host-memory", "stages"),
     "other-processes": ("device-memory", "busy"),
-    "float32": ("captures",),
+    **dict.fromkeys(
+        (
+            "python-in-step",
+            "float",
+            "misaligned-products",
+            "layout-changes",
+            "dense-embedding-update",
+            "slow-metrics",
+            "unfused-operations",
+            "dominant-layer",
+        ),
+        ("captures",),
+    ),
 }
 _OTHERS = ("timeline", "wall-time")
 # Findings on single steps, which captures show, and the triggers of captures of unusual steps.

@@ -1,4 +1,4 @@
-"""What the names of kernels say of their data."""
+"""Dtypes and kinds in the names of kernels and layers."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ _DTYPES = {
 def dtype_of(kernel: str) -> str:
     """Returns the dtype in a kernel's name, the rarer one of two; "" if it names none."""
     return next((name for name, pattern in _DTYPES.items() if pattern.search(kernel)), "")
+
+
+_NUMBER = re.compile(r"(_\d+)+$")
+_SHORT = {"bn": "batch normalization", "ln": "layer normalization"}
+
+
+def plain_name(path: str) -> str:
+    """Returns what kind of layer a path is of: "batch normalization" for "functional/bn_3"."""
+    name = _NUMBER.sub("", path.rsplit("/", 1)[-1])
+    return _SHORT.get(name.rsplit("_", 1)[-1], name.replace("_", " "))

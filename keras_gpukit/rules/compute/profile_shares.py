@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
-from keras_gpukit.records.profile import Kind, ProfileRecord
+from keras_gpukit.records.profile import Kind, Part, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.savings import WARNING_FRACTION
 
@@ -20,6 +20,9 @@ FUSED_KINDS: tuple[Kind, ...] = (
     "optimizer",
 )
 """Kinds of kernels that XLA makes one of, where TensorFlow runs one for each operation."""
+HOST_PARTS: tuple[Part, ...] = ("kernel launch", "host compute", "between steps", "idle")
+MANY_FUSED = 2 * WARNING_FRACTION
+"""Share of a step from which such kernels count: half of it is a tenth, and XLA saves more."""
 # Kernels that XLA made: "loop_add_fusion", "input_reduce_fusion_3", "triton_softmax_0".
 _OF_XLA = re.compile(r"fusion|^triton_|^wrapped_")
 _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
@@ -28,14 +31,25 @@ _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
 def own_step_s(summary: RunSummary) -> float | None:
     """Returns the seconds of a step without its wait for input; None without a profile.
 
-    The profiler slows the host down, not the kernels: the step is as long as the run's.
+    They are the run's where known: the profiler slows the host down, though not the kernels.
     """
     profile = summary.profile
     if profile is None or not profile.step_time_s:
         return None
-    step_s = min(profile.step_time_s, summary.step_time_s or profile.step_time_s)
-    own_s = step_s - profile.parts_s.get("input wait", 0.0)
+    own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
+    if summary.step_time_s and summary.input_stall_fraction is not None:
+        own_s = summary.step_time_s * (1 - summary.input_stall_fraction)
     return max(own_s, profile.parts_s.get("device compute", 0.0)) or None
+
+
+def idle_fraction(summary: RunSummary) -> float:
+    """Returns the share of a step's own time in which GPUs wait for the host, but not for input."""
+    profile, own_s = summary.profile, own_step_s(summary)
+    if profile is None or own_s is None or not profile.step_time_s:
+        return 0.0
+    idle_s = sum(profile.parts_s.get(part, 0.0) for part in HOST_PARTS)
+    added_s = profile.step_time_s - (summary.step_time_s or profile.step_time_s)
+    return min(max(idle_s - max(added_s, 0.0), 0.0) / own_s, 1.0)
 
 
 def is_compiled(summary: RunSummary, profile: ProfileRecord) -> bool:

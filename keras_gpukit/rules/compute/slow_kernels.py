@@ -49,7 +49,9 @@ class SlowKernels(Rule):
             return None
         names = self._layers(profile)
         low, high = self.saved
-        saving = of_compute(summary, high * share, low=low * share, basis="time of these kernels")
+        saving = of_compute(
+            summary, min(high * share, 1.0), low=low * share, basis="time of these kernels"
+        )
         return self.find(
             severity(saving, summary),
             percent("of_a_step_in_these_kernels", share),
@@ -74,8 +76,8 @@ class SlowKernels(Rule):
 class Float64Kernels(SlowKernels):
     """Kernels that compute in float64.
 
-    By NVIDIA's data sheets, an H100 multiplies 7 times as fast in TF32 (495 to 67 TFLOPS), and
-    cards that are not for data centres 64 times as fast in float32.
+    By NVIDIA's data sheets, an H100 is up to 7× faster in TF32 (495 to 67 TFLOPS), and a card that
+    is not for data centres up to 64× faster in float32.
     """
 
     code = "float64-kernels"
@@ -103,7 +105,9 @@ class MisalignedProducts(SlowKernels):
 
     code = "misaligned-products"
     title = "Products of odd widths miss the fast Tensor Core kernels"
-    saved = 0.3, 0.8
+    # Others get slower too: with 2048 in place of 2047, products took an H100 a fifth of the time,
+    # and gradients of biases half.
+    saved = 0.5, 1.3
     _align = re.compile(r"align[12](?!\d)")
 
     def _is_slow(self, kernel: KernelProfile) -> bool:
@@ -127,7 +131,7 @@ class LayoutChanges(SlowKernels):
     code = "layout-changes"
     title = "Images are transposed between layouts"
     saved = 0.5, 1.0
-    _transposes = re.compile(r"nchwtonhwc|nhwctonchw|swapdimension", re.I)
+    _transposes = re.compile(r"nchwtonhwc|nhwctonchw", re.I)
 
     def _is_slow(self, kernel: KernelProfile) -> bool:
         return bool(self._transposes.search(f"{kernel.name} {kernel.operation}"))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.profile_shares import PRODUCT_KINDS, own_step_s
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
+from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
+from keras_gpukit.rules.compute.profile_shares import PRODUCT_KINDS, fused_fraction, own_step_s
+from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 REQUIRES = "a profile of the steps with the time of each layer"
+# Keras casts what layers get where dtypes differ: least share of a step in such casts; our choice.
+LEAST_CASTS = 0.02
+# Half of such layers' time was saved on an H100; the least is our choice.
+LEAST_SAVED = 0.4
 
 
 class DenseEmbeddingUpdate(Rule):
@@ -50,57 +56,48 @@ class DenseEmbeddingUpdate(Rule):
         )
 
 
-class SmallProducts(Rule):
-    """Many small matrix products, as in a Python loop, where one batched product would do.
+class Float32Layers(Rule):
+    """Layers without products that compute in float32 in a model of mixed precision.
 
-    Launching a kernel takes the host about 5 µs; a product of under 10 µs uses few of a large GPU's
-    cores. From 16 products of one layer in a step on; both are our choice. 64 products of 256×64×64
-    took an H100 2.5 times as long as one batched product.
+    They convert what they get to float32 and back, and read and write twice the bytes. Six
+    activations in float32 between dense layers in bfloat16 made steps of an H100 1.2 times as long.
+    Normalization is left out: Keras computes it in float32 in any case.
     """
 
-    code = "small-products"
-    subject = "small products"
-    title = "Many small matrix products"
-    requires = REQUIRES
-    least, most_s = 16, 10e-6
+    code = "float32-layers"
+    subject = "mixed precision"
+    title = "Layers compute in float32 in a model of mixed precision"
+    requires = f"the precision, and {REQUIRES}"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for layers with many short products that take a tenth of the step."""
-        profile, own_s = summary.profile, own_step_s(summary)
-        if profile is None or own_s is None or not profile.layers:
+        """Compares the time of such layers with a tenth of the step."""
+        profile, own_s, policy = summary.profile, own_step_s(summary), summary.environment.precision
+        if profile is None or own_s is None or not profile.layers or policy is None:
             return self.abstain()
-        if not profile.devices:
-            return self.abstain("on a CPU, small products are not known to be slow")
-        found = [(layer, self._products(layer, profile.steps)) for layer in profile.layers]
-        layer, count = max(found, key=lambda each: each[1])
-        kernels = sum(each.kernels for each in profile.layers)
-        # Its part of all time: kernels that run, and waits for launches, as many as its kernels.
-        computed = profile.parts_s.get("device compute", 0.0) / own_s
-        share = layer.time_s / own_s + (1 - computed) * layer.kernels / kernels if kernels else 0.0
-        if count < self.least or share < WARNING_FRACTION:
+        if not policy.startswith("mixed"):
             return None
-        saving = of_compute(summary, share, low=share / 3, basis="kernels of one layer")
-        name = layer.path.rsplit("/", 1)[-1]
+        found = sorted(filter(_in_float32, profile.layers), key=lambda each: -each.time_s)
+        casts_s = sum(each.time_s for each in profile.layers if each.kinds_s.keys() == {"cast"})
+        share = (sum(each.time_s for each in found) + casts_s) / own_s
+        if not found or casts_s < LEAST_CASTS * own_s or share < WARNING_FRACTION:
+            return None
+        fused = fused_fraction(summary) or 0.0  # the second advice
+        saving = of_compute(
+            summary, max(share, fused), low=LEAST_SAVED * share, basis="these layers in a profile"
+        )
+        names = [each.path.rsplit("/", 1)[-1] for each in found]
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in", share, name),
-            figure("small_products_per_step", count),
-            figure("kernels_per_step", layer.kernels, of=name),
+            percent("of_a_step_in_layers_in_float32", share),
+            percent("of_a_step_in_casts_between_layers", casts_s / own_s),
             advice=(
-                "One batched product instead of a loop: `tf.einsum('bcw,cwv->bcv', parts, "
-                "matrices)`, or `tf.matmul` of stacked matrices",
-                "`keras.layers.MultiHeadAttention` and `DepthwiseConv2D` do so for their heads",
+                f"Leave out `dtype='float32'` of {', '.join(names[:3])}: only the last layer, or "
+                "its softmax, needs it",
+                "`compile(jit_compile=True)`: XLA makes casts part of other kernels",
             ),
             saving=saving,
-            title=f"{name} computes {count:.0f} small matrix products one by one",
-        )
-
-    def _products(self, layer: LayerProfile, steps: int) -> float:
-        """Returns how many short products the layer's largest kernels are per step."""
-        return sum(
-            each.count / steps
-            for each in layer.largest
-            if each.kind in PRODUCT_KINDS and each.time_s < self.most_s * each.count
+            title=f"{len(found)} layers compute in float32 in a model in {policy}, as {names[0]}: "
+            f"{100 * share:.0f} % of the step",
         )
 
 
@@ -143,6 +140,7 @@ def _time_s(profile: ProfileRecord, role: str) -> float:
     return sum(layer.time_s for layer in profile.layers if layer.role == role)
 
 
+_NORMALIZES = re.compile(r"norm|moments|softmax", re.I)
 _TO_DENSE: Collection[str] = ("UnsortedSegmentSum",)
 """How TensorFlow makes a gradient of rows (`IndexedSlices`) a gradient of the whole table."""
 
@@ -153,3 +151,14 @@ def _made_dense(profile: ProfileRecord) -> str | None:
         return None
     paths = (each.path for each in profile.layers if "embedding" in each.path)
     return next((path.rsplit("/", 1)[-1] for path in paths), "a layer")
+
+
+def _in_float32(layer: LayerProfile) -> bool:
+    """Whether a layer of a model of mixed precision computes in float32 without need."""
+    kinds = layer.kinds_s.keys()
+    if layer.role != "layer" or not layer.largest or kinds == {"cast"}:
+        return False
+    if not kinds.isdisjoint(PRODUCT_KINDS):
+        return False
+    names = " ".join((plain_name(layer.path), *(each.operation or "" for each in layer.largest)))
+    return not _NORMALIZES.search(names) and dtype_of(layer.largest[0].name) == "float32"
