@@ -66,6 +66,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
         layer = layer_of(message.operation, layer_names(call.model))
     elif call.model.run_eagerly:
         layer = _failed_layer(error)
+    gpu = _gpu(device, call.gpus)
     record = OutOfMemory(
         device=device,
         operation=message.operation,
@@ -77,7 +78,8 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
         execution=execution_of(call.model),
         step=call.step,
         batch_size=call.batch_size,
-        holders=_holders(device, call.gpus),
+        holders=None if gpu is None else other_holders(gpu),
+        device_bytes=None if gpu is None else _device_bytes(device, gpu, call),
     )
     return _with_options(record, message, call)
 
@@ -103,10 +105,18 @@ def _is_same(asked_bytes: int | None, logged_bytes: int | None) -> bool:
     return abs(asked_bytes - logged_bytes) <= 256 + asked_bytes / 1000
 
 
-def _holders(device: str, gpus: tuple[GPUInfo, ...]) -> Any:
+def _gpu(device: str, gpus: tuple[GPUInfo, ...]) -> GPUInfo | None:
     kind, _, number = device.partition(":")
-    found = [gpu for gpu in gpus if kind == "GPU" and int(number) in (gpu.logical or ())]
-    return other_holders(found[0]) if found else None
+    found = (gpu for gpu in gpus if kind == "GPU" and int(number) in (gpu.logical or ()))
+    return next(found, None)
+
+
+def _device_bytes(device: str, gpu: GPUInfo, call: Call) -> int | None:
+    names = (f"GPU:{number}" for number in gpu.logical or ())
+    others = [call.limit_bytes.get(name) for name in names if name != device]
+    if gpu.memory_bytes is None or None in others:
+        return None
+    return gpu.memory_bytes - sum(filter(None, others))
 
 
 def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOfMemory:
@@ -142,10 +152,9 @@ def _what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | No
     prediction = memory.predict(batch_size)
     needs = prediction.high
     assert needs is not None
-    limit_bytes, fitting, accumulating = record.state.limit_bytes, None, None
+    limit_bytes, fitting, accumulating = record.room_bytes, None, None
     because: str | None = "the device's limit is not known"
     if limit_bytes is not None:
-        limit_bytes -= sum(each.used_bytes for each in record.holders or ())
         fitting = _fitting(memory, limit_bytes, batch_size)
         accumulating = _fitting(memory, limit_bytes - memory.trainable_bytes, batch_size)
         prediction = replace(

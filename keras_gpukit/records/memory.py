@@ -152,6 +152,9 @@ class OutOfMemory:
 
     Attributes:
         shape: Shape of the requested tensor; None if memory was requested as one block.
+        holders: Other processes on the GPU, largest first; None if they are not visible.
+        device_bytes: Memory of the GPU, without what other logical GPUs of this process may take;
+            None if unknown.
         options_unknown_because: Why there are no options, or no smaller batch among them.
     """
 
@@ -166,9 +169,35 @@ class OutOfMemory:
     step: int | None = None
     batch_size: int | None = None
     holders: tuple[GPUHolder, ...] | None = None
+    device_bytes: int | None = None
     prediction: MemoryPrediction | None = None
     options: tuple[MemoryOption, ...] = ()
     options_unknown_because: str | None = None
+
+    @property
+    def left_bytes(self) -> int | None:
+        """Memory of the GPU that other processes leave; None if unknown."""
+        if self.device_bytes is None:
+            return None
+        return self.device_bytes - sum(each.used_bytes for each in self.holders or ())
+
+    @property
+    def room_bytes(self) -> int | None:
+        """Memory that a step can take: the limit, or what other processes leave of it."""
+        limit, left = self.state.limit_bytes, self.left_bytes
+        return limit if limit is None or left is None else min(limit, left)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether other processes hold memory that this one might take."""
+        limit, left = self.state.limit_bytes, self.left_bytes
+        return bool(self.holders) and (limit is None or left is None or left < limit)
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether the GPU has more memory than the limit that this process was given."""
+        limit, left = self.state.limit_bytes, self.left_bytes
+        return limit is not None and left is not None and limit < left
 
     @property
     def is_fragmented(self) -> bool | None:

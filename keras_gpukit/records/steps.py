@@ -112,6 +112,9 @@ _ROUNDING = 1e-9
 """Smaller shares of the wall time are rounding errors in the sums of the parts."""
 
 
+OWN_WORK = "keras_gpukit"
+"""Name of this package's own work among the callbacks of a run."""
+
 RetraceCause = Literal["Python value", "shape", "dtype", "made again"]
 
 
@@ -159,6 +162,8 @@ class TimeBreakdown:
             new shape of the batch, without those of `tracings`. Those of validations count except
             for one. All of this process count.
         hangs_s: Seconds in which no step ended for a minute or more and the process waited.
+        by_callback: Seconds of each class of callbacks; under `OWN_WORK`, those of this package
+            before and after the callbacks of an epoch.
         callbacks_at_epochs: Seconds of `by_callback` at the start and the end of epochs.
         retraced: Functions of user code that were traced more than once, such as in eager steps or
             callbacks. The parts above contain their time.

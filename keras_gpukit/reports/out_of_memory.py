@@ -85,8 +85,13 @@ def advice(record: OutOfMemory) -> tuple[str, ...]:
             "enough is free in total, but not in one block: set "
             "TF_GPU_ALLOCATOR=cuda_malloc_async before TensorFlow starts"
         )
-    if record.holders:
+    if record.is_crowded:
         lines.append("end the other processes on this GPU, or train on another GPU")
+    if record.is_capped:
+        lines.append(
+            "a higher limit, by configure_gpus(memory=...): other processes leave "
+            f"{units.size(record.left_bytes or 0)} of this GPU"
+        )
     if record.options_unknown_because:
         lines.append(f"what would fit is unknown: {record.options_unknown_because}")
     return tuple(lines)

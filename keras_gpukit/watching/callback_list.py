@@ -18,6 +18,7 @@ from itertools import islice
 from types import CodeType
 from typing import Any
 
+from keras_gpukit.records.steps import OWN_WORK
 from keras_gpukit.sensors.interpreter import DEEPEST
 from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
@@ -112,13 +113,13 @@ class CallbackListWatch:
 
         def epoch_begins(*args: Any, **kwargs: Any) -> None:
             call(*args, **kwargs)
-            self._on_epoch_began()
+            self.times.own(self._on_epoch_began)
 
         def epoch_ends(*args: Any, **kwargs: Any) -> None:
             self.epoch_ended_s = now()
-            self._on_epoch_ends()
+            self.times.own(self._on_epoch_ends)
             call(*args, **kwargs)
-            self._on_epoch_ended()
+            self.times.own(self._on_epoch_ended)
 
         if name == "on_epoch_begin":
             return epoch_begins
@@ -149,7 +150,7 @@ class CallbackTimes:
     """Adds up the time of each class of callbacks.
 
     Attributes:
-        at_epochs_s: Seconds of each class at the start and the end of epochs.
+        at_epochs_s: Seconds of each class at the start and the end of epochs, and of our own work.
     """
 
     def __init__(self, callback_list: Any, thread: int) -> None:
@@ -174,6 +175,12 @@ class CallbackTimes:
                     self._list.callbacks = callbacks
 
         return call
+
+    def own(self, action: Callable[[], None]) -> None:
+        """Calls an action, and counts its time as this package's own."""
+        began_s = time.perf_counter()
+        action()
+        self.at_epochs_s[OWN_WORK] += time.perf_counter() - began_s
 
     def look(self) -> None:
         """Samples which callback is running between steps; called from another thread."""

@@ -79,10 +79,20 @@ def _is_own(module: ModuleType) -> bool:
 
 def is_of_the_script(file: str) -> bool:
     """Whether a file of Python code belongs to neither a package nor Python nor this package."""
+    folders = *_library(), *_installed_into(tuple(sys.path)), f"{_OWN_FOLDER}{os.sep}"
     return not (
-        file.startswith(("<frozen", *_library(), f"{_OWN_FOLDER}{os.sep}"))
+        file.startswith(("<frozen", *folders))
         or any(each in file for each in (*_PACKAGES, GENERATED))
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _installed_into(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the folders of Python's path with installed packages, as of `pip install --target`.
+
+    They may have any name.
+    """
+    return tuple(f"{each}{os.sep}" for each in path if each and any(Path(each).glob("*.dist-info")))
 
 
 @functools.cache

@@ -382,7 +382,8 @@ FIRES = [
     ("mostly-not-compute warning: time of unknown 80 %", unsure(0.0, 20.0, 0.0)),
     ("mostly-not-compute warning: time of other 51 %", unsure(None, None, 51.0)),
     ("mostly-not-compute warning: time of epoch starts 51 %", spent(epoch_start_s=51.0)),
-    ("mostly-not-compute info: compute 49.15 %", spent(wall_s=59.0, first_step_s=30.0)),
+    ("mostly-not-compute info: compute 49.32 %", spent(wall_s=59.0, first_step_s=29.9)),
+    ("mostly-not-compute warning: compute 49.15 %", spent(wall_s=59.0, first_step_s=30.0)),
     ("mostly-not-compute warning: compute 49 %", spent(first_step_s=51.0)),
     ("cpu-fallback warning: operations of AsString 2", on_gpu(operations=placed("no kernel"))),
     ("cpu-fallback warning: operations of AsString 2", on_gpu(operations=placed("no such device"))),
@@ -1059,6 +1060,17 @@ def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
 
 
+def test_our_own_work_is_named_if_it_takes_long_and_not_advised_on_otherwise():
+    def found(**by_callback):
+        return finding("slow-callbacks", spent(callbacks_s=20.0, by_callback=by_callback))
+
+    ours = found(keras_gpukit=18.0, Monitor=0.1)
+    assert ours.title == "keras_gpukit takes 18 of 100 s"
+    assert "Monitor" in ours.advice[0]
+    assert found(keras_gpukit=0.1, Monitor=0.1) is None
+    assert not any("Monitor" in line for line in found(keras_gpukit=0.1, Plotter=9.0).advice)
+
+
 def test_callbacks_are_promised_no_more_than_the_time_of_those_that_are_advised_on():
     def found(**by_callback):
         return finding("slow-callbacks", spent(callbacks_s=30.25, by_callback=by_callback))
@@ -1073,6 +1085,26 @@ def test_callbacks_are_promised_no_more_than_the_time_of_those_that_are_advised_
     assert named.severity == unnamed.severity == "critical"
     share, seconds, *_ = named.evidence
     assert (share.value, seconds.value) == (30.0, 30.0)
+
+
+def test_a_long_first_step_comes_before_what_slows_the_little_that_follows():
+    """As on an H100, where XLA compiled for 40 s and 1200 steps then took 2.2 s."""
+    parts = spent(wall_s=44.0, first_step_s=40.0, callbacks_s=1.8).breakdown
+    summary = on_gpu(
+        {"steps_per_execution": 1, "jit_compile": True},
+        input=replace(QUICK, breakdown=parts),
+        throughput=throughput(0.0018, 1200),
+        utilization=busy(4.0),
+    )
+    first, *others = judge(summary).findings
+    assert first.title.endswith("go to compute: the largest part is the first step")
+    assert first.severity == "warning"
+    assert any("jit_compile=False" in line for line in first.advice)
+    assert [each.code for each in others] == ["low-utilization", "tiny-steps"]
+    assert not any("jit_compile=True" in line for line in others[0].advice)
+    # A GPU that idled while the first step was compiled did not idle in the steps.
+    busier = judge(replace(summary, utilization=busy(6.0)))
+    assert "low-utilization" in busier.passed
 
 
 def test_the_largest_part_of_the_run_comes_first_and_remarks_last():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from keras_gpukit.records.steps import OWN_WORK
 from keras_gpukit.watching.callback_list import CallbackTimes
 
 
@@ -51,6 +52,12 @@ def test_each_callback_is_timed_at_an_epochs_end_and_the_list_is_left_as_it_was(
     assert list(spent_s) == ["Waits", "SimpleNamespace"]
     assert spent_s["Waits"] >= 0.05
     assert listed.callbacks is before == list(callbacks)
+
+
+def test_our_own_work_at_an_epochs_end_is_named_as_ours():
+    times = CallbackTimes(keras_list()[0], threading.get_ident())
+    times.own(lambda: time.sleep(0.05))
+    assert times.by_class(1.0, 0.0)[OWN_WORK] >= 0.05
 
 
 def test_what_a_callback_raises_passes_and_the_list_is_left_as_it_was():

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from keras_gpukit.records.epoch_memory import Kept
+from keras_gpukit.watching import script_globals
 from keras_gpukit.watching.kept_tensors import MOST_LOOKED_AT, KeptTensors
 
 MIB = 2**20
@@ -68,6 +69,19 @@ def test_what_is_installed_is_no_module_of_the_script(module, monkeypatch):
     installed = ModuleType("numpy.more")
     installed.__file__, installed.kept = np.__file__, [array()]
     monkeypatch.setitem(sys.modules, installed.__name__, installed)
+    assert seen() == {"kept of project.data": (1, 1)}
+
+
+def test_nor_is_what_is_installed_into_a_folder_of_another_name(module, tmp_path, monkeypatch):
+    module.kept = [array()]
+    (tmp_path / "site" / "more-1.0.dist-info").mkdir(parents=True)  # as of `pip install --target`
+    installed = ModuleType("more")
+    installed.__file__, installed.kept = str(tmp_path / "site" / "more.py"), [array()]
+    monkeypatch.setitem(sys.modules, installed.__name__, installed)
+    script_globals._names_of_own.cache_clear()
+    assert len(seen()) == 2  # the folder is not on Python's path
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    script_globals._names_of_own.cache_clear()  # a script has its path before it imports from it
     assert seen() == {"kept of project.data": (1, 1)}
 
 

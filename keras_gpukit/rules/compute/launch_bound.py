@@ -32,6 +32,7 @@ from keras_gpukit.rules.rule import (
 )
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
+    lasting_time_s,
     of_compute,
     of_run,
     severity,
@@ -311,6 +312,9 @@ class LowUtilization(Rule):
         if not readings:
             return self.abstain(gpu_readings_unknown_because(summary))
         mean = sum(reading.value for reading in readings) / len(readings)
+        parts = summary.breakdown
+        if parts is not None and parts.wall_s:  # GPUs idle while the first step is traced
+            mean = min(mean * parts.wall_s / lasting_time_s(parts), 100.0)
         if mean >= LOW_PERCENT:
             return None
         input_bound = is_input_bound(summary)
@@ -335,7 +339,8 @@ def _advise(summary: RunSummary) -> tuple[str, ...]:
         launches = ["A larger batch, as memory allows: larger kernels, fewer launches"]
         if environment.steps_per_execution == 1:
             launches.append("`compile(steps_per_execution=16)`: fewer returns to Python")
-        launches.append("`compile(jit_compile=True)`: XLA fuses small kernels")
+        if not environment.jit_compile:
+            launches.append("`compile(jit_compile=True)`: XLA fuses small kernels")
         advice = launches + advice
     if environment.replicas is not None and environment.replicas < len(environment.gpus):
         advice.insert(0, "`configure_gpus(strategy='mirrored')`: train on every GPU")

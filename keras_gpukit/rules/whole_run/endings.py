@@ -111,8 +111,10 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         if option.needs_bytes is not None:
             line += f": at most {option.needs_bytes / 2**20:,.0f} MiB, predicted"
         lines.append(f"Not enough on its own: {line}" if option.fits is False else line)
-    if record.holders:
+    if record.is_crowded:
         lines.append("End the other processes on this GPU, or train on another GPU")
+    if record.is_capped:
+        lines.append("A higher limit: `configure_gpus(memory=...)`")
     return tuple(lines or ["Train with a smaller batch"])
 
 

@@ -12,7 +12,7 @@ from keras_gpukit.rules.compute.tracing_again import TracingAgain
 from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, percent
 from keras_gpukit.rules.savings import of_run
-from keras_gpukit.rules.whole_run.hangs import Hung
+from keras_gpukit.rules.whole_run.hangs import CACHE, TRIAL, Hung
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 from keras_gpukit.rules.whole_run.time_parts import (
     LongValidation,
@@ -22,7 +22,7 @@ from keras_gpukit.rules.whole_run.time_parts import (
 )
 
 HALF = 0.5
-SHORT_RUN_S = 60.0
+SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
 # Rules that explain one part of the time, and then say more than this rule.
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "input": (InputBound.code,),
@@ -46,6 +46,7 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
     "unknown": ("`keras_gpukit.Profiler(log_dir, at_steps=(100,))` shows what the steps do",),
 }
+BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
 
 
 class MostlyNotCompute(TimeRule):
@@ -56,10 +57,15 @@ class MostlyNotCompute(TimeRule):
     title = "Most of the time did not go to compute"
 
     def superseded_by(self, finding: Finding) -> Collection[str]:
-        """Returns the rules that explain the part; of the first step, those on lasting causes."""
-        part = finding.evidence[0].of
-        if part != ONCE:
-            return COVERED_BY.get(part, ())
+        """Returns the rules that explain the part; of the first step, those on lasting causes.
+
+        Next to a long first step that took most of the run, lasting causes matter less.
+        """
+        share = finding.evidence[0]
+        if share.of != ONCE:
+            return COVERED_BY.get(share.of, ())
+        if finding.severity != "info" and share.value > 100 * HALF:
+            return (ManyShortCalls.code,)
         return ManyShortCalls.code, *(code for codes in COVERED_BY.values() for code in codes)
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
@@ -75,7 +81,8 @@ class MostlyNotCompute(TimeRule):
         )
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
-        short = name == ONCE and parts.wall_s < SHORT_RUN_S
+        is_first = name == ONCE
+        short = is_first and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
         severity: Severity = "info" if short else "warning"
         figures = [percent("time_of", spent_s / parts.wall_s, name)]
         if parts.compute_s is not None:
@@ -83,7 +90,7 @@ class MostlyNotCompute(TimeRule):
         return self.find(
             severity,
             *figures,
-            advice=ADVICE[name],
+            advice=BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name],
             saving=of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True),
             title=f"{self.title}: the largest part is {name}",
         )

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.records.steps import OWN_WORK, PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.python_advice import SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import (
@@ -31,6 +31,7 @@ _BETWEEN_STEPS = ("update_freq", "profile_batch")
 _NOTABLE = 0.1
 _CHECKPOINT = "`keras.callbacks.ModelCheckpoint`: save less often, or only the weights"
 _DEFAULT = "`keras.callbacks.TensorBoard`: a log_dir on a local disk, and `write_graph=False`"
+_MONITOR = "Train without `Monitor`, and report this: it should not take so long"
 _OWN = "in your own callbacks, do work every hundredth batch, not in each"
 
 
@@ -40,6 +41,8 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
         TENSORBOARD: (_tensorboard_advice(summary),),
         "ModelCheckpoint": (_CHECKPOINT,),
     }
+    if name == OWN_WORK:
+        return (_MONITOR,)
     if name is None:
         by_callback = summary.breakdown.by_callback if summary.breakdown else {}
         seen = [line for each in known if each in by_callback for line in known[each]]
@@ -93,7 +96,7 @@ LOOP_S = 0.25e-3
 MOSTLY = 0.5
 FEW, NEARLY_ALL = 0.25, 0.8
 
-ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler"}
+ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler", OWN_WORK}
 """Callbacks that Keras or this package adds: a run with only these has none of the user's own."""
 
 REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
