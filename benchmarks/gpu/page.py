@@ -25,6 +25,7 @@ from benchmarks.gpu.results import (
 PAGE = "docs/gpu-evidence.md"
 LINKS = {"README.md": "docs/gpu-evidence.md", "docs/index.md": "gpu-evidence.md"}
 MARKERS = re.compile("(<!-- GPU evidence -->\n).*?(<!-- /GPU evidence -->)", re.DOTALL)
+FIGURES_ALONE = "Claims nothing: its figures are in `benchmarks/results/gpu`."
 VERDICTS = {True: "holds", False: "**false**", None: "open"}
 
 INTRODUCTION = """\
@@ -122,15 +123,14 @@ def _name(device: dict[str, Any]) -> str:
 def _section(part: Part, results: list[Result]) -> str:
     judged = outcomes(part, results)
     rows = [f"| {_cell(each.expected)} | {_verdict(judged[each.name])} |" for each in part.claims]
+    table = ["| expected | verdict |", "|---|---|", *rows] if rows else [FIGURES_ALONE]
     return "\n".join(
         [
             f"## {part.name.capitalize().replace('-', ' ')}",
             "",
             f"{part.question} {_circumstances(results)}",
             "",
-            "| expected | verdict |",
-            "|---|---|",
-            *rows,
+            *table,
             "",
         ]
     )

@@ -20,12 +20,8 @@ ORDER = (
     "placement:predicted",
     "placement:eager",
     "first-step:resnet",
-    "predictions:images-jit",
-    "predictions:images-jit-2",
-    "predictions:images-jit-3",
     "predictions:recurrent",
     "compute:all",
-    "limits:jit",
     "limits:out-of-memory",
     "predictions:others",
     "predictions:images",
@@ -47,8 +43,14 @@ ORDER = (
     "stall:jit",
     "memory:planted",
     "memory:out-of-memory",
+    "limits:jit",
+    "predictions:images-jit",
+    "predictions:images-jit-2",
+    "predictions:images-jit-3",
 )
-"""The slices, most important first: a lent GPU may be gone before the last one has run."""
+"""The slices, most important first: a lent GPU may be gone before the last one has run.
+
+Those whose steps XLA compiles for a minute or more, alone, are last."""
 
 Measured = Mapping[str, Any]
 """Measurements by name. Each can be written as JSON; one that failed is a dict with an "error"."""

@@ -9,8 +9,10 @@ from typing import Any
 
 from keras_gpukit.cli.command_line import fail
 from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.run_words import verdict_line
 from keras_gpukit.reports.units import printable
+from keras_gpukit.rules.profiled_steps import of_profile
 from keras_gpukit.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
@@ -66,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
         print(printable(f"{each.name}: {verdict_line(each)}"))
     if len(report.runs) > len(headlined):
         print(f"and {len(report.runs) - len(headlined)} more runs")
+    newest = report.newest_profile
+    if newest is not None and newest.profile is not None:
+        print_summary(of_profile(newest.profile), title=f"keras_gpukit, profile {newest.name}")
     print(f"Written to {out}")
     return 0
 

@@ -10,6 +10,8 @@ Trigger = Literal["steps", "time", "file", "signal", "steady", "step time", "sta
 `Monitor` by itself, once steps were steady. The last three are anomalies: a figure left the range
 that it had in the run until then."""
 
+ANOMALIES: tuple[Trigger, ...] = ("step time", "stall", "utilization")
+
 
 @dataclass(frozen=True)
 class CaptureRecord:

@@ -8,7 +8,7 @@ from typing import Literal
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
-from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -74,12 +74,14 @@ class CaptureReport:
     Attributes:
         name: Name of the capture as in TensorBoard's Profile tab, with the file name of its host.
         capture: When and why it was made; None if something other than a `Profiler` made it.
+        verdict: Verdict by the profile alone; None if the verdict is that of a run.
     """
 
     name: str
     capture: CaptureRecord | None = None
     profile: ProfileRecord | None = None
     unread_because: str | None = None
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,10 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All runs under a folder; `script_finding` is the finding on the script's calls."""
+    """All runs under a folder, and the profiles that belong to none of them, the oldest first.
+
+    `script_finding` is the finding on the script's calls.
+    """
 
     log_dir: str
     made_s: float
@@ -145,3 +150,9 @@ class Report:
     schema: int = 1
     script: ScriptRecord | None = None
     script_finding: Finding | None = None
+
+    @property
+    def newest_profile(self) -> CaptureReport | None:
+        """The newest of `captures` that was read, if possible with steps; None without any."""
+        read = [each for each in reversed(self.captures) if each.profile is not None]
+        return max(read, key=lambda each: bool(each.profile and each.profile.steps), default=None)

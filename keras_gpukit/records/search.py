@@ -15,7 +15,11 @@ MOST_FOLDERS = 20_000
 
 
 def find_run_files(
-    root: Path, *, most_folders: int = MOST_FOLDERS, within_s: float = math.inf
+    root: Path,
+    *,
+    most_folders: int = MOST_FOLDERS,
+    within_s: float = math.inf,
+    profiles: bool = False,
 ) -> tuple[list[Path], bool]:
     """Finds `gpukit/run.jsonl` and the records of other workers and processes next to it.
 
@@ -23,14 +27,22 @@ def find_run_files(
         root: A log folder, a folder above it, or the folder "gpukit" in it.
         most_folders: Number of folders that are searched at most, those near the top first.
         within_s: Time limit of the search.
+        profiles: Whether to find profiles, too.
 
     Returns:
         The files, and whether every folder was searched.
     """
-    records, complete = _files_below(
-        root, lambda name: RUN_FILE_OF_ANY.fullmatch(name) is not None, most_folders, within_s
-    )
-    return [file for file in records if file.parent.absolute().name == FOLDER], complete
+
+    def is_wanted(name: str) -> bool:
+        is_record = RUN_FILE_OF_ANY.fullmatch(name) is not None
+        return is_record or (profiles and name.endswith(PROFILE_SUFFIX))
+
+    found, complete = _files_below(root, is_wanted, most_folders, within_s)
+    return [
+        file
+        for file in found
+        if file.name.endswith(PROFILE_SUFFIX) or file.parent.absolute().name == FOLDER
+    ], complete
 
 
 def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:

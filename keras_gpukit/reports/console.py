@@ -17,6 +17,7 @@ from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
+from keras_gpukit.reports.layers import captured_step
 from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -36,6 +37,7 @@ def print_summary(
     log_dir: Path | None = None,
     *,
     details: bool = False,
+    title: str | None = None,
 ) -> None:
     """Prints the verdict on a run as a panel.
 
@@ -45,12 +47,17 @@ def print_summary(
             a terminal.
         log_dir: Log directory of the run; None if it was not written to disk.
         details: Whether to list every finding with its figures and all of its advice.
+        title: Title of the panel; by default it says how the run ended.
     """
-    print_anywhere(render(summary, log_dir, details=details), console)
+    print_anywhere(render(summary, log_dir, details=details, title=title), console)
 
 
 def render(
-    summary: RunSummary, log_dir: Path | None = None, *, details: bool = False
+    summary: RunSummary,
+    log_dir: Path | None = None,
+    *,
+    details: bool = False,
+    title: str | None = None,
 ) -> RenderableType:
     """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
@@ -68,9 +75,10 @@ def render(
         lines += _dim(_others(summary), figures, correction)
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     captured = phrases.captured(summary, reasons=details)
-    lines += _dim(phrases.compared(summary), captured, None if log_dir is None else report)
-    title = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
-    return panel(lines, title)
+    step = None if summary.profile is None else captured_step(summary.profile)
+    lines += _dim(step, phrases.compared(summary), captured, None if log_dir is None else report)
+    ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
+    return panel(lines, title or ended)
 
 
 def _dim(*texts: str | None) -> list[RenderableType]:

@@ -184,20 +184,21 @@ def train_longer(summary: RunSummary) -> str | None:
 def checks(verdict: Verdict) -> str | None:
     """Returns what was looked at, and how many checks don't apply and why; None if all did.
 
-    Checks that do not concern the run, such as those of clusters, are left out.
+    Of checks that do not concern the run, such as those of clusters, nothing is said.
     """
     reasons = Counter(
         _LONGER if code in verdict.too_short else one_line(reason).removeprefix("there is ")
         for code, reason in verdict.not_applicable.items()
         if code not in verdict.not_concerned
     )
-    if not reasons:
+    if not verdict.not_applicable:
         return None
     count = units.count(reasons.total(), "check")
     listed = "; ".join(reason for reason, _ in reasons.most_common(_REASONS))
     looked_at = ", ".join(dict.fromkeys(_SUBJECTS.get(code, code) for code in verdict.passed))
-    seen = f"Looked at: {looked_at}. " if looked_at else ""
-    return f"{seen}{count} don't apply here ({listed})."
+    seen = [f"Looked at: {looked_at}."] if looked_at else []
+    unseen = [f"{count} don't apply here ({listed})."] if reasons else []
+    return " ".join((*seen, *unseen)) or None
 
 
 def evidence(finding: Finding) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import phrases, units
 from keras_gpukit.rules.verdict import ENDED_BY
 from keras_gpukit.rules.whole_run.endings import doing
@@ -31,18 +32,18 @@ class Headline:
     note: str | None = None
 
 
-def headline_of(run: RunReport) -> Headline:
+def headline_of(summary: RunSummary) -> Headline:
     """Returns the worst finding as a headline; without a finding, "good" or "unknown"."""
-    verdict = run.summary.verdict
-    worst = phrases.worst(run.summary)
+    verdict = summary.verdict
+    worst = phrases.worst(summary)
     if worst is not None:
         return Headline(worst.severity, worst.title, worst)
     if not (verdict.findings or verdict.passed or verdict.not_applicable):
         return Headline("unknown", "Not judged: the run has no figures to judge by.")
     # Finding nothing is no good news if the run's time is not accounted for.
     is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable
-    severity = "unknown" if is_unclear or run.summary.ending == "interrupted" else "good"
-    return Headline(severity, phrases.all_well(run.summary), note=phrases.checks(verdict))
+    severity = "unknown" if is_unclear or summary.ending == "interrupted" else "good"
+    return Headline(severity, phrases.all_well(summary), note=phrases.checks(verdict))
 
 
 def verdict_line(run: RunReport) -> str:
@@ -51,7 +52,7 @@ def verdict_line(run: RunReport) -> str:
     For a run that did not complete, the line also says how it ended. If more than half of the rules
     could not judge, a line without a critical finding or warning says what was not judged, and why.
     """
-    headline, end, verdict = headline_of(run), _end(run), run.summary.verdict
+    headline, end, verdict = headline_of(run.summary), _end(run), run.summary.verdict
     finding, unjudged = headline.finding, len(verdict.not_applicable)
     if headline.severity in ("critical", "warning"):
         line = f"{headline.severity}: {headline.text}"

@@ -50,7 +50,7 @@ def table(
 def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -> Panel:
     """Returns a frame with a title around parts, without those that are None."""
     shown = (each for each in parts if each is not None)
-    return Panel(Group(*shown), title=title, title_align="left", expand=False)
+    return Panel(Group(*shown), title=plain(title), title_align="left", expand=False)
 
 
 def as_text(shown: RenderableType) -> str:

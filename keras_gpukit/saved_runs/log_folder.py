@@ -11,12 +11,15 @@ from pathlib import Path
 
 import msgspec
 
+from keras_gpukit.records.capture import ANOMALIES
 from keras_gpukit.records.codec import checked_record
 from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY, SCRIPT_FILE
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.profiled_steps import of_profile, with_profile
 from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (
@@ -88,7 +91,7 @@ class LogFolder:
                 run if position < MOST_DETAILED else without_time_series(run)
                 for position, run in enumerate(runs[:MOST_LISTED])
             ),
-            captures=tuple(captures.values()),
+            captures=tuple(map(_with_verdict, captures.values())),
             notes=tuple(notes),
             script=script,
             script_finding=finding,
@@ -156,14 +159,33 @@ def _within(script: ScriptRecord, run: RunReport) -> RunReport:
 
 
 def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureReport]) -> RunReport:
-    """Adds profiles to the captures of a run, and removes them from `profiles`."""
+    """Adds profiles to the captures of a run, and removes them from `profiles`.
+
+    The verdict is then also on a profile that the run itself did not read.
+    """
     captures = []
     for each in run.captures:
         path = each.capture.path if each.capture else None
         # Read only profiles found under the folder: the path in the record may be anything.
         profile = profiles.pop(log_dir / path, None) if path else None
         captures.append(replace(profile, capture=each.capture) if profile else each)
-    return replace(run, captures=tuple(captures))
+    summary, usual = run.summary, _of_usual_steps(captures)
+    seen = summary.profile
+    if usual is not None and (seen is None or (usual.layers and not seen.layers)):
+        summary = with_profile(summary, usual)
+    return replace(run, summary=summary, captures=tuple(captures))
+
+
+def _of_usual_steps(captures: list[CaptureReport]) -> ProfileRecord | None:
+    """Returns the newest profile with steps, if possible one that no anomaly triggered."""
+    read = [each for each in captures if each.capture and each.profile and each.profile.steps]
+    usual = [each for each in read if each.capture and each.capture.trigger not in ANOMALIES]
+    return next((each.profile for each in reversed(usual or read)), None)
+
+
+def _with_verdict(each: CaptureReport) -> CaptureReport:
+    """Adds the verdict to a profile that belongs to no run."""
+    return replace(each, verdict=of_profile(each.profile).verdict) if each.profile else each
 
 
 def _run_name(root: Path, file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Finds TensorBoard's log directories, and the folders with runs below them."""
+"""Finds TensorBoard's log directories, and the folders with runs or profiles below them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from keras_gpukit.records.names import PROFILE_SUFFIX
 from keras_gpukit.records.search import find_run_files
 
 WITHIN_S = 10.0
@@ -23,13 +24,13 @@ _URI = re.compile(r"[a-zA-Z][0-9a-zA-Z.+-]+://")
 
 @dataclass(frozen=True)
 class TabFolder:
-    """A folder that contains runs at any depth. Users pick such a folder in the tab.
+    """A folder that contains runs or profiles at any depth. Users pick such a folder in the tab.
 
     Attributes:
         id: Id of the folder in URLs; a hash that does not reveal the path.
         name: Name that the tab shows.
         path: Path of the folder.
-        records: Record files of the runs in the folder.
+        records: Record files of the runs in the folder, and the profiles there.
         root: TensorBoard's log directory; None if it is a named one of `--logdir_spec`.
     """
 
@@ -76,7 +77,7 @@ def find_run_folders(roots: Mapping[str, Path]) -> Found:
     folders: list[TabFolder] = []
     complete = True
     for name, root in roots.items():
-        records, everywhere = find_run_files(root, within_s=WITHIN_S)
+        records, everywhere = find_run_files(root, within_s=WITHIN_S, profiles=True)
         folders += _run_folders(name, root, records)
         complete &= everywhere
     return Found({folder.id: folder for folder in folders}, complete)
@@ -118,7 +119,11 @@ class RunFolders:
 
 def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[TabFolder]:
     """Yields the log directory with all of its records, then each folder with its records."""
-    within: dict[Path, list[Path]] = {_log_dir(root, record): [] for record in records}
+    within: dict[Path, list[Path]] = {}
+    for record in sorted(records, key=_is_profile):
+        # A folder with a run also shows the profiles below it.
+        if not (_is_profile(record) and within.keys() & {*record.parents}):
+            within[_log_dir(root, record)] = []
     folders = len(within)
     if folders > 1:
         within[root] = []
@@ -140,9 +145,17 @@ def _run_folders(root_name: str, root: Path, records: list[Path]) -> Iterator[Ta
         )
 
 
+def _is_profile(record: Path) -> bool:
+    return record.name.endswith(PROFILE_SUFFIX)
+
+
 def _log_dir(root: Path, record: Path) -> Path:
-    """Returns the folder above "gpukit", or the root if TensorBoard was started on "gpukit"."""
-    return root if record.parent == root else record.parent.parent
+    """Returns the folder above "gpukit", or above "plugins/profile/<run>" for a profile.
+
+    That is the root if TensorBoard was started on a folder below.
+    """
+    folder = record.parents[3 if record.match(f"plugins/profile/*/*{PROFILE_SUFFIX}") else 1]
+    return folder if folder.is_relative_to(root) else root
 
 
 def readable(path: str | Path) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from helpers.workers import write_worker
 
@@ -130,3 +131,19 @@ def test_a_killed_run_is_said_to_have_ended_without_a_word(tmp_path, capsys):
     write_lines(tmp_path / "logs", run_lines(20, summary=None))
     assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "report.html")]) == 0
     assert "ended without a summary after 800 steps (killed" in capsys.readouterr().out
+
+
+def test_a_profile_of_another_tool_gets_a_verdict(tmp_path, capsys):
+    write_profile(tmp_path / "logs" / "train", "convolutional", "older", age_s=60)
+    write_profile(tmp_path / "logs" / "train", "launch_spe8")
+    assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "out.html")]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "profile 2026_11_26/vm" in printed
+    assert "Verdict The GPU waits for the host to launch its kernels (launch-bound)" in printed
+    assert "Next compile(jit_compile=True)" in printed
+    assert printed.endswith(f"Written to {tmp_path / 'out.html'}")
+    assert main(["report", str(tmp_path / "logs"), "--json"]) == 0
+    older, newer = json.loads(capsys.readouterr().out)["captures"]
+    assert newer["verdict"]["findings"][0]["code"] == "launch-bound"
+    assert {"launch-bound", "input-bound"} <= set(older["verdict"]["passed"])
+    assert newer["profile"]["kernels"]

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.gpu.part import ORDER, load_part, part_names
 
-PARTS = part_names()
+PARTS = [name for name in part_names() if load_part(name).claims]
 FIGURES = {name: import_module(f"gpu_kit.figures.{name.replace('-', '_')}") for name in PARTS}
 
 
@@ -26,7 +26,7 @@ def test_every_claim_holds_for_a_good_gpu(name):
 
 
 def test_every_slice_has_its_place_in_the_order():
-    slices = [f"{name}:{one}" for name in PARTS for one in load_part(name).slices]
+    slices = [f"{name}:{one}" for name in part_names() for one in load_part(name).slices]
 
     assert sorted(ORDER) == sorted(slices)
 

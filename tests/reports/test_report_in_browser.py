@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.browsing import chromium, find_chromium
+from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import run_lines, with_validation, write_lines
 
 from keras_gpukit.reports.html import render
@@ -22,6 +23,7 @@ TIMELINE, BUSY = ".plot[id$='-timeline']", ".plot[id$='-busy']"
 def report(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("logs")
     write_lines(folder, with_validation(run_lines()))
+    write_profile(folder / "train", "transformer")
     file: Path = folder / "report.html"
     file.write_text(render(load_report(folder)), encoding="utf-8")
     return file.as_uri()

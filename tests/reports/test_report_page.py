@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from helpers.pages import HOSTILE, Page, figure_of
 from helpers.recorded_runs import (
     BEGAN_S,
     DECODE,
@@ -53,59 +53,6 @@ from keras_gpukit.rules.rule import figure, percent
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
 
-VOID = {"meta", "link", "img", "br", "hr", "input"}
-HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'
-
-
-class Page(HTMLParser):
-    """A page taken apart; fails where its tags do not nest."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.style = ""
-        self.scripts: list[str] = []
-        self.texts: list[tuple[str, str | None, str]] = []
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag
-
-    def handle_data(self, data):
-        inside = self._open[-1] if self._open else ""
-        if inside == "script":
-            self.scripts.append(data)
-        elif inside == "style":
-            self.style += data
-        else:
-            self.text += data
-            if self._open:
-                self.texts.append((inside, self.tags[-1][1].get("class"), data))
-
-    def all(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
-        return [(tag, attrs) for tag, attrs in self.tags if tag in names]
-
-    def text_of(self, tag: str, css_class: str) -> list[str]:
-        """What stands right in elements of a class."""
-        return [text for name, result, text in self.texts if (name, result) == (tag, css_class)]
-
-    @property
-    def figures(self) -> dict[str, dict]:
-        return json.loads(self.scripts[0])
-
-    @property
-    def words(self) -> str:
-        return " ".join(self.text.split())
-
 
 def page_of(folder: Path, lines, **options) -> Page:
     write_lines(folder, lines)
@@ -120,15 +67,6 @@ def changed(lines, kind: str, **changes) -> list:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Page:
     return page_of(tmp_path_factory.mktemp("logs"), run_lines())
-
-
-def figure_of(page: Page, title: str) -> dict:
-    """What Plotly draws under a heading."""
-    labels = {
-        attrs["id"]: attrs.get("aria-label") or "" for _, attrs in page.all("div") if "id" in attrs
-    }
-    (name,) = (name for name, text in labels.items() if text.startswith(f"{title}."))
-    return page.figures[name]
 
 
 # What it shows
@@ -468,7 +406,7 @@ def test_what_is_not_known_says_why_instead_of_an_empty_chart(tmp_path):
     page = page_of(tmp_path, run_lines(1, summary=None))
     assert "Timeline (the run has fewer than two windows" in page.words
     assert "Where the whole run's time went (the run ended before it was recorded)" in page.words
-    assert "Captured steps (nothing was captured" in page.words
+    assert "Where a captured step's time went (nothing was captured" in page.words
     assert all(figure["data"] for figure in page.figures.values())
 
 
@@ -588,7 +526,10 @@ def test_captures_are_drawn_and_told():
     )
     run = RunReport("logs", "completed", captures=captures)
     page = Page(render(Report("logs", 0.0, "1", (run,)), plotly_src="plotly.js"))
-    bars = {bar["name"]: bar["x"] for bar in figure_of(page, "Captured steps")["data"]}
+    bars = {
+        bar["name"]: bar["x"]
+        for bar in figure_of(page, "Where a captured step's time went")["data"]
+    }
     assert bars == {"device compute": [6.0], "input wait": [12.0], "idle": [2.0]}
     steps = {bar["name"]: bar["y"] for bar in figure_of(page, "Each captured step")["data"]}
     assert steps["input wait"] == [10.0, 14.0]
@@ -637,7 +578,7 @@ def test_where_the_rest_of_the_profile_tabs_host_compute_is_without_a_gpu(device
 def test_profiles_without_a_run_are_told_too():
     report = Report("logs", 0.0, "1", captures=(CaptureReport("one/vm", profile=PROFILE),))
     page = Page(render(report, plotly_src="plotly.js"))
-    assert "No run's record lists these" in page.words
+    assert "No run's record lists it" in page.words
     assert "not by a Profiler" in page.words
 
 

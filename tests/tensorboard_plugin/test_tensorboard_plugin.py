@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import run_lines, write_lines
 from tensorboard import program
 from tensorboard.backend import application
@@ -183,6 +184,19 @@ class TestWhichRuns:
         assert "not here" in answer.text
         named = tab.report("?missing")  # by an address, perhaps before they are found
         assert (named.status_code, named.text) == (200, answer.text)
+
+    def test_a_profile_of_another_tool_is_shown_where_no_run_shows_it(self, tmp_path):
+        write_run(tmp_path / "mine")
+        write_profile(tmp_path / "mine" / "train", "launch_spe8")
+        write_profile(tmp_path / "other" / "train", "launch_spe8")
+        tab = tab_on(tmp_path)
+        assert tab.listing()["enabled"] is True
+        ids = tab.wait_for("All 2 folders", "mine", "other/train")
+        page, stamp = (read(f"?folder={ids['other/train']}") for read in (tab.report, tab.state))
+        assert "The GPU waits for the host to launch its kernels" in page.text
+        write_profile(tmp_path / "other" / "train", "transformer", "later")
+        asked = f"?folder={tab.wait_for(*ids)['other/train']}"
+        wait_until(lambda: tab.state(asked)["stamp"] != stamp["stamp"])
 
     def test_a_remote_log_directory_is_left_to_others(self):
         tab = Tab("--logdir", "gs://bucket/logs")

@@ -151,9 +151,7 @@ PART = Part(
             alone=False,
         ),
         "jit": Slice(
-            lambda small, _: [("out of memory, jit", partial(out_of_memory, True, small))],
-            110,
-            alone=False,
+            lambda small, _: [("out of memory, jit", partial(out_of_memory, True, small))], 110
         ),
         "batch-size": Slice(lambda small, _: [("batch size", partial(find_and_train, small))], 90),
     },

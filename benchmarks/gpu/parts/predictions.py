@@ -19,14 +19,19 @@ WITHIN = 0.1
 STEPS = 4
 
 
-def slice_of(models: Iterable[tuple[str, bool]]) -> Slice:
-    """Returns a slice of some models, each with or without jit."""
+def slice_of(models: Iterable[tuple[str, bool]], *, alone: bool = False) -> Slice:
+    """Returns a slice of some models, each with or without jit.
+
+    Args:
+        models: Names of models, and whether XLA compiles their steps.
+        alone: Whether no other slice runs meanwhile, which slows XLA's compilation down.
+    """
 
     def cases(small: bool, folder: Any) -> Cases:
         for name, jit in list(models)[:1] if small else models:
             yield f"{name}{', jit' if jit else ''}", partial(predict, name, jit, small)
 
-    return Slice(cases, 110, alone=False)
+    return Slice(cases, 110, alone=alone)
 
 
 def build(name: str, small: bool) -> tuple[Any, tuple[Any, ...]]:
@@ -120,9 +125,9 @@ PART = Part(
     {
         "images": slice_of([(name, False) for name in ("ResNet50", "MobileNetV2")]),
         "images-2": slice_of([(name, False) for name in ("EfficientNetB0", "VGG16")]),
-        "images-jit": slice_of([("MobileNetV2", True), ("VGG16", True)]),
-        "images-jit-2": slice_of([("ResNet50", True)]),
-        "images-jit-3": slice_of([("EfficientNetB0", True)]),
+        "images-jit": slice_of([("MobileNetV2", True), ("VGG16", True)], alone=True),
+        "images-jit-2": slice_of([("ResNet50", True)], alone=True),
+        "images-jit-3": slice_of([("EfficientNetB0", True)], alone=True),
         "others": slice_of([(name, jit) for name in ("transformer", "dense") for jit in (0, 1)]),
         "recurrent": slice_of([(name, False) for name in RECURRENT]),
     },

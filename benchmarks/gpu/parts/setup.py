@@ -39,7 +39,7 @@ def setup_slice(name: str) -> Slice:
     """Returns a slice of one case, since a process can be set up only once."""
     return Slice(
         lambda small, _: [(name, partial(set_up, name, MIB * 16 if small else GIB))],
-        20,
+        40,  # the cases of logical GPUs and limits load TensorFlow twice
         alone=name not in QUIET,
     )
 

@@ -14,35 +14,56 @@ from google.protobuf.message import DecodeError
 from keras_gpukit.profiling.reading.schema import program_message
 
 PLANE = b"/host:metadata"
-Programs = Mapping[str, Mapping[str, str]]
-"""Operations ("name:type") by instruction, by the program's name."""
+MOST_DEPTH = 4
 
 
-def programs_of(space: Any) -> Programs:
-    """Returns the operations of all programs in a profile; a damaged program has none."""
-    programs: dict[str, dict[str, str]] = {}
-    for plane in space.planes:
-        if plane.name != PLANE:
-            continue
-        for entry in plane.event_metadata:
-            # The name ends with the program's number: "a_inference_one_step_7__.108(246274)".
-            name = entry.value.name.decode("utf-8", "replace").rpartition("(")[0]
-            for stat in entry.value.stats:
-                programs.setdefault(name, {}).update(_operations(stat.bytes_value))
-    return programs
+class Program:
+    """One program; damaged data is one without instructions."""
+
+    def __init__(self, data: bytes) -> None:
+        try:
+            module = program_message().FromString(data).module
+        except DecodeError:
+            module = program_message()().module
+        self._parts = {each.id: each.instructions for each in module.computations}
+        self._by_id = {one.id: one for each in self._parts.values() for one in each}
+        self._by_name = {_text(one.name): one for one in self._by_id.values()}
+        self._found: dict[int, str] = {}
+
+    def operation(self, instruction: str) -> str:
+        """Returns the operation ("name:type") of an instruction; empty if none is known."""
+        named = self._by_name.get(instruction)
+        return self._operation(named, MOST_DEPTH) if named else ""
+
+    def _operation(self, instruction: Any, depth: int) -> str:
+        """Returns an instruction's own operation, or that of its parts, or of its operands.
+
+        XLA adds copies without metadata, and names some fusions after none of their parts.
+        """
+        if instruction.metadata.op_type:
+            return _text(instruction.metadata.op_name, b":", instruction.metadata.op_type)
+        if instruction.id not in self._found and depth:
+            called = (self._parts.get(each, ()) for each in instruction.called_computation_ids)
+            parts = [part for each in called for part in reversed(each)]
+            operands = [
+                self._by_id[each] for each in instruction.operand_ids if each in self._by_id
+            ]
+            found = (self._operation(each, depth - 1) for each in (*parts, *operands))
+            self._found[instruction.id] = next(filter(None, found), "")
+        return self._found.get(instruction.id, "")
 
 
-def _operations(data: bytes) -> dict[str, str]:
-    try:
-        module = program_message().FromString(data).module
-    except DecodeError:
-        return {}
+def programs_of(space: Any) -> Mapping[str, Program]:
+    """Returns all programs in a profile by their names."""
     return {
-        instruction.name.decode("utf-8", "replace"): (
-            f"{metadata.op_name.decode('utf-8', 'replace')}"
-            f":{metadata.op_type.decode('utf-8', 'replace')}"
-        )
-        for computation in module.computations
-        for instruction in computation.instructions
-        if (metadata := instruction.metadata).op_name
+        # The name ends with the program's number: "a_inference_one_step_7__.108(246274)".
+        _text(entry.value.name).rpartition("(")[0]: Program(stat.bytes_value)
+        for plane in space.planes
+        if plane.name == PLANE
+        for entry in plane.event_metadata
+        for stat in entry.value.stats
     }
+
+
+def _text(*parts: bytes) -> str:
+    return b"".join(parts).decode("utf-8", "replace")

@@ -49,8 +49,14 @@ _MESSAGES = {
         "hostnames": "4 *bytes",
     },
     "OpMetadata": {"op_type": "1 bytes", "op_name": "2 bytes"},
-    "Instruction": {"name": "1 bytes", "metadata": "7 OpMetadata"},
-    "Computation": {"instructions": "2 *Instruction"},
+    "Instruction": {
+        "name": "1 bytes",
+        "metadata": "7 OpMetadata",
+        "id": "35 int64",
+        "operand_ids": "36 *int64",
+        "called_computation_ids": "38 *int64",
+    },
+    "Computation": {"instructions": "2 *Instruction", "id": "5 int64"},
     "Module": {"computations": "3 *Computation"},
     "Program": {"module": "1 Module"},
 }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, Stats, Value
-from keras_gpukit.profiling.reading.programs import Programs, programs_of
+from keras_gpukit.profiling.reading.programs import Program, programs_of
 from keras_gpukit.profiling.reading.schema import space_message
 
 MOST_EVENTS = 1_000_000
@@ -89,7 +89,7 @@ class _Kind:
 class _Reader:
     """Reads planes, up to a number of events in all; `incomplete` says what was left out."""
 
-    def __init__(self, origin_ns: int, programs: Programs) -> None:
+    def __init__(self, origin_ns: int, programs: Mapping[str, Program]) -> None:
         self.incomplete: set[str] = set()
         self._programs = programs
         self._origin_ns = origin_ns
@@ -141,8 +141,8 @@ class _Reader:
 
     def _with_operation(self, figures: dict[str, Value]) -> Stats:
         """Gives an instruction of XLA's the operation it was made of, in place of its program."""
-        program = self._programs.get(str(figures.pop("hlo_module", "")), {})
-        if operation := program.get(str(figures.get("hlo_op", ""))):
+        program = self._programs.get(str(figures.pop("hlo_module", "")))
+        if program and (operation := program.operation(str(figures.get("hlo_op", "")))):
             figures["tf_op"] = operation
         return figures
 

@@ -30,6 +30,7 @@ from keras_gpukit.reports.html.chart import (
     row_bars,
     shortened,
 )
+from keras_gpukit.reports.layers import KINDS
 from keras_gpukit.reports.tables import Table
 
 _MOST_DRAWN = 12
@@ -112,12 +113,12 @@ def _detail_tables(
     """Yields the known tables of where a capture's time went, each with its heading."""
     if profile.kinds_s:
         longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
-        rows = tuple((str(kind), units.duration(spent_s)) for kind, spent_s in longest)
+        rows = tuple((KINDS.get(kind, kind), units.duration(spent_s)) for kind, spent_s in longest)
         yield "computation by kind", Table(("kind", "time per step"), rows)
-    if profile.operations:
+    if profile.operations and not profile.layers:
         operations = [(each, each.kind) for each in profile.operations]
         yield "longest operations", _longest(profile, "operation", "kind", operations)
-    if profile.kernels:
+    if profile.kernels and not profile.layers:
         kernels = [(each, _TENSOR_CORES[each.tensor_core]) for each in profile.kernels]
         yield "longest kernels", _longest(profile, "kernel", "Tensor Cores", kernels)
     if profile.stages:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
+from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import evidence, phrases, run_words, units
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
@@ -19,6 +21,7 @@ from keras_gpukit.reports.html.captures import (
     stage_names,
 )
 from keras_gpukit.reports.html.chart import Chart, Omitted
+from keras_gpukit.reports.html.layers import layers_chart
 from keras_gpukit.reports.html.machine_charts import (
     device_memory_chart,
     disk_chart,
@@ -36,6 +39,7 @@ from keras_gpukit.reports.html.runs_table import run_ids, runs_table
 from keras_gpukit.reports.html.step_charts import distribution_chart, input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
+from keras_gpukit.rules.profiled_steps import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -43,8 +47,6 @@ _SCRIPTS = (
     *("report.js", "linked_charts.js", "page_tools.js"),
     *("runs_table.js", "table_filter.js", "refresh.js"),
 )
-_FIRST = ("wall-time", "timeline")
-"""Charts that follow the verdict directly."""
 Keyed = tuple[str, str, Chart | Omitted | None]
 """A chart with its key, such as "timeline", which ends its id in the page, and its title."""
 
@@ -63,7 +65,9 @@ class Section:
 
     Attributes:
         id: Id of the section, for links.
+        name: Heading of the section.
         run: The run; None if the section is not about one.
+        summary: Summary of the run or, without one, of the steps of a profile.
         brief: Whether the run has no charts because it is one of many. A brief section is hidden
             until a link to it is followed.
         shown: Charts that are drawn, by key.
@@ -71,7 +75,9 @@ class Section:
     """
 
     id: str
+    name: str = ""
     run: RunReport | None = None
+    summary: RunSummary | None = None
     brief: bool = False
     shown: dict[str, Shown] = field(default_factory=dict)
     omitted: list[tuple[str, Omitted]] = field(default_factory=list)
@@ -87,13 +93,14 @@ class Section:
 
     @property
     def first(self) -> list[Shown]:
-        """The charts that follow the verdict directly: where the time went, and the timeline."""
-        return [each for key, each in self.shown.items() if key in _FIRST]
+        """The charts that follow the verdict directly: where the time went."""
+        worst = phrases.worst(self.summary) if self.summary else None
+        return list(words.first_charts(worst, self.shown))
 
     @property
     def others(self) -> list[Shown]:
         """All other charts."""
-        return [each for key, each in self.shown.items() if key not in _FIRST]
+        return [each for each in self.shown.values() if each not in self.first]
 
 
 def plotly_js() -> str:
@@ -130,14 +137,14 @@ def render(
             unknown.
     """
     sections = [
-        Section(name, run, brief=not run.has_time_series).add(
+        Section(id, run.name, run, run.summary, brief=not run.has_time_series).add(
             _run_charts(run) if run.has_time_series else ()
         )
-        for name, run in zip(run_ids(report.runs), report.runs, strict=True)
+        for id, run in zip(run_ids(report.runs), report.runs, strict=True)
         if run.has_time_series or href(run) is None
     ]
     if report.captures or not report.runs:
-        sections.append(Section("captures").add(_capture_charts(report.captures)))
+        sections.append(_captures_section(report))
     beside = runs = script = None
     if len(report.runs) > 1:
         beside, runs = Section("runs").add(_beside(report.runs)), runs_table(report.runs, href)
@@ -172,6 +179,15 @@ def render(
     return text
 
 
+def _captures_section(report: Report) -> Section:
+    """Returns the section of the profiles that belong to no run, judged by the newest."""
+    newest = report.newest_profile
+    profile = newest.profile if newest else None
+    name = newest.name if newest else "Other profiles"
+    section = Section("captures", name, summary=of_profile(profile) if profile else None)
+    return section.add(_capture_charts(report.captures, profile))
+
+
 def _run_charts(run: RunReport) -> list[Keyed]:
     time = TimeAxis.of(run)
     profiler = run.summary.captures
@@ -189,13 +205,16 @@ def _run_charts(run: RunReport) -> list[Keyed]:
         ("memory-causes", "Memory at the peak, by cause", memory_causes(run)),
         ("host-memory", "Memory of the host", host_memory_chart(run, time)),
         ("placement", "Where operations ran", placement_chart(run)),
-        *_capture_charts(run.captures, missed, stage_names(run)),
+        *_capture_charts(run.captures, run.summary.profile, missed, stage_names(run)),
     ]
 
 
-def _capture_charts(captures: Sequence[CaptureReport], *of_run: Any) -> list[Keyed]:
+def _capture_charts(
+    captures: Sequence[CaptureReport], profile: ProfileRecord | None, *of_run: Any
+) -> list[Keyed]:
     return [
-        ("captures", "Captured steps", captures_chart(captures, *of_run)),
+        ("captures", "Where a captured step's time went", captures_chart(captures, *of_run)),
+        ("layers", "Time by layer", layers_chart(profile)),
         ("each-step", "Each captured step", each_step_chart(captures)),
         ("capture-memory", "Memory during the newest capture", capture_memory_chart(captures)),
     ]

@@ -122,7 +122,7 @@ def _text(cell: RunCell) -> str:
 
 
 def _cells(run: RunReport) -> dict[str, RunCell]:
-    summary, headline = run.summary, headline_of(run)
+    summary, headline = run.summary, headline_of(run.summary)
     severity = headline.severity
     each = " on each worker" if summary.environment.workers > 1 else ""
     busy = mean_busy_percent(summary.gpus)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from keras_gpukit.records.capture import CaptureRecord, Trigger
+from keras_gpukit.records.capture import ANOMALIES, CaptureRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
@@ -19,6 +19,7 @@ STATES: dict[State, str] = {
     "running": "running",
     "unfinished": "end unknown",
 }
+_COMPUTE = ("captures", "layers")
 _INPUT = ("stages", "input", "timeline")
 _TIME = ("wall-time", "timeline")
 # Keys of the charts that show a finding, by the beginning of the finding's code.
@@ -35,7 +36,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "communication": ("workers",),
     "uneven-shards": ("workers",),
     "batch-not-scaled": ("busy", "device-memory"),
-    "launch-bound": ("captures", "busy", "step-times"),
+    "launch-bound": (*_COMPUTE, "busy"),
     "low-utilization": ("busy", "timeline"),
     "throttled": ("timeline", "busy"),
     "slower-over-time": ("timeline", "stages", "step-times"),
@@ -49,22 +50,15 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "other-processes": ("device-memory", "busy"),
     **dict.fromkeys(
         (
-            "python-in-step",
-            "float",
-            "misaligned-products",
-            "layout-changes",
-            "dense-embedding-update",
-            "slow-metrics",
-            "unfused-operations",
-            "dominant-layer",
+            *("unfused", "float32", "float64", "misaligned-products", "layout-changes"),
+            *("dense-embedding", "dominant-layer", "slow-metrics", "python-in-step"),
         ),
-        ("captures",),
+        _COMPUTE,
     ),
 }
-_OTHERS = ("timeline", "wall-time")
-# Findings on single steps, which captures show, and the triggers of captures of unusual steps.
+_OTHERS = ("timeline", "wall-time", "captures")
+# Findings on single steps, which captures show.
 _STEPS = ("input", "slower-over-time", "tiny-steps", "launch-bound")
-_ANOMALIES: tuple[Trigger, ...] = ("stall", "step time")
 
 
 def saving(finding: Finding) -> str | None:
@@ -169,20 +163,36 @@ def _worker(environment: Environment) -> str | None:
     return f"{worker.task_type}{index}{count}"
 
 
-def charts_of(finding: Finding, charts: Mapping[str, T]) -> tuple[T, ...]:
-    """Returns those of the charts that show a finding, the most relevant first."""
-    fitting = [code for code in _CHARTS if finding.code.startswith(code)]
-    keys = _CHARTS[max(fitting, key=len)] if fitting else _OTHERS
+def first_charts(finding: Finding | None, charts: Mapping[str, T]) -> tuple[T, ...]:
+    """Returns the charts that follow the verdict directly: where the time went.
+
+    The time of captured steps comes before that of the run if the finding is on what they compute.
+    """
+    keys: tuple[str, ...] = (*_COMPUTE, *_TIME)
+    if finding is not None and _COMPUTE[0] not in _keys_of(finding) and _TIME[0] in charts:
+        keys = _TIME
     return tuple(charts[key] for key in keys if key in charts)
 
 
-def captures_of(finding: Finding, run: RunReport) -> tuple[CaptureRecord, ...]:
+def charts_of(finding: Finding, charts: Mapping[str, T]) -> tuple[T, ...]:
+    """Returns those of the charts that show a finding, the most relevant first."""
+    return tuple(charts[key] for key in _keys_of(finding) if key in charts)
+
+
+def _keys_of(finding: Finding) -> tuple[str, ...]:
+    fitting = [code for code in _CHARTS if finding.code.startswith(code)]
+    return _CHARTS[max(fitting, key=len)] if fitting else _OTHERS
+
+
+def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord, ...]:
     """Returns up to two captures that show a finding, preferably captures of unusual steps.
 
-    Empty for findings that are not about single steps.
+    Empty without a run, and for findings that are not about single steps.
     """
+    if run is None:
+        return ()
     captures = [each.capture for each in run.captures if each.capture and each.capture.path]
     if not finding.code.startswith(_STEPS):
         return ()
-    triggered = [each for each in captures if each.trigger in _ANOMALIES]
+    triggered = [each for each in captures if each.trigger in ANOMALIES]
     return tuple((triggered or captures)[-2:])

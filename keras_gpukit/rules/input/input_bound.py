@@ -27,6 +27,9 @@ from keras_gpukit.rules.savings import (
 from keras_gpukit.rules.setup.settings import in_effect, undone, written
 
 MINIMUM_STEPS = 10
+FROM_PROFILE = "profile"
+"""Mechanism of a wait that is known from a profile alone, which has few steps, but all of each."""
+PROFILED_STEPS = 2
 STARVED_BATCHES = 0.5
 SHORTEST_WAIT_S = 0.25e-3
 FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
@@ -104,7 +107,10 @@ def _waits(summary: RunSummary) -> bool | NotApplicable:
     if record is None or record.stall_fraction is None:
         because = record.unknown_because if record else None
         return NotApplicable(one_line(because or f"needs {InputBound.requires}"))
-    if record.measured_steps < MINIMUM_STEPS:
+    if record.mechanism == FROM_PROFILE:
+        if record.measured_steps < PROFILED_STEPS:
+            return NotApplicable(f"the profile has fewer than {PROFILED_STEPS} complete steps")
+    elif record.measured_steps < MINIMUM_STEPS:
         return too_short(
             f"the wait of {record.measured_steps} of the {MINIMUM_STEPS} steps needed was measured"
         )

@@ -26,6 +26,8 @@ class NoGPU(Rule):
         """Checks whether the list of GPUs is empty."""
         if summary.environment.gpus:
             return None
+        if summary.profile is not None and not summary.environment.versions:
+            return self.abstain("a profile alone does not show why no GPU is in it")
         return self.find(
             "info",
             advice=("`keras-gpukit doctor`: says why, and what to install",),

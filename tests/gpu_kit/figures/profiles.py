@@ -3,6 +3,20 @@
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_tilesize128x128x64"
 
 
+def kernel(name: str = GEMM, mean_ms: float = 0.4, *, tensor_core: bool = True) -> dict:
+    """A kernel that computes products."""
+    return {
+        "name": name,
+        "kind": "matmul",
+        "tensor_core": tensor_core,
+        "share": 0.7,
+        "mean_ms": mean_ms,
+    }
+
+
+CAST = {"name": "Cast", "kind": "elementwise", "tensor_core": False, "share": 0.3, "mean_ms": 0.1}
+
+
 def capture(tensor_cores: float | None, **changes) -> dict:
     """A capture of matrix products."""
     return {
@@ -15,7 +29,7 @@ def capture(tensor_cores: float | None, **changes) -> dict:
         "parts_ms": {"device compute": 8.0, "kernel launch": 1.0, "idle": 1.0},
         "kinds_ms": {"matmul": 7.9, "other": 0.1},
         "tensor_core_fraction": tensor_cores,
-        "kernels": [{"name": GEMM, "mean_ms": 0.4}],
+        "kernels": [kernel(tensor_core=bool(tensor_cores))],
         "xprof": {"tensor_core_fraction": 0.0, "kernels_ms": {GEMM: 0.401}},
         **changes,
     }
@@ -31,7 +45,7 @@ GOOD = {
     },
     "products/float32": capture(0.0),
     "products/TF32": capture(0.97),
-    BFLOAT16: capture(0.98),
+    BFLOAT16: capture(0.7, kernels=[kernel(), CAST]),
     "convolutional": capture(0.7, kinds_ms={"convolution": 5.0, "normalization": 3.0}),
     "transformer": capture(0.7),
 }
@@ -50,12 +64,11 @@ FALSIFIED = {
     ],
     "kernels": [
         {BFLOAT16: NOTHING},
-        {BFLOAT16: capture(0.98, kernels=[{"name": GEMM, "mean_ms": 0.5}])},
-        {BFLOAT16: capture(0.98, kernels=[{"name": "another", "mean_ms": 0.4}])},
+        {BFLOAT16: capture(0.98, kernels=[kernel(mean_ms=0.5)])},
+        {BFLOAT16: capture(0.98, kernels=[kernel("another")])},
     ],
     "tensor_cores": [{"products/float32": capture(0.5)}, {BFLOAT16: capture(0.0)}],
     "kinds": [
-        {"convolutional": capture(0.7)},
         {"convolutional": NOTHING},
         {"transformer": capture(0.7, kinds_ms={"matmul": 5.0, "other": 3.0})},
     ],

@@ -24,6 +24,7 @@ GOOD = {
         for name, percent in cases
     },
     "1 step/transferred": fit(0.0),
+    "1 step/generator 50": fit(0.5, idle_ms=16.0),  # contention
     "8 steps/serial 25": fit(0.25, reported=0.2, most=0.3),
 }
 UNKNOWN = {**fit(0.5), "reported": None}
@@ -36,8 +37,7 @@ FALSIFIED = {
     "1 step": [{"1 step/decode 50": fit(0.5, reported=0.46)}, {"1 step/generator 50": UNKNOWN}],
     "mirrored": [{"mirrored/serial 50": UNKNOWN}, {"mirrored/serial 0": {"reported": None}}],
     "ready": [{"1 step/transferred": fit(0.0, reported=0.02)}],
-    "above_ready": [{"1 step/generator 50": fit(0.5, idle_ms=16.0)}],
-    "profile_reading": [{"8 steps/copy 50": fit(0.5, idle_while_fetching=0.4)}],
+    "above_ready": [{"1 step/generator 50": fit(0.5, idle_ms=8.0)}],
     "mirrored_panel": [
         {"mirrored/serial 0": fit(0.0, panel=f"{PANEL} Colocation Debug Info: …")},
     ],

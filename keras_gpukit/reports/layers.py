@@ -1,0 +1,107 @@
+"""The time of a captured step by layer, in words and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from keras_gpukit.records.profile import Kind, LayerProfile, ProfileRecord
+from keras_gpukit.reports import units
+from keras_gpukit.reports.tables import Table
+
+Name = TypeVar("Name", bound=str)
+KINDS: dict[Kind, str] = {"matmul": "matrix product"}
+"""Kinds of computation that reports name otherwise than records."""
+_LEAST_SHARE = 0.01
+_PARTS, _LAYERS, _KINDS = 4, 3, 3
+_MOST_ROWS = 500
+
+
+def captured_step(profile: ProfileRecord) -> str | None:
+    """Returns the largest parts of a captured step, and its largest layers; None without steps."""
+    if not profile.step_time_s:
+        return None
+    step = f"A captured step of {units.duration(profile.step_time_s)}: "
+    step += shares(profile.parts_s, profile.step_time_s, _PARTS)
+    if not profile.layers:
+        return step
+    named = zip(names_of(profile.layers), profile.layers, strict=True)
+    times_s = {name: each.time_s for name, each in named}
+    return f"{step}. By layer: {shares(times_s, sum(times_s.values()), _LAYERS)}"
+
+
+def shares(times_s: Mapping[Name, float], whole_s: float, most: int) -> str:
+    """Returns the largest parts of a time with their shares: "convolution 66 %, cast 12 %"."""
+    known = sorted(times_s.items(), key=lambda part: -part[1])[:most]
+    return ", ".join(
+        f"{name} {units.percentage(spent_s / whole_s)}"
+        for name, spent_s in known
+        if spent_s >= _LEAST_SHARE * whole_s
+    )
+
+
+def kinds_of(kinds_s: Mapping[Kind, float], most: int = _KINDS) -> str:
+    """Returns the largest kinds of computation with their shares, in plain words."""
+    named = {KINDS.get(kind, str(kind)): spent_s for kind, spent_s in kinds_s.items()}
+    return shares(named, sum(named.values()) or 1.0, most)
+
+
+def names_of(layers: Sequence[LayerProfile]) -> list[str]:
+    """Returns the layers' paths, without the model's own name where all layers are in one model."""
+    models = {each.path.partition("/")[0] for each in layers if each.role == "layer"}
+    if len(models) != 1:
+        return [each.path for each in layers]
+    return [each.path.partition("/")[2] or each.path for each in layers]
+
+
+def layers_table(profile: ProfileRecord) -> Table:
+    """Returns the time of each layer, in the model's order."""
+    whole_s = sum(each.time_s for each in profile.layers)
+    rows = tuple(
+        (
+            name,
+            units.duration(each.time_s - each.backward_s),
+            units.duration(each.backward_s),
+            units.percentage(each.time_s / whole_s),
+            units.number(each.kernels),
+            tensor_cores(each),
+            kinds_of(each.kinds_s),
+        )
+        for name, each in zip(names_of(profile.layers), profile.layers, strict=True)
+    )
+    heads = ("layer", "forward", "backward", "share", _launched(profile), "Tensor Cores", "kinds")
+    more = len(rows) - _MOST_ROWS
+    note = f"And {more:,} more layers." if more > 0 else ""
+    return Table(heads, rows[:_MOST_ROWS], note, "layer, kind" if len(rows) > 20 else "")
+
+
+def kernels_table(profile: ProfileRecord) -> Table:
+    """Returns the largest kernels of the layers that take the most time, with their own names."""
+    named = zip(names_of(profile.layers), profile.layers, strict=True)
+    longest = sorted(named, key=lambda layer: -layer[1].time_s)[:_MOST_ROWS]
+    steps = max(profile.steps, 1)
+    rows = tuple(
+        (
+            name,
+            KINDS.get(kernel.kind, kernel.kind),
+            units.duration(kernel.time_s / steps),
+            units.percentage(kernel.share),
+            units.number(kernel.count / steps),
+            kernel.operation or "",
+            kernel.name,
+        )
+        for name, layer in longest
+        for kernel in layer.largest
+    )
+    what = _launched(profile)
+    heads = ("layer", "kind", "time per step", "share of the layer", f"{what} per step")
+    return Table((*heads, "operation", "its own name"), rows)
+
+
+def tensor_cores(layer: LayerProfile) -> str:
+    """Returns the share of a layer's time in Tensor Cores; "" without a GPU."""
+    return units.known(layer.tensor_core_fraction, units.percentage, "")
+
+
+def _launched(profile: ProfileRecord) -> str:
+    return "kernels" if profile.devices else "operations"

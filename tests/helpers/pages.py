@@ -1,0 +1,68 @@
+"""The report's page, taken apart."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'
+
+
+class Page(HTMLParser):
+    """A page taken apart; fails where its tags do not nest."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.style = ""
+        self.scripts: list[str] = []
+        self.texts: list[tuple[str, str | None, str]] = []
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        inside = self._open[-1] if self._open else ""
+        if inside == "script":
+            self.scripts.append(data)
+        elif inside == "style":
+            self.style += data
+        else:
+            self.text += data
+            if self._open:
+                self.texts.append((inside, self.tags[-1][1].get("class"), data))
+
+    def all(self, *names: str) -> list[tuple[str, dict[str, str | None]]]:
+        return [(tag, attrs) for tag, attrs in self.tags if tag in names]
+
+    def text_of(self, tag: str, css_class: str) -> list[str]:
+        """What stands right in elements of a class."""
+        return [text for name, result, text in self.texts if (name, result) == (tag, css_class)]
+
+    @property
+    def figures(self) -> dict[str, dict]:
+        return json.loads(self.scripts[0])
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+def figure_of(page: Page, title: str) -> dict:
+    """What Plotly draws under a heading."""
+    labels = {
+        attrs["id"]: attrs.get("aria-label") or "" for _, attrs in page.all("div") if "id" in attrs
+    }
+    (name,) = (name for name, text in labels.items() if text.startswith(f"{title}."))
+    return page.figures[name]

@@ -1,0 +1,137 @@
+"""Captured profiles in the reports: the verdict first, then the step, then its layers."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from helpers.pages import HOSTILE, Page, figure_of
+from helpers.recorded_profiles import write_profile
+from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
+from rich.console import Console
+
+from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.profile import DeviceProfile, KernelProfile, LayerProfile, ProfileRecord
+from keras_gpukit.records.report import CaptureReport, Report
+from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.html import render
+from keras_gpukit.rules.profiled_steps import of_profile
+from keras_gpukit.saved_runs import load_report
+
+EIGEN = "void Eigen::internal::EigenMetaKernel<scalar_product_op>"
+BATCH_NORM = LayerProfile(
+    "functional/bn_1",
+    "layer",
+    time_s=0.006,
+    backward_s=0.004,
+    kinds_s={"elementwise": 0.0045, "reduction": 0.0015},
+    kernels=41.0,
+    tensor_core_fraction=0.0,
+    largest=(KernelProfile(EIGEN, "elementwise", 0.036, 160, 0.75, False, "functional/bn_1/mul"),),
+)
+PROFILE = ProfileRecord(
+    steps=8,
+    step_time_s=0.01,
+    parts_s={"device compute": 0.009, "idle": 0.001},
+    kinds_s={"elementwise": 0.0055, "reduction": 0.0015, "matmul": 0.002},
+    stall_fraction=0.0,
+    devices=(DeviceProfile("GPU:0", 0.9, 0.9, 400, tensor_core_fraction=0.2),),
+    kernels=(KernelProfile(EIGEN, "elementwise", 0.036, 160, 0.5, False),),
+    layers=(
+        LayerProfile("functional/dense", "layer", 0.002, 0.001, {"matmul": 0.002}, 5.0, 1.0),
+        BATCH_NORM,
+        LayerProfile("optimizer", "optimizer", 0.0008, 0.0, {"elementwise": 0.0008}, 6.0, 0.0),
+        LayerProfile("other operations", "other", 0.0002, 0.0, {"elementwise": 0.0002}, 1.0, 0.0),
+    ),
+)
+
+
+def page_of(profile: ProfileRecord) -> Page:
+    report = Report("logs", 0.0, "1", captures=(CaptureReport("train/vm", profile=profile),))
+    return Page(render(report, plotly_src="plotly.js"))
+
+
+def test_each_layer_has_a_bar_of_its_forward_and_backward_pass():
+    figure = figure_of(page_of(PROFILE), "Time by layer")
+    assert figure["layout"]["yaxis"]["ticktext"] == [
+        "bn_1",
+        "dense",
+        "optimizer",
+        "other operations",
+    ]
+    assert {bar["name"]: bar["x"] for bar in figure["data"]} == {
+        "forward": [2.0, 1.0, 0.0, 0.0],
+        "backward": [4.0, 1.0, 0.0, 0.0],
+        "optimizer": [0.0, 0.0, 0.8, 0.0],
+        "of no layer": [0.0, 0.0, 0.0, 0.2],
+    }
+
+
+def test_kinds_are_in_plain_words_and_kernels_keep_their_own_names_in_the_numbers():
+    page = page_of(PROFILE)
+    text = page.words[page.words.index("A step computes for 9 ms on GPU:0") :]
+    seen, numbers = text.split("The numbers: Time by layer", 1)
+    assert "elementwise 61 %, matrix product 22 %, reduction 17 %. 20 % of it in Tensor" in seen
+    assert "bn_1" in seen
+    assert EIGEN not in seen
+    assert EIGEN in numbers
+    assert "longest kernels" not in page.words
+
+
+def test_of_many_layers_the_largest_have_bars_and_all_are_in_the_numbers():
+    layers = [
+        replace(BATCH_NORM, path=f"functional/bn_{n}", time_s=0.01 - n / 1e4) for n in range(30)
+    ]
+    page = page_of(replace(PROFILE, layers=tuple(layers)))
+    names = figure_of(page, "Time by layer")["layout"]["yaxis"]["ticktext"]
+    assert names == [*(f"bn_{n}" for n in range(12)), "18 other layers"]
+    assert all(f"bn_{n}" in page.text for n in range(30))
+
+
+def test_without_layers_kernels_and_operations_are_listed():
+    page = page_of(replace(PROFILE, layers=()))
+    assert "Newest capture: longest kernels" in page.words
+    assert "Time by layer (no operation in the profile names its layer)" in page.words
+
+
+def test_a_profile_of_another_tool_is_judged_and_its_charts_follow():
+    words = page_of(replace(PROFILE, stall_fraction=0.4)).words
+    places = [
+        words.index(each)
+        for each in (
+            "40 % of the steps' time is spent waiting for data",
+            "Where a captured step's time went One profile.",
+            "Time by layer A step computes for",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def test_names_of_layers_and_kernels_stay_text():
+    kernel = replace(BATCH_NORM.largest[0], name=HOSTILE, operation=HOSTILE)
+    page = page_of(replace(PROFILE, layers=(replace(BATCH_NORM, path=HOSTILE, largest=(kernel,)),)))
+    assert page.all("img") == []
+
+
+def test_the_panel_has_a_line_on_the_captured_step():
+    text = io.StringIO()
+    print_summary(of_profile(PROFILE), Console(file=text, width=200), title="[red]mine")
+    assert "[red]mine" in text.getvalue()
+    assert (
+        "A captured step of 10 ms: device compute 90 %, idle 10 %. By layer: bn_1 67 %, dense 22 %"
+    ) in text.getvalue()
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_profile_that_the_run_did_not_read_counts_in_its_report(tmp_path, watched):
+    """A `Profiler` captures next to a `Monitor`, or alone; the report reads what it captured."""
+    path = write_profile(tmp_path, "transformer")
+    record = CaptureRecord("one", "steps", "step 20", 20, 2, BEGAN_S, 0.1, 0.0, path)
+    lines = run_lines(20) if watched else run_lines(0, summary=None)[:1]
+    write_lines(tmp_path, [*lines, (BEGAN_S + 30, 20, "capture", record)])
+    (run,) = load_report(tmp_path).runs
+    assert run.summary.profile.layers
+    assert run.summary.environment.gpus
+    assert "launch-bound" not in run.summary.verdict.not_applicable
+    assert load_report(tmp_path).captures == ()
