@@ -98,6 +98,7 @@ SENTENCES = {
     "of_a_step_waiting_for_launches": "{value} of a step are waits for launches",
     "kernels_per_step": "A step runs {value} kernels",
     "mean_time_of_a_kernel": ", {value} each on average",
+    "of_them_in": ", {value} of them in {of}",
     "of_a_step_in_kernels_that_XLA_fuses": "{value} of a step are kernels that XLA would fuse",
     "share_of_the_GPU_time_in": "Those of {of} take {value} of the GPU time",
     "of_the_GPU_time_in": "{value} of the GPU time are in {of}",
