@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from keras_gpukit.cli import (
+    bench,
     demo,
     doctor,
     first_fit,
@@ -49,7 +50,18 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Each command imports what it needs when it runs, so that --help is quick.
-    for command in (run, launch, input_service, first_fit, tune, demo, doctor, report, scaling):
+    for command in (
+        run,
+        launch,
+        input_service,
+        first_fit,
+        tune,
+        demo,
+        doctor,
+        bench,
+        report,
+        scaling,
+    ):
         command.add_parser(subparsers)
     run_a_script = ("run", "launch", "memory", "batch-size", "tune")
     return parser, {name: value_flags(subparsers.choices[name]) for name in run_a_script}

@@ -42,15 +42,9 @@ class OwnProcess:
         self._process = context.Process(  # type: ignore[attr-defined]
             target=serve, args=(there, log, *arguments), name="gpukit-trial", daemon=daemon
         )
-        try:
-            self._process.start()
-        except BaseException:
-            # The process may run already. Ctrl-C would keep this end open, and so the process.
-            self.connection.close()
-            raise
-        finally:
-            there.close()
-            log.close()
+        self._process.start()
+        there.close()
+        log.close()
 
     def ended(self) -> tuple[int | None, str]:
         """Waits for the end; returns the exit code, and the last part of the log."""

@@ -60,7 +60,17 @@ def prepared_context() -> Iterator[BaseContext]:
         if is_ours:
             forkserver.set_forkserver_preload(["__main__"])
             if stop := getattr(server, "_stop", None):
+                _end_children(server._forkserver_pid)
                 stop()
+
+
+def _end_children(server: int | None) -> None:
+    """Ends what the fork server has left: Ctrl-C while a process starts leaves it waiting."""
+    import psutil
+
+    with suppress(psutil.Error):
+        for each in psutil.Process(server).children(recursive=True) if server else ():
+            each.kill()
 
 
 class InOwnProcesses:

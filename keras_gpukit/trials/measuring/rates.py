@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.02
 Call = Callable[[], Any]
 
 
-def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
+def compute_rate(model: Any, held: Any, *, seconds: float, rounds: int = ROUNDS) -> Rate:
     """Measures how fast a model trains on batches in memory, with its own compiled train step.
 
     This trains the model: call it within `untouched(model)`.
@@ -36,9 +36,9 @@ def compute_rate(model: Any, held: Any, *, seconds: float) -> Rate:
         def train() -> Any:
             return step(iterator)
 
-        each_s, batches = seconds / ROUNDS, model.steps_per_execution
+        each_s, batches = seconds / rounds, model.steps_per_execution
         run_for(train, each_s)
-        rates.extend(rate_of(train, each_s, batches=batches) for _ in range(ROUNDS))
+        rates.extend(rate_of(train, each_s, batches=batches) for _ in range(rounds))
 
     within_fit(model, replay(held), experiment)
     return summarize(rates)

@@ -1,0 +1,59 @@
+"""`keras-gpukit bench`: measures what this machine's GPU and CPU do, in a minute."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from keras_gpukit.cli.command_line import above_0, fail
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure what this machine's GPU and CPU do, in a minute",
+        description="Measures the highest rates of products and copies, then trains three small "
+        "models on the first GPU and on the CPU, in several precisions, with and without XLA. The "
+        "most important rows come first; those that find no time are named. The results are kept "
+        "in ~/.cache/keras_gpukit, where reports find the ceilings. Exits with 2 if nothing could "
+        "be measured.",
+    )
+    parser.add_argument(
+        "--seconds", type=above_0, default=60.0, metavar="N", help="time budget, 60"
+    )
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures, prints and saves the results."""
+    from keras_gpukit.cli.quiet import quiet_tensorflow
+    from keras_gpukit.trials.bench.machine import bench, save
+    from keras_gpukit.trials.progress import progress
+
+    shown = sys.stdout.isatty() and not args.json
+    with quiet_tensorflow(), progress("bench", args.seconds, shown=shown) as tell:
+        found = bench(args.seconds, tell)
+    if args.json:
+        import msgspec
+
+        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        from keras_gpukit.reports.benchmark import render
+        from keras_gpukit.reports.terminal import print_anywhere
+
+        print_anywhere(render(found))
+    for device in found.devices:
+        try:
+            path = save(device)
+        except OSError as error:
+            fail("bench", f"the results are not kept: {error}")
+            continue
+        if path is not None and not args.json:
+            print(f"Saved: {path}")
+    if found.interrupted:
+        return 130
+    measured = (device.ceilings or any(row.rate for row in device.rows) for device in found.devices)
+    return 0 if any(measured) else fail("bench", "nothing was measured")

@@ -1,0 +1,120 @@
+"""Results of `keras-gpukit bench`, as a table with bars in a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+
+from keras_gpukit.records.benchmark import BenchmarkRow, DeviceBenchmark, MachineBenchmark
+from keras_gpukit.reports import units
+from keras_gpukit.reports.terminal import plain, table
+
+_BAR = 10
+"""Length of the longest bar of a model, in characters."""
+_HEADS = ("model", "setting", "step", "examples/s", "", "range")
+DEFAULTS = ("TF32", "float32")
+"""Keras' default precisions: TF32 where the GPU has it."""
+
+
+def render(found: MachineBenchmark) -> RenderableType:
+    """Returns ceilings, a table with a bar for each row, what is fastest, and what is missing."""
+    devices = [line for device in found.devices for line in _device(device)]
+    by_model: dict[str, list[BenchmarkRow]] = {}
+    for device in found.devices:
+        for row in filter(_was_tried, device.rows):
+            by_model.setdefault(row.model, []).append(row)
+    rows = [line for each in by_model.items() for line in _rows(*each)]
+    choices = [_choice(name, of_model) for name, of_model in by_model.items()]
+    shown = [table(rows, _HEADS, ("step", "examples/s"))] if rows else []
+    after = (*filter(None, choices), *_missing(found))
+    return Group(*map(plain, devices), *shown, *map(plain, after))
+
+
+def _device(found: DeviceBenchmark) -> list[str]:
+    cores = f", {units.count(found.cores, 'core')}" if found.kind == "CPU" else ""
+    lines = [f"{found.kind}: {found.name or 'not measured'}{cores}"]
+    if found.failed_because:
+        lines.append(f"  Failed: {found.failed_because}.")
+    if (ceilings := found.ceilings) is not None:
+        best = sorted(ceilings.tflops.items(), key=lambda each: -each[1])
+        products = ", ".join(f"{name} {units.number(value)}" for name, value in best)
+        copies = f"memory {units.number(ceilings.device_gb_per_s)} GB/s"
+        if ceilings.to_device_gb_per_s is not None:
+            copies += f", copies to the GPU {units.number(ceilings.to_device_gb_per_s)} GB/s"
+        lines.append(f"  At best: products in TFLOP/s: {products}; {copies}.")
+    return lines
+
+
+def _rows(model: str, rows: list[BenchmarkRow]) -> list[tuple[str, ...]]:
+    """Returns the rows of a model, the fastest first."""
+    ordered = sorted(rows, key=_median, reverse=True)
+    best = _median(ordered[0])
+    lines: list[tuple[str, ...]] = []
+    for row in ordered:
+        if row.rate is None:
+            lines.append((model, _setting(row), "", "failed", "", row.failed_because or ""))
+            continue
+        rate, bar = row.rate, "=" * round(_BAR * row.rate.median / best)
+        step, span = units.duration(row.batch / rate.median), units.interval(rate.low, rate.high)
+        lines.append((model, _setting(row), step, units.number(rate.median), bar, span))
+    return lines
+
+
+def _choice(model: str, rows: list[BenchmarkRow]) -> str | None:
+    """Returns which setting is fastest, and how much faster than the default and than the CPU."""
+    best = max(rows, key=_median)
+    if best.rate is None:
+        return None
+    plain_rows = [row for row in rows if row.rate is not None and not row.jit]
+    bases = []
+    for kind in dict.fromkeys((best.device, "CPU")):
+        found = (_of(plain_rows, kind, precision) for precision in DEFAULTS)
+        bases.append(next(filter(None, found), None))
+    gains = [_gain(best, base) for base in bases if base is not None and base != best]
+    default = ", the default" if best == bases[0] else ""
+    return ", ".join((f"{model}: fastest is {_setting(best)}{default}", *gains)) + "."
+
+
+def _gain(best: BenchmarkRow, base: BenchmarkRow) -> str:
+    assert best.rate is not None
+    assert base.rate is not None
+    if best.rate.low <= base.rate.high:
+        return f"not measurably faster than {_setting(base)}"
+    return f"{units.number(best.rate.median / base.rate.median)}× {_setting(base)}"
+
+
+def _of(rows: list[BenchmarkRow], kind: str, precision: str) -> BenchmarkRow | None:
+    return next((row for row in rows if (row.device, row.precision) == (kind, precision)), None)
+
+
+def _setting(row: BenchmarkRow) -> str:
+    return f"{row.device} {row.precision}{' jit' * row.jit}"
+
+
+def _median(row: BenchmarkRow) -> float:
+    return 0.0 if row.rate is None else row.rate.median
+
+
+def _was_tried(row: BenchmarkRow) -> bool:
+    return row.rate is not None or row.failed_because is not None
+
+
+def _missing(found: MachineBenchmark) -> list[str]:
+    """Returns lines on the rows that found no time, by setting."""
+    usable = [each for each in found.devices if each.name or not each.failed_because]
+    names = [
+        f"{device.kind} ceilings"
+        for device in usable
+        if device.ceilings is None and not device.failed_because
+    ]
+    by_setting: dict[str, list[str]] = {}
+    for device in usable:
+        for row in device.rows:
+            if not _was_tried(row):
+                by_setting.setdefault(_setting(row), []).append(row.model)
+    all_models = {row.model for device in usable for row in device.rows}
+    for setting, models in by_setting.items():
+        names.append(setting if set(models) == all_models else f"{setting} ({', '.join(models)})")
+    lines = ["Interrupted: the rows before are shown."] if found.interrupted else []
+    if names:
+        lines.append(f"Not measured within --seconds {found.seconds:g}: {', '.join(names)}.")
+    return lines
