@@ -60,17 +60,10 @@ def prepared_context() -> Iterator[BaseContext]:
         if is_ours:
             forkserver.set_forkserver_preload(["__main__"])
             if stop := getattr(server, "_stop", None):
-                _end_children(server._forkserver_pid)
+                # Ctrl-C may leave a start that the server has yet to answer, and then wait for.
+                if pid := getattr(server, "_forkserver_pid", None):
+                    os.kill(pid, signal.SIGKILL)
                 stop()
-
-
-def _end_children(server: int | None) -> None:
-    """Ends what the fork server has left: Ctrl-C while a process starts leaves it waiting."""
-    import psutil
-
-    with suppress(psutil.Error):
-        for each in psutil.Process(server).children(recursive=True) if server else ():
-            each.kill()
 
 
 class InOwnProcesses:
