@@ -113,6 +113,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         ),
         "operations": top_operations(host, gpus, steps.counted),
         "kernels": top_kernels(gpus, steps.counted),
+        "python_s": (host.python & steps.counted).total_ps * to_mean_s,
         "layers": time_by_layer(host, gpus, steps.counted, computed, count),
         "stages": rank_stages(host, waits, steps.counted, count),
     }

@@ -236,6 +236,7 @@ class ProfileRecord:
             in the order of `Kind` counts.
         each_step: One entry per execution; at most the first 50.
         layers: Time by layer, in the order in which the layers first computed.
+        python_s: Mean seconds per step in which operations called Python functions.
         stall_fraction: Share of the steps' time in which the run waited for input and computed
             nothing.
         stages: Stages of the tf.data pipeline, the most blocking first; empty if nothing waits or
@@ -261,6 +262,7 @@ class ProfileRecord:
     operations: tuple[OperationProfile, ...] = ()
     kernels: tuple[KernelProfile, ...] = ()
     layers: tuple[LayerProfile, ...] = ()
+    python_s: float | None = None
     memory: tuple[MemoryProfile, ...] = ()
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()

@@ -149,12 +149,14 @@ def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
     return of_run(summary, low_s, high_s, basis="rates that diagnose measured")
 
 
-def of_compute(summary: RunSummary, fraction: float, *, basis: str) -> Saving | None:
-    """Returns the most that a run would save without a share of the steps' own time, 0 to 1."""
+def of_compute(
+    summary: RunSummary, fraction: float, *, low: float = 0.0, basis: str
+) -> Saving | None:
+    """Returns what a run would save without a share of the steps' own time, 0 to 1, at most."""
     compute_s = _compute_s(summary)
     if compute_s <= 0:
         return None
-    return of_run(summary, 0.0, fraction * compute_s, basis=basis, upper_bound=True)
+    return of_run(summary, low * compute_s, fraction * compute_s, basis=basis, upper_bound=True)
 
 
 def input_cores_fraction(summary: RunSummary) -> float | None:

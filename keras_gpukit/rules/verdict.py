@@ -12,11 +12,24 @@ from keras_gpukit.rules.cluster.workers import (
     WorkersTrainAlone,
 )
 from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
+from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.compute.launch_bound import LaunchBound, LowUtilization, TinySteps
 from keras_gpukit.rules.compute.precision import Float32OnTensorCores
 from keras_gpukit.rules.compute.preprocessing_in_model import PreprocessingInModel
+from keras_gpukit.rules.compute.python_in_step import PythonInStep
+from keras_gpukit.rules.compute.slow_kernels import (
+    Float64Kernels,
+    LayoutChanges,
+    MisalignedProducts,
+)
+from keras_gpukit.rules.compute.slow_layers import (
+    DenseEmbeddingUpdate,
+    Float32Layers,
+    SlowMetrics,
+)
 from keras_gpukit.rules.compute.tracing_again import TracingAgain
+from keras_gpukit.rules.compute.unfused import UnfusedOperations
 from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.input.input_slows_steps import InputHoldsGIL, InputTakesCores
 from keras_gpukit.rules.memory.gpu_memory import (
@@ -74,7 +87,16 @@ RULES: tuple[Rule, ...] = (
     UnevenShards(),
     BatchNotScaled(),
     PreprocessingInModel(),
+    PythonInStep(),
+    Float64Kernels(),
+    MisalignedProducts(),
+    LayoutChanges(),
+    Float32Layers(),
+    DenseEmbeddingUpdate(),
+    SlowMetrics(),
+    UnfusedOperations(),
     LaunchBound(),
+    DominantLayer(),
     LowUtilization(),
     HostCPUSaturated(),
     TinySteps(),

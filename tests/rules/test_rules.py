@@ -29,7 +29,13 @@ from keras_gpukit.records.pipeline import (
     StageRecord,
 )
 from keras_gpukit.records.placement import DeviceCopies, Fallback, PlacementRecord
-from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
+from keras_gpukit.records.profile import (
+    DeviceProfile,
+    KernelProfile,
+    LayerProfile,
+    OperationProfile,
+    ProfileRecord,
+)
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -244,6 +250,83 @@ def launching(waiting_ms=3.3, kernels_ms=0.6, step_ms=4.3, kinds=None, slowed_ms
     )
 
 
+def computing(kernels=(), layers=(), kinds=None, python_ms=0.0, **settings):
+    """A run of 100 s whose GPU computes for 4 ms of each step of 5 ms.
+
+    Args:
+        kernels: Name, kind, and share of the GPU time of each kernel.
+        layers: Path, role, milliseconds of a step by kind, and largest kernel of each layer.
+        kinds: Milliseconds of a step by kind.
+        python_ms: Part of the step time in Python functions.
+        **settings: Settings of the run.
+    """
+    summary = launching(0.0, 4.0, 5.0, kinds or {"matmul": 4.0}, **settings)
+    profile = replace(
+        summary.profile,
+        python_s=python_ms / 1e3,
+        kernels=tuple(
+            KernelProfile(name, kind, 0.04 * share, 100, share, None, f"dense_1/{kind}")
+            for name, kind, share in kernels
+        ),
+        layers=tuple(
+            LayerProfile(
+                path,
+                role,
+                sum(times_ms.values()) / 1e3,
+                0.0,
+                {kind: ms / 1e3 for kind, ms in times_ms.items()},
+                50.0,
+                None,
+                (KernelProfile(kernel, "other", 0.01, 100, 1.0, None, f"{path}/Op"),),
+            )
+            for path, role, times_ms, kernel in layers
+        ),
+    )
+    return replace(summary, profile=profile)
+
+
+def layers_of(**times_ms):
+    """Three dense layers and others, each with the milliseconds of its elementwise kernels."""
+    others = {f"dense_{number}": {"matmul": 0.2} for number in range(3)}
+    each = {**others, **{name: {"elementwise": ms} for name, ms in times_ms.items()}}
+    roles = {"optimizer", "metrics", "loss"}
+    return tuple(
+        (name if name in roles else f"model/{name}", name if name in roles else "layer", kinds, MUL)
+        for name, kinds in each.items()
+    )
+
+
+def embedding(sum_type="UnsortedSegmentSum"):
+    """A run whose optimizer takes 3 ms of a step, and in which an operation of a type runs."""
+    summary = computing(layers=layers_of(embedding_7=0.1, optimizer=3.0))
+    made = OperationProfile("adam/Sum", sum_type, "reduction", 0.01, 10, 0.1)
+    return replace(summary, profile=replace(summary.profile, operations=(made,)))
+
+
+def in_float32(casts_ms=0.2, precision="mixed_bfloat16", kernel="Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"):
+    """A run in which an activation takes 0.5 ms of a step, and casts between layers take some."""
+    layers = (
+        ("model/activation", "layer", {"elementwise": 0.5}, kernel),
+        ("model", "layer", {"cast": casts_ms}, "Cast"),
+        ("model/dense", "layer", {"matmul": 3.0}, "nvjet"),
+    )
+    return computing(layers=layers, precision=precision)
+
+
+def in_python():
+    """A run whose GPU waits for launches, and in whose steps Python functions run."""
+    summary = launching()
+    return replace(summary, profile=replace(summary.profile, python_s=1e-3))
+
+
+MUL = "Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"
+DOUBLE, ODD = (
+    "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n",
+    "cutlass_75_tensorop_bf16_s1688gemm_nn_align1",
+)
+TO_NHWC = "cudnn::ops::nchwToNhwcKernel<float>"
+
+
 def idling(cores=1.0, busy=13.0, input_cores=0.0, compute_s=95.0, step_s=0.004, record=None):
     """A run on 16 cores without a profile, whose GPU is mostly idle, though batches are ready."""
     parts = spent(100.0, validation_s=100.0 - compute_s)
@@ -316,6 +399,28 @@ FIRES = [
     ("launch-bound critical: mean time of a kernel 1.2 µs", launching()),
     ("launch-bound warning: kernels per step 500", launching(0.44)),
     ("launch-bound critical: of a step waiting for launches 76.74 %", launching(slowed_ms=1.6)),
+    (
+        "unfused-operations critical: of a step in kernels that XLA fuses 60 %",
+        computing(kinds={"elementwise": 2.0, "cast": 1.0, "matmul": 1.0}),
+    ),
+    (
+        "unfused-operations warning: share of the GPU time in batch normalization 30 %",
+        computing(kinds={"elementwise": 1.2, "matmul": 2.8}, layers=layers_of(conv1_bn=1.2)),
+    ),
+    (
+        "float64-kernels critical: of a step in these kernels 40 %",
+        computing([(DOUBLE, "matmul", 0.5)]),
+    ),
+    ("misaligned-products warning: of a step in these", computing([(ODD, "matmul", 0.3)])),
+    ("layout-changes warning: of them per step 10", computing([(TO_NHWC, "data movement", 0.3)])),
+    ("python-in-step critical: of a step in Python functions 20 %", computing(python_ms=1.0)),
+    ("dense-embedding-update critical: of a step in the optimizer 60 %", embedding()),
+    ("slow-metrics warning: of a step in metrics 11 %", computing(layers=layers_of(metrics=0.55))),
+    ("float32-layers info: of a step in layers in float32 14 %", in_float32()),
+    (
+        "dominant-layer info: of the computation gram 62.5 %",
+        computing(layers=layers_of(gram_2=1.0)),
+    ),
     (
         "launch-bound warning: cores that this process keeps busy 1",
         idling(cores=4.0, input_cores=3.0),
@@ -429,6 +534,25 @@ QUIET = [
     ("cpu-fallback", on_gpu(operations=placed("host memory"))),
     ("cpu-fallback", on_gpu(operations=placed("requested"))),
     ("cpu-fallback", on_gpu(operations=placed("variable elsewhere"))),
+    ("unfused-operations", computing(kinds={"elementwise": 0.99, "matmul": 3.01})),
+    ("unfused-operations", embedding()),
+    # Of launches and kernels that XLA would fuse, what takes longer is found.
+    ("unfused-operations", launching(2.5, 1.5)),
+    ("launch-bound", launching(1.5, 2.5)),
+    ("unfused-operations", launching(0.0, 4.0, 4.0, jit_compile=True)),
+    ("unfused-operations", computing([("loop_add_fusion", "elementwise", 1.0)], jit_compile=None)),
+    ("float64-kernels", computing([(DOUBLE, "matmul", 0.12)])),
+    ("float64-kernels", computing([(MUL, "elementwise", 1.0)])),
+    ("misaligned-products", computing([(ODD.replace("align1", "align8"), "matmul", 1.0)])),
+    ("layout-changes", computing([("SwapDimension1And2InTensor3", "data movement", 1.0)])),
+    ("python-in-step", computing(python_ms=0.49)),
+    ("dense-embedding-update", embedding("Sum")),
+    ("slow-metrics", computing(layers=layers_of(metrics=0.2))),
+    ("float32-layers", in_float32(casts_ms=0.09)),
+    ("float32-layers", in_float32(precision="float32")),
+    ("float32-layers", in_float32(kernel="EigenMetaKernel<Eigen::bfloat16>")),
+    ("dominant-layer", computing(layers=layers_of(gram_2=0.25))),
+    ("dominant-layer", computing(layers=layers_of())),
     ("launch-bound", launching(0.42)),
     ("launch-bound", launching(0.42, slowed_ms=2.0)),
     ("launch-bound", idling(busy=48.0)),
@@ -509,6 +633,17 @@ ABSTAINS = [
     ("cpu-fallback", run(operations=PlacementRecord({"CPU:0": {"MatMul": 9}})), "no GPU"),
     ("launch-bound", run(), "no GPU"),
     ("launch-bound", launching(run_eagerly=True), "slow-settings"),
+    ("launch-bound", in_python(), "Python functions"),
+    ("unfused-operations", run(), "no GPU"),
+    ("unfused-operations", on_gpu(), "needs a profile"),
+    ("float64-kernels", run(), "no GPU"),
+    ("misaligned-products", on_gpu(), "needs a profile"),
+    ("layout-changes", on_gpu(), "needs a profile"),
+    ("dense-embedding-update", computing(), "the time of each layer"),
+    ("slow-metrics", computing(), "the time of each layer"),
+    ("float32-layers", in_float32(precision=None), "needs the precision"),
+    ("python-in-step", on_gpu(), "needs a profile"),
+    ("dominant-layer", computing(), "needs a profile"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", replace(idling(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", idling(record=stall(0.5)), "input explains"),
@@ -1026,9 +1161,8 @@ def test_a_launch_bound_run_is_told_one_cause_and_the_largest_gain_first():
         "steps_per_execution",
         "larger",
     ]
-    # Of 100 s, the GPU waited for launches in 3.3 of 4.3 ms.
-    share = 3.3 / 4.3
-    assert (found.saving.low_s, found.saving.high_s) == pytest.approx((50 * share, 100 * share))
+    # Of 100 s, the GPU waited for launches in 3.3 of 4.3 ms. XLA may remove nearly all of a step.
+    assert (found.saving.low_s, found.saving.high_s) == pytest.approx((50 * 3.3 / 4.3, 95))
 
 
 def test_launches_are_advised_no_setting_that_a_run_has():

@@ -10,6 +10,7 @@ import numpy as np
 from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 from keras_gpukit.profiling.reading.kinds import kind_of
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
+from keras_gpukit.records.operations import PYTHON_OPERATIONS
 
 COLLECTIVE = "collective"
 # Name of Keras' inlined step function, which is part of the names of all the step's operations.
@@ -42,6 +43,7 @@ class Host:
         launches: Time in which Python had called a graph, as a step's function, and none of its
             operations was seen to compute on the host: on a GPU, the time that launches kernels.
         operations: Mask of the events that are operations of steps.
+        python: Time in which such operations called Python functions.
         collectives: Time in which operations exchanged data with other workers, or waited for
             them, while no other operation ran.
         computed: Time from each step's first operation to its last, plus the time of operations
@@ -56,6 +58,7 @@ class Host:
     nested_fetches: Spans
     launches: Spans
     operations: Mask
+    python: Spans
     collectives: Spans
     computed: Spans
     computations: tuple[Numbers, Numbers]
@@ -69,12 +72,14 @@ def sort_out(events: Events) -> Host:
     nested = _nested(events, fetches)
     launches = events.of(lambda name: name.startswith((*_LAUNCHES, _FUNCTION)))
     exchanges = operations & events.of(lambda name: kind_of(operation_name(name)[1]) == COLLECTIVE)
+    in_python = operations & events.of(lambda name: operation_name(name)[1] in PYTHON_OPERATIONS)
     return Host(
         events,
         waits=Spans.of(events, fetches & ~nested),
         nested_fetches=Spans.of(events, nested),
         launches=Spans.of(events, launches) - Spans.of(events, operations),
         operations=operations,
+        python=Spans.of(events, in_python),
         collectives=Spans.of(events, exchanges) - Spans.of(events, operations & ~exchanges),
         computed=Spans.of(events, operations) | Spans.union(*computed),
         computations=computed,

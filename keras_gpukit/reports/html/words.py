@@ -51,7 +51,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
             *("unfused", "float32", "float64", "misaligned-products", "layout-changes"),
-            *("dense-embedding", "small-products", "slow-metrics", "python-in-step"),
+            *("dense-embedding", "dominant-layer", "slow-metrics", "python-in-step"),
         ),
         _COMPUTE,
     ),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure
+from collections.abc import Collection
+
+from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
@@ -12,6 +15,7 @@ from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
 # back.
 BLAMED_CAUSES = ("no such device", "no kernel", "dtype", "host function")
 NAMED = 3
+ONLY_PYTHON = "Python functions in the step run on the host"
 
 
 class CPUFallback(Rule):
@@ -21,6 +25,10 @@ class CPUFallback(Rule):
     subject = "placement"
     title = "Operations fell back to the CPU"
     requires = "the placement of the training step's operations"
+
+    def superseded_by(self, finding: Finding) -> Collection[str]:
+        """Where only Python functions fell back, their time in a profile says more."""
+        return (PythonInStep.code,) if finding.title.startswith(ONLY_PYTHON) else ()
 
     def judge(self, summary: RunSummary) -> Outcome:
         """Counts the operations that fell back."""
@@ -50,7 +58,7 @@ class CPUFallback(Rule):
 def _title(record: PlacementRecord, blamed: list[Fallback]) -> str | None:
     if all(fallback.cause == "host function" for fallback in blamed):
         where = " on a GPU machine, too" if record.predicted else ""
-        return f"Python functions in the step run on the host{where}"
+        return f"{ONLY_PYTHON}{where}"
     return "Operations would fall back to the CPU on a GPU machine" if record.predicted else None
 
 

@@ -1,4 +1,4 @@
-"""Shares of a step that a profile shows: waits for launches, and what Tensor Cores compute."""
+"""Shares of a step that a profile shows: launches, products, and kernels that XLA would fuse."""
 
 from __future__ import annotations
 
@@ -6,13 +6,70 @@ import re
 from typing import NamedTuple
 
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
-from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.profile import Kind
+from keras_gpukit.records.profile import Kind, Part, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.savings import WARNING_FRACTION
 
 PRODUCT_KINDS: tuple[Kind, ...] = ("matmul", "convolution", "attention")
+FUSED_KINDS: tuple[Kind, ...] = (
+    "elementwise",
+    "cast",
+    "normalization",
+    "reduction",
+    "bias gradient",
+    "optimizer",
+)
+"""Kinds of kernels that XLA makes one of, where TensorFlow runs one for each operation."""
+HOST_PARTS: tuple[Part, ...] = ("kernel launch", "host compute", "between steps", "idle")
+MANY_FUSED = 2 * WARNING_FRACTION
+"""Share of a step from which such kernels count: half of it is a tenth, and XLA saves more."""
+# Kernels that XLA made: "loop_add_fusion", "input_reduce_fusion_3", "triton_softmax_0".
+_OF_XLA = re.compile(r"fusion|^triton_|^wrapped_")
 _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
+
+
+def own_step_s(summary: RunSummary) -> float | None:
+    """Returns the seconds of a step without its wait for input; None without a profile.
+
+    They are the run's where known: the profiler slows the host down, though not the kernels.
+    """
+    profile = summary.profile
+    if profile is None or not profile.step_time_s:
+        return None
+    own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
+    if summary.step_time_s and summary.input_stall_fraction is not None:
+        own_s = summary.step_time_s * (1 - summary.input_stall_fraction)
+    return max(own_s, profile.parts_s.get("device compute", 0.0)) or None
+
+
+def idle_fraction(summary: RunSummary) -> float:
+    """Returns the share of a step's own time in which GPUs wait for the host, but not for input."""
+    profile, own_s = summary.profile, own_step_s(summary)
+    if profile is None or own_s is None or not profile.step_time_s:
+        return 0.0
+    idle_s = sum(profile.parts_s.get(part, 0.0) for part in HOST_PARTS)
+    added_s = profile.step_time_s - (summary.step_time_s or profile.step_time_s)
+    return min(max(idle_s - max(added_s, 0.0), 0.0) / own_s, 1.0)
+
+
+def is_compiled(summary: RunSummary, profile: ProfileRecord) -> bool:
+    """Whether XLA compiled the steps, by the setting or else by the kernels' names."""
+    if summary.environment.jit_compile is not None:
+        return summary.environment.jit_compile
+    return any(_OF_XLA.search(kernel.name) for kernel in profile.kernels)
+
+
+def fused_fraction(summary: RunSummary) -> float | None:
+    """Returns the share of a step's own time in kernels that XLA would fuse; None if unknown.
+
+    It is 0 if XLA compiled the steps.
+    """
+    profile, own_s = summary.profile, own_step_s(summary)
+    if profile is None or own_s is None or not profile.devices:
+        return None
+    if is_compiled(summary, profile):
+        return 0.0
+    return sum(profile.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS) / own_s
 
 
 class Products(NamedTuple):
@@ -93,7 +150,8 @@ def eager_s(summary: RunSummary) -> tuple[float, float] | None:
     return min(max(steps * python_s, 0.0), most_s), most_s
 
 
-def calls_python(record: PlacementRecord | None) -> bool:
+def calls_python(summary: RunSummary) -> bool:
     """Whether operations of the step call Python functions, which take the host's time too."""
+    record, profile = summary.operations, summary.profile
     types = set[str]().union(*record.operations.values()) if record else set[str]()
-    return not PYTHON_OPERATIONS.isdisjoint(types)
+    return not PYTHON_OPERATIONS.isdisjoint(types) or bool(profile and profile.python_s)

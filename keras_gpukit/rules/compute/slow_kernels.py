@@ -1,0 +1,144 @@
+"""Kernels that are slow for a reason that their names show: dtype, alignment, memory layout."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+from keras_gpukit.records.profile import KernelProfile, ProfileRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.compute.kernel_names import dtype_of
+from keras_gpukit.rules.compute.profile_shares import own_step_s
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
+
+LAYERS_NAMED = 3
+
+
+class SlowKernels(Rule):
+    """Kernels of one kind that take at least a tenth of the steps' own time.
+
+    Attributes:
+        saved: Least and greatest share of these kernels' time that the change saves.
+    """
+
+    subject = "kernels"
+    requires = "a profile of a GPU's steps"
+    saved: ClassVar[tuple[float, float]]
+
+    @abstractmethod
+    def _is_slow(self, kernel: KernelProfile) -> bool:
+        """Whether a kernel is of this kind."""
+
+    @abstractmethod
+    def _advice(self, layers: str) -> Sequence[str]:
+        """Returns what to change in layers with these names."""
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the kernels' time with a tenth of the steps' own time."""
+        profile, own_s = summary.profile, own_step_s(summary)
+        if profile is None or own_s is None or not profile.devices:
+            return self.abstain(None if summary.environment.gpus else NO_GPU)
+        slow = [each for each in profile.kernels if self._is_slow(each)]
+        of_gpu = sum(each.share for each in slow)
+        share = of_gpu * profile.parts_s.get("device compute", 0.0) / own_s
+        if share < WARNING_FRACTION:
+            return None
+        names = self._layers(profile)
+        low, high = self.saved
+        saving = of_compute(
+            summary, min(high * share, 1.0), low=low * share, basis="time of these kernels"
+        )
+        return self.find(
+            severity(saving, summary),
+            percent("of_a_step_in_these_kernels", share),
+            figure("of_them_per_step", sum(each.count for each in slow) / profile.steps),
+            percent("of_the_GPU_time_in", slow[0].share, slow[0].name),
+            advice=self._advice(", ".join(names) or "the model"),
+            saving=saving,
+            title=f"{self.title}: {100 * of_gpu:.0f} % of the GPU time"
+            + (f", most in {names[0]}" if names else ""),
+        )
+
+    def _layers(self, profile: ProfileRecord) -> list[str]:
+        """Returns the names of the layers that such kernels take the most time of."""
+        times_s: Counter[str] = Counter()
+        for layer in profile.layers:
+            if layer.role == "layer":
+                slow_s = sum(each.time_s for each in layer.largest if self._is_slow(each))
+                times_s[layer.path.rsplit("/", 1)[-1]] += slow_s  # type: ignore[assignment]
+        return [name for name, time_s in times_s.most_common(LAYERS_NAMED) if time_s]
+
+
+class Float64Kernels(SlowKernels):
+    """Kernels that compute in float64.
+
+    By NVIDIA's data sheets, an H100 is up to 7× faster in TF32 (495 to 67 TFLOPS), and a card that
+    is not for data centres up to 64× faster in float32.
+    """
+
+    code = "float64-kernels"
+    title = "The GPU computes in float64"
+    saved = 0.5, 1.0
+
+    def _is_slow(self, kernel: KernelProfile) -> bool:
+        return dtype_of(kernel.name) == "float64"
+
+    def _advice(self, layers: str) -> Sequence[str]:
+        return (
+            f"Compute {layers} in the model's dtype: leave out `dtype='float64'`",
+            "Cast float64 data in the input: `ds.map(lambda x, y: (tf.cast(x, tf.float32), y))`. "
+            "NumPy makes float64 by default",
+        )
+
+
+class MisalignedProducts(SlowKernels):
+    """Matrix products whose sizes keep them from the fast kernels of Tensor Cores.
+
+    cuBLAS takes its fastest kernels if rows begin at multiples of 16 bytes: for sizes that are
+    multiples of 8 in 16 bits, of 4 in float32 (NVIDIA, Matrix Multiplication Background User's
+    Guide, "Tensor Core Requirements"). Others' names say how many elements they load together.
+    """
+
+    code = "misaligned-products"
+    title = "Products of odd widths miss the fast Tensor Core kernels"
+    # Others get slower too: with 2048 in place of 2047, products took an H100 a fifth of the time,
+    # and gradients of biases half.
+    saved = 0.5, 1.3
+    _align = re.compile(r"align[12](?!\d)")
+
+    def _is_slow(self, kernel: KernelProfile) -> bool:
+        return kernel.kind == "matmul" and bool(self._align.search(kernel.name))
+
+    def _advice(self, layers: str) -> Sequence[str]:
+        return (
+            f"Make the widths of {layers} and of their inputs multiples of 8, better of 64: "
+            "`Dense(2048)` in place of `Dense(2047)`",
+            "Round the number of classes or words up as well; what is added is never used",
+        )
+
+
+class LayoutChanges(SlowKernels):
+    """Kernels that move the axis of channels, as for `data_format="channels_first"`.
+
+    Tensor Cores convolve images whose channels come last (NVIDIA, Convolutional Layers User's
+    Guide, "Tensor Layouts"); those of another layout are transposed before and after.
+    """
+
+    code = "layout-changes"
+    title = "Images are transposed between layouts"
+    saved = 0.5, 1.0
+    _transposes = re.compile(r"nchwtonhwc|nhwctonchw", re.I)
+
+    def _is_slow(self, kernel: KernelProfile) -> bool:
+        return bool(self._transposes.search(f"{kernel.name} {kernel.operation}"))
+
+    def _advice(self, layers: str) -> Sequence[str]:
+        return (
+            f"One layout for {layers}: `keras.config.set_image_data_format('channels_last')`, "
+            "and no `data_format=` of their own",
+            "Transpose images in the input: `ds.map(lambda x, y: (tf.transpose(x, (1, 2, 0)), y))`",
+        )

@@ -1,0 +1,164 @@
+"""Parts of a model that take more of each step than they must."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from keras_gpukit.records.profile import LayerProfile, ProfileRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
+from keras_gpukit.rules.compute.profile_shares import PRODUCT_KINDS, fused_fraction, own_step_s
+from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
+
+REQUIRES = "a profile of the steps with the time of each layer"
+# Keras casts what layers get where dtypes differ: least share of a step in such casts; our choice.
+LEAST_CASTS = 0.02
+# Half of such layers' time was saved on an H100; the least is our choice.
+LEAST_SAVED = 0.4
+
+
+class DenseEmbeddingUpdate(Rule):
+    """An optimizer that computes with all rows of an embedding, though a batch uses few.
+
+    Keras' optimizers with moments, as Adam, make one gradient of the whole table from the rows'.
+    With a million rows, steps took an H100 2.7 times as long as with SGD, which changes only the
+    rows that a batch used.
+    """
+
+    code = "dense-embedding-update"
+    subject = "embeddings"
+    title = "The optimizer updates all rows of an embedding in each step"
+    requires = REQUIRES
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the optimizer's time with a tenth, if it makes sparse gradients dense."""
+        profile, own_s = summary.profile, own_step_s(summary)
+        if profile is None or own_s is None or not profile.layers:
+            return self.abstain()
+        share = _time_s(profile, "optimizer") / own_s
+        embedding = _made_dense(profile)
+        if embedding is None or share < WARNING_FRACTION:
+            return None
+        saving = of_compute(summary, share, low=share / 2, basis="the optimizer in a profile")
+        return self.find(
+            severity(saving, summary),
+            percent("of_a_step_in_the_optimizer", share),
+            advice=(
+                "An optimizer without moments changes only the rows that a batch uses: "
+                "`keras.optimizers.SGD(...)` without momentum",
+                "Fewer or narrower rows: hash rare words into fewer, or a smaller `output_dim`",
+                "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
+            ),
+            saving=saving,
+            title=f"{self.title} ({embedding}): {100 * share:.0f} % of the step",
+        )
+
+
+class Float32Layers(Rule):
+    """Layers without products that compute in float32 in a model of mixed precision.
+
+    They convert what they get to float32 and back, and read and write twice the bytes. Six
+    activations in float32 between dense layers in bfloat16 made steps of an H100 1.2 times as long.
+    Normalization is left out: Keras computes it in float32 in any case.
+    """
+
+    code = "float32-layers"
+    subject = "mixed precision"
+    title = "Layers compute in float32 in a model of mixed precision"
+    requires = f"the precision, and {REQUIRES}"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the time of such layers with a tenth of the step."""
+        profile, own_s, policy = summary.profile, own_step_s(summary), summary.environment.precision
+        if profile is None or own_s is None or not profile.layers or policy is None:
+            return self.abstain()
+        if not policy.startswith("mixed"):
+            return None
+        found = sorted(filter(_in_float32, profile.layers), key=lambda each: -each.time_s)
+        casts_s = sum(each.time_s for each in profile.layers if each.kinds_s.keys() == {"cast"})
+        share = (sum(each.time_s for each in found) + casts_s) / own_s
+        if not found or casts_s < LEAST_CASTS * own_s or share < WARNING_FRACTION:
+            return None
+        fused = fused_fraction(summary) or 0.0  # the second advice
+        saving = of_compute(
+            summary, max(share, fused), low=LEAST_SAVED * share, basis="these layers in a profile"
+        )
+        names = [each.path.rsplit("/", 1)[-1] for each in found]
+        return self.find(
+            severity(saving, summary),
+            percent("of_a_step_in_layers_in_float32", share),
+            percent("of_a_step_in_casts_between_layers", casts_s / own_s),
+            advice=(
+                f"Leave out `dtype='float32'` of {', '.join(names[:3])}: only the last layer, or "
+                "its softmax, needs it",
+                "`compile(jit_compile=True)`: XLA makes casts part of other kernels",
+            ),
+            saving=saving,
+            title=f"{len(found)} layers compute in float32 in a model in {policy}, as {names[0]}: "
+            f"{100 * share:.0f} % of the step",
+        )
+
+
+class SlowMetrics(Rule):
+    """Metrics that take at least a tenth of the steps' own time."""
+
+    code = "slow-metrics"
+    subject = "metrics"
+    title = "Metrics take much of each step"
+    requires = REQUIRES
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the time of the metrics' kernels and launches with a tenth of the step."""
+        profile, own_s = summary.profile, own_step_s(summary)
+        if profile is None or own_s is None or not profile.layers:
+            return self.abstain()
+        low = _time_s(profile, "metrics") / own_s
+        of_all = sum(each.kernels for each in profile.layers if each.role == "metrics") / (
+            sum(each.kernels for each in profile.layers) or 1.0
+        )
+        computed = profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
+        share = min(low + max(1 - computed / own_s, 0.0) * of_all, 1.0)
+        if share < WARNING_FRACTION:
+            return None
+        saving = of_compute(summary, share, low=low, basis="metrics in a profile")
+        return self.find(
+            severity(saving, summary),
+            percent("of_a_step_in_metrics", low),
+            percent("of_a_step's_kernels", of_all),
+            advice=(
+                "Fewer metrics while training, and all of them in `evaluate` once per epoch",
+                "`compile(jit_compile=True)`: XLA fuses what metrics compute",
+            ),
+            saving=saving,
+            title=f"Metrics take {100 * share:.0f} % of each step",
+        )
+
+
+def _time_s(profile: ProfileRecord, role: str) -> float:
+    return sum(layer.time_s for layer in profile.layers if layer.role == role)
+
+
+_NORMALIZES = re.compile(r"norm|moments|softmax", re.I)
+_TO_DENSE: Collection[str] = ("UnsortedSegmentSum",)
+"""How TensorFlow makes a gradient of rows (`IndexedSlices`) a gradient of the whole table."""
+
+
+def _made_dense(profile: ProfileRecord) -> str | None:
+    """Returns the embedding whose gradient is made dense; None if no gradient is."""
+    if not any(each.type in _TO_DENSE for each in profile.operations):
+        return None
+    paths = (each.path for each in profile.layers if "embedding" in each.path)
+    return next((path.rsplit("/", 1)[-1] for path in paths), "a layer")
+
+
+def _in_float32(layer: LayerProfile) -> bool:
+    """Whether a layer of a model of mixed precision computes in float32 without need."""
+    kinds = layer.kinds_s.keys()
+    if layer.role != "layer" or not layer.largest or kinds == {"cast"}:
+        return False
+    if not kinds.isdisjoint(PRODUCT_KINDS):
+        return False
+    names = " ".join((plain_name(layer.path), *(each.operation or "" for each in layer.largest)))
+    return not _NORMALIZES.search(names) and dtype_of(layer.largest[0].name) == "float32"
