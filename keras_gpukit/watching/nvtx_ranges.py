@@ -53,7 +53,7 @@ class NVTXRanges:
         self._open.append(self._start(name))
 
     def end(self) -> None:
-        """Ends the range that was begun last."""
+        """Ends the innermost range."""
         self.fetch_ends()
         if self._open:
             self._domain.end_range(self._open.pop())

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("undisturbed")
 
 
 class RecordedDomain:
-    """Keeps what is begun, ended and marked, by name; every end must have its beginning."""
+    """Keeps the beginnings, ends and marks, by name; every end must have its beginning."""
 
     def __init__(self):
         self.events, self.open, self.pushed = [], {}, []
