@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +34,13 @@ class FlopsWatch:
         session = self._session
         if self._is_known:
             return
+        began_s = time.thread_time()
         found = _of_step(session.model, self._batch_size)
         if found is not None:
             self._is_known = True
             ceilings = measured_ceilings(session.environment.gpus[0].name or "")
             session.output.record("flops", replace(found, ceilings=ceilings), session.step)
+            session.sampled_once(time.thread_time() - began_s)
 
 
 def _of_step(model: Any, batch_size: int | None) -> StepFlops | None:

@@ -57,7 +57,9 @@ def test_a_run_records_its_flops_and_the_measured_ceilings(tmp_path):
     path.parent.mkdir(parents=True)
     measured = DeviceBenchmark("GPU", 8, "2026-01-01T00:00:00+00:00", CARD, ceilings=CEILINGS)
     path.write_bytes(msgspec.json.encode(measured))
-    found = fit(tmp_path, steps_per_execution=2).flops
+    summary = fit(tmp_path, steps_per_execution=2)
+    found = summary.flops
+    assert summary.overhead_s >= 0
     assert found.by_dtype == {"float32": 2 * (2 * BATCH * 6 * 3)}
     assert found.ceilings == CEILINGS
     (run,) = load_report(tmp_path / "logs").runs

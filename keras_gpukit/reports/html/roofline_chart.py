@@ -45,8 +45,8 @@ def roofline_chart(run: RunReport) -> Chart | Omitted | None:
             "name": "this run",
             "x": [ratio] if ratio else [low, high],
             "y": [found.tflops] * (1 if ratio else 2),
-            "marker": {"size": 14, "symbol": "diamond", "color": COLORS["input"]},
-            "line": {"width": 3, "color": COLORS["input"]},
+            "marker": {"size": 14, "symbol": "diamond", "color": COLORS["epoch starts"]},
+            "line": {"width": 3, "color": COLORS["epoch starts"]},
             "hovertemplate": "%{y:.3s} TFLOP/s",
         }
     )
@@ -54,8 +54,8 @@ def roofline_chart(run: RunReport) -> Chart | Omitted | None:
         traces,
         height=340,
         hovermode="closest",
-        xaxis=axis("FLOPs per byte moved", type="log"),
-        yaxis=axis("TFLOP/s", type="log"),
+        xaxis=axis("FLOPs per byte moved", type="log", dtick=1),
+        yaxis=axis("TFLOP/s", type="log", dtick=1),
     )
     return Chart(_words(found), _table(found, ratio), figure, _more(run))
 
