@@ -24,6 +24,7 @@ from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
 from keras_gpukit.watching.session import Session
+from keras_gpukit.watching.step_flops import FlopsWatch
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -108,6 +109,8 @@ class Monitor(WatchingCallback[RunSummary]):
         if phase == session.phase:
             self._summary = None
             self._learning = LearningWatch(session) if phase == "fit" else None
+            if phase == "fit" and session.environment.gpus:
+                FlopsWatch(session)
             self._comparing = worker_watch.watch_what_trains_in_step(session)
             session.output.record("environment", session.environment, session.step)
             in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)

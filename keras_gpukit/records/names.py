@@ -29,6 +29,7 @@ RecordKind = Literal[
     "run",
     "environment",
     "placement",
+    "flops",
     "steps",
     "host",
     "gpu",

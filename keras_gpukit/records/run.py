@@ -9,6 +9,7 @@ from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.flops import StepFlops
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
@@ -94,6 +95,7 @@ class RunSummary(Displayed):
     Fields that were not monitored or could not be read are None.
 
     Attributes:
+        flops: Floating-point operations of a step; None without a GPU.
         captures: Profiles that `Monitor` captured on demand or by itself. Those of a separate
             `Profiler` are in its own summary.
         profile: Contents of the profile that it captured by itself once steps were steady; None
@@ -123,6 +125,7 @@ class RunSummary(Displayed):
     input: InputRecord | None = None
     memory: MemoryRecord | None = None
     operations: PlacementRecord | None = None
+    flops: StepFlops | None = None
     utilization: UtilizationRecord | None = None
     captures: ProfilerRecord | None = None
     profile: ProfileRecord | None = None

@@ -18,6 +18,7 @@ from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.layers import captured_step
+from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -76,7 +77,8 @@ def render(
     report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)
-    lines += _dim(step, phrases.compared(summary), captured, None if log_dir is None else report)
+    measured = (near_the_limits(summary), step, phrases.compared(summary), captured)
+    lines += _dim(*measured, None if log_dir is None else report)
     ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
     return panel(lines, title or ended)
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from keras_gpukit.records.profile import Kind, LayerProfile, ProfileRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table
+from keras_gpukit.rules.compute.kernel_names import plain_name
 
 Name = TypeVar("Name", bound=str)
 KINDS: dict[Kind, str] = {"matmul": "matrix product"}
@@ -25,9 +26,8 @@ def captured_step(profile: ProfileRecord) -> str | None:
     step += shares(profile.parts_s, profile.step_time_s, _PARTS)
     if not profile.layers:
         return step
-    named = zip(names_of(profile.layers), profile.layers, strict=True)
-    times_s = {name: each.time_s for name, each in named}
-    return f"{step}. By layer: {shares(times_s, sum(times_s.values()), _LAYERS)}"
+    times_s = {name: each.time_s for name, _, each in kinds_of_layers(profile)}
+    return f"{step}. By kind of layer: {shares(times_s, sum(times_s.values()), _LAYERS)}"
 
 
 def shares(times_s: Mapping[Name, float], whole_s: float, most: int) -> str:
@@ -52,6 +52,43 @@ def names_of(layers: Sequence[LayerProfile]) -> list[str]:
     if len(models) != 1:
         return [each.path for each in layers]
     return [each.path.partition("/")[2] or each.path for each in layers]
+
+
+def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile]]:
+    """Sums layers of the same kind up, which all but their numbers name alike, the largest first.
+
+    Returns:
+        Name, number of layers, and their sums.
+    """
+    found: dict[str, list[tuple[str, LayerProfile]]] = {}
+    for name, each in zip(names_of(profile.layers), profile.layers, strict=True):
+        kind = plain_name(each.path) if each.role == "layer" else each.path
+        found.setdefault(kind, []).append((name, each))
+    kinds = [
+        (kind if len(of) > 1 else of[0][0], len(of), together([each for _, each in of]))
+        for kind, of in found.items()
+    ]
+    return sorted(kinds, key=lambda kind: -kind[2].time_s)
+
+
+def together(layers: Sequence[LayerProfile]) -> LayerProfile:
+    """Sums layers up to one, without a name."""
+    time_s = sum(each.time_s for each in layers)
+    kinds = dict.fromkeys(kind for each in layers for kind in each.kinds_s)
+    cores_s = [
+        each.tensor_core_fraction * each.time_s
+        for each in layers
+        if each.tensor_core_fraction is not None
+    ]
+    return LayerProfile(
+        path="",
+        role=layers[0].role,
+        time_s=time_s,
+        backward_s=sum(each.backward_s for each in layers),
+        kinds_s={kind: sum(each.kinds_s.get(kind, 0.0) for each in layers) for kind in kinds},
+        kernels=sum(each.kernels for each in layers),
+        tensor_core_fraction=sum(cores_s) / time_s if cores_s and time_s else None,
+    )
 
 
 def layers_table(profile: ProfileRecord) -> Table:

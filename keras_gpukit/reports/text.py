@@ -7,6 +7,7 @@ from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.tables import Table, markdown_table, stages_table
 
 
@@ -16,6 +17,7 @@ def markdown(summary: RunSummary) -> str:
         ", ".join(phrases.headline(summary)) or "Nothing was measured.",
         phrases.time_spent(summary),
         phrases.correction(summary),
+        near_the_limits(summary),
         phrases.compared(summary),
         phrases.captured(summary),
         phrases.conclusion(summary),

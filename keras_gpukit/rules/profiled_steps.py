@@ -8,6 +8,7 @@ from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.rules.compute.profile_shares import is_compiled
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.verdict import judge
 
@@ -39,12 +40,14 @@ def with_profile(summary: RunSummary, profile: ProfileRecord) -> RunSummary:
 
 
 def _environment(profile: ProfileRecord) -> Environment:
+    unknown = RunSummary(Environment({}))
     return Environment(
         {},
         gpus=tuple(
             GPUInfo(index, compute_capability=_capability(device.compute_capability))
             for index, device in enumerate(profile.devices)
         ),
+        jit_compile=is_compiled(unknown, profile) if profile.kernels else None,
         steps_per_execution=profile.steps_per_execution if profile.steps else None,
     )
 

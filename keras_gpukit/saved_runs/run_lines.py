@@ -12,6 +12,7 @@ from keras_gpukit.records.codec import LARGEST, check_numbers, checked_record
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.flops import StepFlops
 from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
@@ -58,6 +59,7 @@ _KINDS: dict[RecordKind, type[Any]] = {
     "hang": Hang,
     "environment": Environment,
     "placement": PlacementRecord,
+    "flops": StepFlops,
     "throughput": ThroughputRecord,
     "input": InputRecord,
     "out_of_memory": OutOfMemory,

@@ -27,7 +27,9 @@ class SamplingThread:
     def __init__(self, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
         self.cpu_s = 0.0
-        """Processor time that the thread has used, in seconds; updated after each of its ticks."""
+        """Processor time of the recurring work, in seconds; updated after each tick."""
+        self.once_s = 0.0
+        """Part of the processor time that is not in `cpu_s`: work that is done once."""
         self._tasks: list[tuple[str, Task]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-sampler", daemon=True)
@@ -71,7 +73,7 @@ class SamplingThread:
     def _run(self) -> None:
         while not self._stopping.wait(self.interval_s):
             self.tick()
-            self.cpu_s = time.thread_time()
+            self.cpu_s = time.thread_time() - self.once_s
 
 
 class Heartbeat:

@@ -27,9 +27,9 @@ judge growth."""
 PAUSE_TO_COST = 1000
 """After the first epochs, the pause between readings is at least this many times the duration of a
 reading, so some short epochs are skipped. The same holds for looking for growing collections."""
-BRIEF_S = 0.05
-"""Longest look for growing collections that is repeated at each of the first epochs; our choice.
-In a script of thousands of modules of its own a look took 0.2 s."""
+BRIEF_S = 0.1
+"""Longest processor time of a look for growing collections that is repeated at each of the first
+epochs; our choice. In a script of thousands of modules a look took 0.2 s."""
 MOST_READINGS = 32
 """Maximum number of fits whose readings are kept; must be even. It is small because each fit also
 writes the readings of the previous fits."""
@@ -40,26 +40,19 @@ _models: weakref.WeakKeyDictionary[Any, int | None] = weakref.WeakKeyDictionary(
 
 
 class Pace:
-    """Decides when to repeat an action that takes a while.
+    """Decides when to repeat an action that takes a while."""
 
-    Args:
-        brief_s: Duration up to which the first epochs are always due.
-    """
+    def __init__(self) -> None:
+        self._next_s = 0.0
 
-    def __init__(self, brief_s: float = math.inf) -> None:
-        self._brief_s = brief_s
-        self._took_s = self._next_s = 0.0
-
-    def is_due(self, epochs: int) -> bool:
+    def is_due(self, epochs: float) -> bool:
         """Whether to repeat the action now, after this number of epochs."""
-        is_first = epochs <= ALWAYS_READ and self._took_s <= self._brief_s
-        return is_first or time.perf_counter() >= self._next_s
+        return epochs <= ALWAYS_READ or time.perf_counter() >= self._next_s
 
     def note(self, began_s: float) -> None:
         """Notes that the action started at a moment and has just ended."""
         now_s = time.perf_counter()
-        self._took_s = now_s - began_s
-        self._next_s = now_s + PAUSE_TO_COST * self._took_s
+        self._next_s = now_s + PAUSE_TO_COST * (now_s - began_s)
 
 
 class EpochMemoryWatch:
@@ -78,7 +71,8 @@ class EpochMemoryWatch:
         # Memory left and collections kept, as of the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
-        self._reads, self._looks = Pace(), Pace(BRIEF_S)
+        self._reads, self._looks = Pace(), Pace()
+        self._look_s = 0.0
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
         session.on_epoch_ended(self._epoch_ended)
         step_function = inspect.unwrap(session.model.train_function)
@@ -116,10 +110,12 @@ class EpochMemoryWatch:
         self._reads.note(began_s)
         left: int | None = None
         kept: tuple[Kept, ...] = ()
-        if has_grown and self._looks.is_due(self._epochs):
-            began_s = time.perf_counter()
+        epochs = self._epochs if self._look_s <= BRIEF_S else math.inf
+        if has_grown and self._looks.is_due(epochs):
+            began_s, spent_s = time.perf_counter(), time.thread_time()
             left, kept = self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
             self._looks.note(began_s)
+            self._look_s = time.thread_time() - spent_s
         return EpochMemory(
             epoch=self._epochs,
             step=self._session.step,

@@ -185,6 +185,11 @@ class Session:
         """
         self._sampler.add(name, action)
 
+    def sampled_once(self, spent_s: float) -> None:
+        """Counts processor time of the sampling thread as one-time overhead; called on it."""
+        self._sampler.once_s += spent_s
+        self.cost.add(spent_s, once=True)
+
     def read_now(self, name: str) -> None:
         """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)

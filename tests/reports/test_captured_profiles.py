@@ -11,10 +11,12 @@ from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 from rich.console import Console
 
+from keras_gpukit.profiling import read_profile
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.profile import DeviceProfile, KernelProfile, LayerProfile, ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report
 from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.evidence import SENTENCES
 from keras_gpukit.reports.html import render
 from keras_gpukit.rules.profiled_steps import of_profile
 from keras_gpukit.saved_runs import load_report
@@ -87,6 +89,7 @@ def test_of_many_layers_the_largest_have_bars_and_all_are_in_the_numbers():
     names = figure_of(page, "Time by layer")["layout"]["yaxis"]["ticktext"]
     assert names == [*(f"bn_{n}" for n in range(12)), "18 other layers"]
     assert all(f"bn_{n}" in page.text for n in range(30))
+    assert "batch normalization ×30100 %elementwise 75 %0 %" in page.words
 
 
 def test_without_layers_kernels_and_operations_are_listed():
@@ -119,7 +122,8 @@ def test_the_panel_has_a_line_on_the_captured_step():
     print_summary(of_profile(PROFILE), Console(file=text, width=200), title="[red]mine")
     assert "[red]mine" in text.getvalue()
     assert (
-        "A captured step of 10 ms: device compute 90 %, idle 10 %. By layer: bn_1 67 %, dense 22 %"
+        "A captured step of 10 ms: device compute 90 %, idle 10 %. By kind of layer: bn_1 67 %, "
+        "dense 22 %, optimizer 8.9 %"
     ) in text.getvalue()
 
 
@@ -133,5 +137,14 @@ def test_a_profile_that_the_run_did_not_read_counts_in_its_report(tmp_path, watc
     (run,) = load_report(tmp_path).runs
     assert run.summary.profile.layers
     assert run.summary.environment.gpus
-    assert "launch-bound" not in run.summary.verdict.not_applicable
+    found = [each.title for each in run.summary.findings]
+    assert any(each.startswith("24 % of the GPU time is the bias gradient") for each in found)
     assert load_report(tmp_path).captures == ()
+
+
+@pytest.mark.parametrize("case", ["convolutional", "transformer", "launch_spe8", "lstm"])
+def test_all_evidence_of_a_captured_profile_is_in_sentences(tmp_path, case):
+    profile = read_profile(tmp_path / write_profile(tmp_path, case))
+    evidence = [each for finding in of_profile(profile).findings for each in finding.evidence]
+    assert evidence
+    assert {each.key for each in evidence} - SENTENCES.keys() == set()

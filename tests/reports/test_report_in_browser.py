@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,24 @@ from helpers.browsing import chromium, find_chromium
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import run_lines, with_validation, write_lines
 
+from keras_gpukit.records.benchmark import Ceilings
+from keras_gpukit.records.flops import StepFlops
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.browser
 TIMELINE, BUSY = ".plot[id$='-timeline']", ".plot[id$='-busy']"
+FLOPS = StepFlops({"float32": 10**12}, 10**10, ceilings=Ceilings({"TF32": 300.0}, 2000.0))
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("logs")
-    write_lines(folder, with_validation(run_lines()))
+    lines = [
+        (*line, replace(record, flops=FLOPS) if line[-1] == "summary" else record)
+        for *line, record in with_validation(run_lines())
+    ]
+    write_lines(folder, lines)
     write_profile(folder / "train", "transformer")
     file: Path = folder / "report.html"
     file.write_text(render(load_report(folder)), encoding="utf-8")
@@ -67,6 +75,12 @@ def test_charts_over_time_share_one_cursor(page):
     places = [float(each.text_content().split()[0]) for each in (here, there)]
     assert places[0] == pytest.approx(places[1], abs=1.5)
     page.mouse.move(5, 5)
+
+
+def test_the_run_is_seen_below_its_roofline(page):
+    point = page.locator(".plot[id$='-roofline'] .points path")
+    assert point.evaluate("point => getComputedStyle(point).opacity") == "1"
+    assert point.bounding_box()["width"] > 5
 
 
 def test_charts_over_time_share_one_zoom_and_can_be_put_back(page):

@@ -30,6 +30,7 @@ from keras_gpukit.reports.html.machine_charts import (
 )
 from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.over_time import TimeAxis
+from keras_gpukit.reports.html.roofline_chart import roofline_chart
 from keras_gpukit.reports.html.run_comparison import (
     stages_of_runs_chart,
     stalls_chart,
@@ -199,6 +200,7 @@ def _run_charts(run: RunReport) -> list[Keyed]:
         ("step-times", "Distribution of step times", distribution_chart(run, time)),
         ("input", "Wait for input over the run", input_chart(run, time)),
         ("stages", "Stages of the input pipeline", stages_chart(run)),
+        ("roofline", "How near the GPU is to its limits", roofline_chart(run)),
         ("busy", "How busy GPUs and host were", utilization_chart(run, time)),
         ("disk", "Disk reads", disk_chart(run, time)),
         ("device-memory", "Memory of the devices", device_memory_chart(run, time)),

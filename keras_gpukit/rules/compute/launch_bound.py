@@ -166,7 +166,7 @@ class LaunchBound(Rule):
             percent("of_a_step_waiting_for_launches", launches.fraction),
             figure("kernels_per_step", launches.kernels),
             figure("mean_time_of_a_kernel", 1e6 * launches.kernel_s, "µs"),
-            *((figure("kernels_per_step", main.kernels, of=main.name),) if main else ()),
+            *((figure("of_them_in", main.kernels, of=main.name),) if main else ()),
             advice=(*((main.advice,) if main and main.advice else ()), *_advice(summary)),
             saving=of_run(
                 summary,

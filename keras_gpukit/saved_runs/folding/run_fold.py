@@ -205,6 +205,7 @@ class RunFold:
             input=self.input(),
             memory=self.memory_record(),
             operations=latest("placement"),
+            flops=latest("flops"),
             utilization=self.utilization(),
             captures=self._captures(),
             profile=latest("profile"),

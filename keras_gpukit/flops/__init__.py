@@ -1,0 +1,1 @@
+"""FLOPs: the floating-point operations of a training step, counted from its graph."""

@@ -1,0 +1,155 @@
+"""Counts the operations of a step in its graph, in the functions that it calls, and in its loops.
+
+Shapes are those of the trace. Where the size of the batch was open there, they are inferred again
+from the size of the run's batches. Nothing is traced again or run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from keras_gpukit.flops.formulas import FORMULAS, Shape, UnknownShapeError, flops_of
+from keras_gpukit.flops.shapes import (
+    CALLS,
+    LOOPS,
+    Open,
+    called,
+    inferred,
+    shape_of,
+    with_batch,
+)
+from keras_gpukit.flops.tf_private import function_graph
+from keras_gpukit.flops.trips import trips_of
+from keras_gpukit.records.flops import StepFlops
+
+_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+# They pass values on, describe them, or make none.
+_MOVE_NOTHING = frozenset(
+    {"Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "VarHandleOp", "NoOp", "Const"}
+    | {"Identity", "IdentityN", "StopGradient", "PreventGradient", "EnsureShape"}
+    | {"Reshape", "ExpandDims", "Squeeze", "Shape", "ShapeN", "Size", "Rank"}
+    | {"BroadcastArgs", "BroadcastGradientArgs", "TensorListReserve", "EmptyTensorList"}
+)
+# They read as much of their first input as they write.
+_READ_A_PART = frozenset({"GatherV2", "ResourceGather", "Slice", "StridedSlice"})
+# They also read and write a variable, which is as large as what they add to it.
+_UPDATE = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
+_HANDLES = ("resource", "variant", "string")
+
+
+@dataclass
+class _Count:
+    by_dtype: Counter[str] = field(default_factory=Counter)
+    moved_bytes: int = 0
+    uncounted: set[str] = field(default_factory=set)
+    unknown: list[str] = field(default_factory=list)
+
+    def add(self, other: _Count, times: int = 1) -> None:
+        for dtype, flops in other.by_dtype.items():
+            self.by_dtype[dtype] += times * flops
+        self.moved_bytes += times * other.moved_bytes
+        self.uncounted |= other.uncounted
+        self.unknown += other.unknown
+
+
+def count_step(graph: Any, batch_size: int | None) -> StepFlops:
+    """Returns the operations of a traced step.
+
+    Args:
+        graph: The step's `FuncGraph`.
+        batch_size: Examples in the batch of one replica; None if unknown.
+    """
+    shapes = [with_batch(shape_of(each), batch_size) for each in graph.inputs]
+    count = _count(graph, shapes, batch_size)
+    unknown = ", ".join(dict.fromkeys(count.unknown))
+    because = f"known only while it runs: {unknown}" if unknown else None
+    types = tuple(sorted(count.uncounted))
+    return StepFlops(dict(count.by_dtype), count.moved_bytes, types, because)
+
+
+def _count(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> _Count:
+    """Counts in a graph whose inputs have these shapes."""
+    count = _Count()
+    for operation in _that_run(graph, inferred(graph, shapes, batch_size)):
+        type_ = operation.type
+        if type_ in _MOVE_NOTHING:
+            continue
+        taken = [shape_of(each) for each in operation.inputs]
+        if type_ in CALLS:
+            count.add(_count(called(graph, operation, "f"), taken, batch_size))
+        elif type_ in LOOPS:
+            body = _count(called(graph, operation, "body"), taken, batch_size)
+            trips = trips_of(operation, graph)
+            if trips is None and (body.by_dtype or body.unknown):
+                count.unknown.append(f"how often the loop {operation.name} runs")
+            count.add(body, 1 if trips is None else trips)
+        elif type_ in _BRANCHES:
+            branches = [
+                _count(function, taken[1:], batch_size) for function in _branches(graph, operation)
+            ]
+            if any(each.by_dtype != branches[0].by_dtype for each in branches):
+                count.unknown.append(f"which branch of {operation.name} runs")
+            count.add(branches[0])
+        else:
+            _add(count, operation, taken)
+    return count
+
+
+def _that_run(graph: Any, found: Any) -> Iterator[Any]:
+    """Yields the operations of a graph that its results or its side effects need."""
+    left = [found.get_operation_by_name(each.op.name) for each in graph.outputs]
+    left += [found.get_operation_by_name(each.name) for each in graph.control_outputs]
+    seen = set()
+    while left:
+        operation = left.pop()
+        if operation.name not in seen:
+            seen.add(operation.name)
+            left += [each.op for each in operation.inputs]
+            left += operation.control_inputs
+            yield operation
+
+
+def _branches(graph: Any, operation: Any) -> list[Any]:
+    if "Case" in operation.type:
+        return [function_graph(graph, each.name) for each in operation.get_attr("branches")]
+    return [called(graph, operation, name) for name in ("then_branch", "else_branch")]
+
+
+def _add(count: _Count, operation: Any, taken: Sequence[Open]) -> None:
+    type_, inputs = operation.type, _known(taken)
+    outputs = _known([shape_of(each) for each in operation.outputs])
+    if type_ in FORMULAS:
+        dtype = operation.outputs[0].dtype.name
+        try:
+            flops = flops_of(type_, inputs, outputs, operation.get_attr)
+            count.by_dtype[dtype] += flops
+        except UnknownShapeError:
+            count.unknown.append(f"a shape of {operation.name}")
+    else:
+        count.uncounted.add(type_)
+    read, written = _bytes(operation.inputs, inputs), _bytes(operation.outputs, outputs)
+    if type_ in _READ_A_PART:
+        read = written
+    elif type_ in _UPDATE:
+        written = 2 * read
+    count.moved_bytes += read + written
+
+
+def _known(shapes: Sequence[Open]) -> list[Shape | None]:
+    return [
+        None if shape is None or None in shape else tuple(size or 0 for size in shape)
+        for shape in shapes
+    ]
+
+
+def _bytes(tensors: Sequence[Any], shapes: Sequence[Shape | None]) -> int:
+    """Returns the size of tensors, without handles and tensors of unknown size."""
+    return sum(
+        prod(shape) * tensor.dtype.size
+        for tensor, shape in zip(tensors, shapes, strict=True)
+        if shape is not None and tensor.dtype.name not in _HANDLES
+    )

@@ -1,0 +1,118 @@
+"""Infers the shapes in a traced graph again, for inputs whose sizes were open in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from keras_gpukit.flops.tf_private import function_graph
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+LOOPS = frozenset({"While", "StatelessWhile"})
+Open = tuple[int | None, ...] | None
+"""A shape whose sizes may be unknown; None if even their number is."""
+
+# A list of tensors forgets the size of the batch, which its tensors have in one dimension. A loop's
+# gradient takes the shapes for its `Reshape` from such lists.
+_LISTS = frozenset({"TensorListGetItem", "TensorListPopBack", "TensorListStack"})
+_MOST_PASSES = 8
+
+
+def shape_of(tensor: Any) -> Open:
+    """Returns the shape of a symbolic tensor."""
+    return None if tensor.shape.rank is None else tuple(tensor.shape)
+
+
+def is_known(shape: Open) -> bool:
+    """Whether all sizes of a shape are known."""
+    return shape is not None and None not in shape
+
+
+def with_batch(shape: Open, batch_size: int | None) -> Open:
+    """Returns a shape with its open first dimension filled in."""
+    return (batch_size, *shape[1:]) if shape and shape[0] is None else shape
+
+
+def called(graph: Any, operation: Any, attribute: str) -> Any:
+    """Returns the graph of the function that an attribute of an operation names."""
+    return function_graph(graph, operation.get_attr(attribute).name)
+
+
+def inferred(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> Any:
+    """Returns a graph with the shapes that follow from those of its inputs.
+
+    Args:
+        graph: A `FuncGraph`.
+        shapes: Shapes of the graph's inputs. Those of handles are not used.
+        batch_size: Examples in a batch, which lists of tensors do not know.
+
+    Returns:
+        The same graph if its own shapes are these, otherwise a copy of its operations.
+    """
+    own = [shape_of(each) for each in graph.inputs]
+    given = [
+        mine if each.dtype.name in ("resource", "variant") else shape
+        for each, mine, shape in zip(graph.inputs, own, shapes, strict=True)
+    ]
+    if given == own:
+        return graph
+    known: dict[str, Sequence[Open]] = {
+        each.op.name: [shape] for each, shape in zip(graph.inputs, given, strict=True)
+    }
+    found = _imported(graph, known, batch_size)
+    # What a function returns is known only once the shapes of its arguments are.
+    for _ in range(_MOST_PASSES):
+        returned = dict(_returned(graph, found, batch_size))
+        if not returned:
+            break
+        known |= returned
+        found = _imported(graph, known, batch_size)
+    return found
+
+
+def _returned(
+    graph: Any, found: Any, batch_size: int | None
+) -> Iterator[tuple[str, Sequence[Open]]]:
+    """Yields the calls and loops whose results get known shapes, with these."""
+    for operation in found.get_operations():
+        is_loop = operation.type in LOOPS
+        if not is_loop and operation.type not in CALLS:
+            continue
+        if all(is_known(shape_of(each)) for each in operation.outputs):
+            continue
+        function = called(graph, operation, "body" if is_loop else "f")
+        taken = [shape_of(each) for each in operation.inputs]
+        inside = inferred(function, taken, batch_size)
+        results = [shape_of(inside.get_tensor_by_name(each.name)) for each in function.outputs]
+        if all(map(is_known, results)) and (not is_loop or results == taken):
+            yield operation.name, results
+
+
+def _imported(graph: Any, known: Mapping[str, Sequence[Open]], batch_size: int | None) -> Any:
+    """Returns a copy of a graph in which the results of some operations have known shapes."""
+    import tensorflow as tf
+
+    definition = graph.as_graph_def(add_shapes=True)
+    definition.ClearField("library")
+    lists = {node.name for node in definition.node if node.op in _LISTS}
+    for node in definition.node:
+        node.attr.pop("_class", None)  # where it is placed, which takes long to import
+        shapes = known.get(node.name)
+        if shapes is not None:
+            protos = [tf.TensorShape(each).as_proto() for each in shapes]
+            for name in {"_output_shapes", "output_shapes"} & set(node.attr):
+                del node.attr[name].list.shape[:]
+                node.attr[name].list.shape.extend(protos)
+            if "shape" in node.attr:
+                node.attr["shape"].shape.CopyFrom(protos[0])
+        elif batch_size is not None and (node.name in lists or _is_stored(node, lists)):
+            for shape in node.attr["_output_shapes"].list.shape:
+                for dimension in shape.dim:
+                    dimension.size = batch_size if dimension.size == -1 else dimension.size
+    with tf.Graph().as_default() as imported:
+        tf.graph_util.import_graph_def(definition, name="")
+    return imported
+
+
+def _is_stored(node: Any, lists: Collection[str]) -> bool:
+    return node.op == "Reshape" and node.input[1].partition(":")[0] in lists

@@ -1,0 +1,169 @@
+"""How near a run is to what its GPU can reach, and what keeps it from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from keras_gpukit.records.benchmark import Ceilings
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.profile import Part
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.compute.cards import data_sheet
+from keras_gpukit.rules.compute.precision import TF32_FROM, lowest_capability
+from keras_gpukit.rules.compute.profile_shares import launches_of
+from keras_gpukit.rules.input.input_bound import is_input_bound
+
+MOSTLY = 0.5
+"""Share of the time that a limit must explain. Our choice: large products reach 70 to 80 % of a
+data sheet's figures, and models less."""
+LEAST_NAMED = 0.05
+LEAST_WAIT = 0.1
+WAITS: tuple[Part, ...] = (
+    *("input wait", "host to device", "other copies", "collectives", "host compute"),
+)
+COMPUTE: Final = "device compute"
+Limit = Literal["compute", "memory", "launches", "input", "idle", "unknown"]
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """One GPU's part of a step against the limits of the GPU.
+
+    Attributes:
+        flops: Floating-point operations of a step.
+        tflops: TFLOP/s over the mean step time.
+        precisions: Precisions of the products, that of most operations first, without those that
+            take under 5 % of the time at the peak.
+        peak_tflops: Highest rate of the GPU in this mix of precisions.
+        ceilings: Limits of the GPU.
+        is_measured: Whether `keras-gpukit bench` measured the limits, rather than NVIDIA's figures.
+        moved_bytes: Bytes that the operations read and write; None if unknown, as under XLA.
+        busy_s: Time per step in which the GPU computed; None without a profile.
+        longest_s: If the limit is unknown, seconds per step by kind of computation, and if the GPU
+            idles, those of what it waits for, the longest first; empty without a profile.
+        limit: Cause that limits the step: products, memory, launches of kernels, the input, or
+            something else that lets the GPU idle.
+    """
+
+    flops: int
+    step_s: float
+    tflops: float
+    precisions: tuple[str, ...]
+    peak_tflops: float
+    ceilings: Ceilings
+    is_measured: bool
+    moved_bytes: int | None
+    busy_s: float | None
+    longest_s: dict[str, float]
+    limit: Limit
+
+    @property
+    def share(self) -> float:
+        """Share of what the GPU reaches at most, 0 to 1."""
+        return self.tflops / self.peak_tflops
+
+    @property
+    def moving_s(self) -> float | None:
+        """Shortest time in which the GPU can move the bytes; None if unknown."""
+        return _moving_s(self.moved_bytes, self.ceilings)
+
+
+def roofline_of(summary: RunSummary) -> Roofline | str | None:
+    """Returns how near a run is to its GPU's limits; the reason if that is unknown.
+
+    None for a run without a GPU, and for one whose operations were not counted.
+    """
+    record, environment, step_s = summary.flops, summary.environment, summary.step_time_s
+    if record is None or not environment.gpus or not step_s:
+        return None
+    if record.unknown_because is not None:
+        return f"the operations of a step: {record.unknown_because}"
+    names = {gpu.name or "" for gpu in environment.gpus}
+    is_part = any((gpu.uuid or "").startswith("MIG-") for gpu in environment.gpus)
+    name = names.pop() if len(names) == 1 and not is_part else ""
+    ceilings = record.ceilings or data_sheet(name)
+    if ceilings is None:
+        return f"the peak of {name or 'these GPUs'}, which `keras-gpukit bench` measures"
+    gpus = max((environment.replicas or 1) // environment.workers, 1)
+    flops = {
+        _precision(dtype, environment, ceilings): count / gpus
+        for dtype, count in sorted(record.by_dtype.items(), key=lambda each: -each[1])
+        if count
+    }
+    if not flops:
+        return "the peak of a step without products"
+    if not flops.keys() <= ceilings.tflops.keys():
+        return f"the peak of {name} in {', '.join(flops.keys() - ceilings.tflops.keys())}"
+    at_peak_s = {each: 1e-12 * count / ceilings.tflops[each] for each, count in flops.items()}
+    least_s = sum(at_peak_s.values())
+    moved = record.moved_bytes
+    # What XLA fuses moves less than its operations would one by one.
+    moved = None if environment.jit_compile or moved is None else moved // gpus
+    total, limit = sum(flops.values()), _limit(summary, least_s, _moving_s(moved, ceilings))
+    return Roofline(
+        flops=round(total),
+        step_s=step_s,
+        tflops=1e-12 * total / step_s,
+        precisions=tuple(each for each in flops if at_peak_s[each] >= LEAST_NAMED * least_s),
+        peak_tflops=1e-12 * total / least_s,
+        ceilings=ceilings,
+        is_measured=record.ceilings is not None,
+        moved_bytes=moved,
+        busy_s=_busy_s(summary),
+        longest_s=_longest_s(summary, limit),
+        limit=limit,
+    )
+
+
+def _precision(dtype: str, environment: Environment, ceilings: Ceilings) -> str:
+    """Returns the precision in which the GPU multiplies values of a dtype."""
+    if dtype != "float32" or "TF32" not in ceilings.tflops:
+        return dtype
+    weakest = lowest_capability(environment.gpus)
+    has_tf32 = environment.tf32 is not False and (weakest is None or weakest >= TF32_FROM)
+    return "TF32" if has_tf32 else dtype
+
+
+def _moving_s(moved_bytes: int | None, ceilings: Ceilings) -> float | None:
+    gb_per_s = ceilings.device_gb_per_s
+    return None if moved_bytes is None else 1e-9 * moved_bytes / gb_per_s
+
+
+def _busy_s(summary: RunSummary) -> float | None:
+    """Returns the time per step in which the GPUs of the run's profile computed."""
+    profile = summary.profile
+    if profile is None or not profile.devices or not profile.step_time_s:
+        return None
+    return profile.parts_s.get(COMPUTE, 0.0)
+
+
+def _longest_s(summary: RunSummary, limit: Limit) -> dict[str, float]:
+    profile = summary.profile
+    if profile is None or limit not in ("idle", "unknown"):
+        return {}
+    found = {str(kind): spent_s for kind, spent_s in profile.kinds_s.items()}
+    if limit == "idle":
+        found = {part: profile.parts_s.get(part, 0.0) for part in WAITS}
+        found = {
+            each: s for each, s in found.items() if s >= LEAST_WAIT * (summary.step_time_s or s)
+        }
+    return dict(sorted(found.items(), key=lambda part: -part[1]))
+
+
+def _limit(summary: RunSummary, least_s: float, moving_s: float | None) -> Limit:
+    profile, busy_s, of_s = summary.profile, _busy_s(summary), summary.step_time_s or 0.0
+    if profile is not None and busy_s is not None:
+        # The profiler slows the launches of kernels down.
+        if busy_s < MOSTLY * min(of_s, profile.step_time_s or of_s):
+            launches = launches_of(summary)
+            waited_s = profile.parts_s.get("input wait", 0.0)
+            if launches and launches.limit and launches.fraction * of_s > waited_s:
+                return "launches"
+            return "input" if waited_s >= MOSTLY * (of_s - busy_s) else "idle"
+        of_s = busy_s
+    elif is_input_bound(summary):
+        return "input"
+    if max(least_s, moving_s or 0.0) < MOSTLY * of_s:
+        return "unknown"
+    return "compute" if least_s >= (moving_s or 0.0) else "memory"

@@ -1,0 +1,55 @@
+"""Counts the operations of a run's step once, on the sampling thread, as soon as it is traced."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from keras_gpukit.errors import failure
+from keras_gpukit.flops.counting import count_step
+from keras_gpukit.flops.tf_private import step_graph
+from keras_gpukit.records.flops import StepFlops
+from keras_gpukit.sensors.ceilings import measured_ceilings
+from keras_gpukit.watching.call_frame import batch_of
+from keras_gpukit.watching.session import Session
+
+_EAGER = "eager steps have no graph"
+
+
+class FlopsWatch:
+    """Records the operations of a `fit` with a GPU.
+
+    TensorFlow then still optimizes the graph or compiles, for which it does not need Python.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._is_known = False
+        _, self._batch_size = batch_of("fit")
+        session.every_second("the operations of a step", self.look)
+
+    def look(self) -> None:
+        """Counts once the step has been traced."""
+        session = self._session
+        if self._is_known:
+            return
+        began_s = time.thread_time()
+        found = _of_step(session.model, self._batch_size)
+        if found is not None:
+            self._is_known = True
+            ceilings = measured_ceilings(session.environment.gpus[0].name or "")
+            session.output.record("flops", replace(found, ceilings=ceilings), session.step)
+            session.sampled_once(time.thread_time() - began_s)
+
+
+def _of_step(model: Any, batch_size: int | None) -> StepFlops | None:
+    """Returns the operations of a model's training step; None if it has not been traced yet."""
+    if model.run_eagerly:
+        return StepFlops(unknown_because=_EAGER)
+    replicas = getattr(model.distribute_strategy, "num_replicas_in_sync", 1)
+    try:
+        graph = step_graph(model.train_function)
+        return graph and count_step(graph, batch_size and batch_size // replicas)
+    except Exception as error:
+        return StepFlops(unknown_because=failure("counting them", error))

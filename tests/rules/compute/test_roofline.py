@@ -1,0 +1,222 @@
+"""How near a run is to its GPU's limits, and what is said to limit it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from keras_gpukit.records.benchmark import Ceilings
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.flops import StepFlops
+from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.reports.roofline import near_the_limits
+from keras_gpukit.rules.compute.cards import data_sheet
+from keras_gpukit.rules.compute.roofline import Roofline, roofline_of
+
+DOCS = Path(__file__).parents[3] / "docs" / "explanation" / "flops.md"
+H100 = GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0))
+# What an H100 reached; see benchmarks/results/gpu/compute.all.json.
+MEASURED = Ceilings({"float64": 60.5, "float32": 51.4, "TF32": 362.4, "bfloat16": 736.8}, 2798.0)
+
+
+def run(step_ms, flops, moved_gb=0.0, parts_ms=None, kinds_ms=None, gpu=H100, **settings):
+    """A run on a GPU; `parts_ms` and `kinds_ms` are those of a profile."""
+    environment = Environment({}, gpus=(gpu,), tf32=True, jit_compile=False)
+    profile = None
+    if parts_ms is not None:
+        profile = ProfileRecord(
+            steps=10,
+            step_time_s=sum(parts_ms.values()) / 1e3,
+            parts_s={part: each / 1e3 for part, each in parts_ms.items()},
+            kinds_s={kind: each / 1e3 for kind, each in (kinds_ms or {}).items()},
+            devices=(DeviceProfile("GPU:0", 0.9, 0.9, 1000),),
+        )
+    return RunSummary(
+        replace(environment, **settings),
+        throughput=ThroughputRecord("fit", 1000, 1000, step_ms / 1e3, None),
+        flops=StepFlops(flops, int(1e9 * moved_gb)),
+        profile=profile,
+    )
+
+
+def measured(summary):
+    return replace(summary, flops=replace(summary.flops, ceilings=MEASURED))
+
+
+def limit_of(summary):
+    found = roofline_of(summary)
+    assert isinstance(found, Roofline), found
+    return found.limit
+
+
+# Steps, bytes and FLOPs of planted causes on an H100, with the parts of their captured steps.
+BATCH_NORMALIZATION = run(
+    32.2,
+    {"bfloat16": 1859e9, "float32": 2e6},
+    51.3,
+    {"device compute": 28.3, "kernel launch": 0.8, "input wait": 0.6, "idle": 2.5},
+    {"convolution": 3.1, "elementwise": 19.6, "reduction": 4.1},
+)
+BIAS_GRADIENT = run(
+    25.0,
+    {"bfloat16": 671e9},
+    24.6,
+    {"device compute": 18.9, "kernel launch": 2.9, "idle": 2.4},
+    {"matmul": 1.6, "elementwise": 8.9, "reduction": 7.1},
+)
+MANY_VARIABLES = run(
+    34.7,
+    {"float32": 94e6},
+    0.05,
+    {"device compute": 4.7, "kernel launch": 47.6, "idle": 3.0},
+    {"elementwise": 3.8},
+)
+DENSE = run(
+    10.5,
+    {"bfloat16": 481e9, "float32": 0.5e9},
+    2.2,
+    {"device compute": 2.7, "input wait": 5.7, "kernel launch": 0.9, "idle": 2.0},
+    {"matmul": 0.7, "reduction": 1.3},
+)
+FLOAT64 = run(
+    6.0,
+    {"float32": 215e9, "float64": 103e9},
+    3.3,
+    {"device compute": 3.4, "input wait": 0.8, "idle": 2.3},
+    {"matmul": 2.5, "elementwise": 0.7},
+)
+HOST_FUNCTION = run(
+    41.6,
+    {"float32": 378e9},
+    2.5,
+    {"device compute": 1.9, "host compute": 29.6, "kernel launch": 2.6, "idle": 7.5},
+    {"matmul": 1.3},
+)
+
+
+@pytest.mark.parametrize(
+    ("summary", "limit"),
+    [
+        (BATCH_NORMALIZATION, "memory"),
+        (BIAS_GRADIENT, "unknown"),
+        (MANY_VARIABLES, "launches"),
+        (DENSE, "input"),
+        (FLOAT64, "compute"),
+        (HOST_FUNCTION, "idle"),
+    ],
+)
+def test_planted_causes_on_an_h100(summary, limit):
+    assert limit_of(measured(summary)) == limit
+
+
+def test_sentences_on_an_h100():
+    assert near_the_limits(measured(BATCH_NORMALIZATION)) == (
+        "57.7 TFLOP/s, 7.8 % of the 737 that keras-gpukit bench reached in bfloat16: memory-bound, "
+        "moving 47.8 GiB takes 18.3 ms at the peak, and the GPU computes 28.3 ms of each 32.2 ms "
+        "step."
+    )
+    assert near_the_limits(BIAS_GRADIENT) == (
+        "26.8 TFLOP/s, 2.7 % of the GPU's 990 in bfloat16: neither products nor memory traffic "
+        "explain most of it; the GPU computes 18.9 ms of each 25 ms step: elementwise 8.9 ms, "
+        "reduction 7.1 ms."
+    )
+    assert near_the_limits(measured(HOST_FUNCTION)) == (
+        "9.09 TFLOP/s, 2.5 % of the 362 that keras-gpukit bench reached in TF32: mostly idle, the "
+        "GPU computes 1.9 ms of each 41.6 ms step, host compute 29.6 ms."
+    )
+
+
+def test_several_precisions_have_the_peak_of_their_mix():
+    found = roofline_of(measured(FLOAT64))
+    assert found.precisions == ("TF32", "float64")
+    least_s = 0.215 / 362.4 + 0.103 / 60.5
+    assert found.peak_tflops == pytest.approx(0.318 / least_s)
+    assert found.share == pytest.approx(least_s / 6e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "precision"),
+    [({}, "TF32"), ({"tf32": False}, "float32"), ({"gpu": GPUInfo(0, "Tesla T4")}, "float32")],
+)
+def test_float32_products_are_in_tf32_where_the_gpu_has_it(settings, precision):
+    assert roofline_of(run(10, {"float32": 1e12}, **settings)).precisions == (precision,)
+
+
+def test_replicas_share_the_operations():
+    two = run(10, {"bfloat16": 2e12}, replicas=2, gpus=(H100, replace(H100, index=1)))
+    assert roofline_of(two).tflops == pytest.approx(roofline_of(run(10, {"bfloat16": 1e12})).tflops)
+
+
+def test_xla_leaves_the_bytes_unknown():
+    compiled = run(32.2, {"bfloat16": 1859e9}, 51.3, jit_compile=True)
+    assert roofline_of(compiled).moved_bytes is None
+    assert "memory traffic under XLA is unknown" in near_the_limits(compiled)
+
+
+def test_without_a_profile_the_wait_for_input_is_known_from_the_run():
+    waits = InputRecord("fit", "autotune", "exact", 1000, 5e-3, 0.5)
+    assert limit_of(replace(run(10, {"bfloat16": 1e9}), input=waits)) == "input"
+    assert limit_of(run(10, {"bfloat16": 1e9})) == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("summary", "because"),
+    [
+        (run(10, {"bfloat16": 1e9}, gpu=GPUInfo(0, "NVIDIA X1")), "the peak of NVIDIA X1"),
+        (run(10, {"bfloat16": 1e9}, gpu=replace(H100, uuid="MIG-1")), "the peak of these GPUs"),
+        (
+            run(10, {"bfloat16": 1e9}, gpu=GPUInfo(0, "Tesla T4")),
+            "the peak of Tesla T4 in bfloat16",
+        ),
+        (run(10, {}), "a step without products"),
+    ],
+)
+def test_what_is_unknown_has_a_reason(summary, because):
+    assert because in roofline_of(summary)
+    assert near_the_limits(summary) is None
+
+
+def test_an_unknown_count_is_passed_on():
+    unknown = replace(run(10, {}), flops=StepFlops(unknown_because="eager steps have no graph"))
+    assert "eager steps have no graph" in roofline_of(unknown)
+    assert roofline_of(replace(unknown, flops=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "bfloat16", "gb_per_s"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989.5, 3350),
+        ("NVIDIA H100 PCIe", 756, 2000),
+        ("NVIDIA A100-SXM4-80GB", 312, 2039),
+        ("NVIDIA A10G", 70, 600),
+        ("NVIDIA GeForce RTX 4090", 165.2, 1008),
+        ("Tesla V100-SXM2-16GB", None, 900),
+    ],
+)
+def test_a_gpu_is_known_by_its_name(name, bfloat16, gb_per_s):
+    found = data_sheet(name)
+    assert (found.tflops.get("bfloat16"), found.device_gb_per_s) == (bfloat16, gb_per_s)
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", ""]
+)
+def test_other_gpus_are_not_taken_for_one_that_is_known(name):
+    assert data_sheet(name) is None
+
+
+def test_the_docs_have_the_same_figures():
+    rows = re.findall(r"^\| ([A-Z][^|]*) ((?:\|[ \d.,]*){6})\|$", DOCS.read_text(), re.M)
+    assert len(rows) > 25
+    for names, cells in rows:
+        found = data_sheet(re.split(", | and the like", names)[0])
+        values = [cell.strip().replace(",", "") for cell in cells.split("|")[1:]]
+        precisions = ("float64", "float32", "TF32", "float16", "bfloat16")
+        known = zip(precisions, values, strict=False)
+        assert found.tflops == {each: float(value) for each, value in known if value}, names
+        assert found.device_gb_per_s == float(values[5])
