@@ -31,13 +31,13 @@ _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
 def own_step_s(summary: RunSummary) -> float | None:
     """Returns the seconds of a step without its wait for input; None without a profile.
 
-    They are the run's where known: the profiler slows the host down, though not the kernels.
+    Those of a GPU are the run's where known: the profiler slows the host down, not the kernels.
     """
     profile = summary.profile
     if profile is None or not profile.step_time_s:
         return None
     own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
-    if summary.step_time_s and summary.input_stall_fraction is not None:
+    if profile.devices and summary.step_time_s and summary.input_stall_fraction is not None:
         own_s = summary.step_time_s * (1 - summary.input_stall_fraction)
     return max(own_s, profile.parts_s.get("device compute", 0.0)) or None
 

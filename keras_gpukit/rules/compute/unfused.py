@@ -25,7 +25,7 @@ IDLE_SAVED = 0.5
 # Least share of the GPU's time from which a kind of layer, or one kernel, gives the finding its
 # name; our choice. A transformer's bias gradient took 24 % on an H100.
 NAMED = 0.2
-_ROLES = {
+ROLES = {
     "optimizer": "the optimizer's update of the weights",
     "loss": "the loss",
     "metrics": "the metrics",
@@ -98,7 +98,7 @@ def _groups(profile: ProfileRecord) -> Counter[str]:
     computed_s = sum(profile.kinds_s.values()) or 1.0
     groups: Counter[str] = Counter()
     for layer in profile.layers:
-        name = plain_name(layer.path) if layer.role == "layer" else _ROLES[layer.role]
+        name = plain_name(layer.path) if layer.role == "layer" else ROLES[layer.role]
         fused_s = sum(layer.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS)
         if name:
             groups[name] += fused_s / computed_s  # type: ignore[assignment]
