@@ -406,6 +406,10 @@ FIRES = [
     ("launch-bound warning: kernels per step 500", launching(0.44)),
     ("launch-bound critical: of a step waiting for launches 76.74 %", launching(slowed_ms=1.6)),
     (
+        "tiny-steps info: of a step that the GPU idles between steps 20 %",
+        computing(steps_per_execution=1),
+    ),
+    (
         "unfused-operations critical: of a step in kernels that XLA fuses 60 %",
         computing(kinds={"elementwise": 2.0, "cast": 1.0, "matmul": 1.0}),
     ),
@@ -539,6 +543,7 @@ QUIET = [
     ("cpu-fallback", on_gpu(operations=placed("host memory"))),
     ("cpu-fallback", on_gpu(operations=placed("requested"))),
     ("cpu-fallback", on_gpu(operations=placed("variable elsewhere"))),
+    ("tiny-steps", launching(0.0, 4.0, 4.4, steps_per_execution=1)),
     ("unfused-operations", computing(kinds={"elementwise": 0.99, "matmul": 3.01})),
     ("unfused-operations", embedding()),
     # Of launches and kernels that XLA would fuse, what takes longer is found.

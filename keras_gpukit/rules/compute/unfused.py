@@ -10,6 +10,7 @@ from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
 from keras_gpukit.rules.compute.profile_shares import (
     FUSED_KINDS,
     MANY_FUSED,
+    PRODUCT_KINDS,
     fused_fraction,
     idle_fraction,
     launches_of,
@@ -94,14 +95,16 @@ def _title(profile: ProfileRecord) -> str:
 
 
 def _groups(profile: ProfileRecord) -> Counter[str]:
-    """Returns the share of the GPU time in kernels that XLA would fuse, by kind of layer."""
+    """Returns the share of the GPU time by kind of layer, without products and what they need."""
     computed_s = sum(profile.kinds_s.values()) or 1.0
     groups: Counter[str] = Counter()
     for layer in profile.layers:
         name = plain_name(layer.path) if layer.role == "layer" else ROLES[layer.role]
-        fused_s = sum(layer.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS)
+        time_s = layer.time_s
+        if not layer.kinds_s.keys().isdisjoint(PRODUCT_KINDS):
+            time_s = sum(layer.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS)
         if name:
-            groups[name] += fused_s / computed_s  # type: ignore[assignment]
+            groups[name] += time_s / computed_s  # type: ignore[assignment]
     return groups
 
 
