@@ -7,7 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from keras_gpukit.arguments import Verbose, check_auto_or_flag, check_verbose, refuse
+from keras_gpukit.arguments import (
+    Verbose,
+    check_auto_or_flag,
+    check_flag,
+    check_verbose,
+    refuse,
+)
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
@@ -23,6 +29,7 @@ from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
+from keras_gpukit.watching.nvtx_ranges import NVTXRanges, load_nvtx
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.step_flops import FlopsWatch
 
@@ -53,13 +60,16 @@ class Monitor(WatchingCallback[RunSummary]):
         predict_memory: Whether to predict the memory of a step; see `predict` of `GPUMemory`.
         capture: "auto" lets it capture by itself, if there is a log directory; not in a
             cluster, where that may crash a worker, nor next to another profiler. False does not.
+        nvtx: Whether to name phases, epochs and steps as NVTX ranges for Nsight Systems. This needs
+            the extra `nvtx`.
 
     Attributes:
         summary: After the run, a `RunSummary`.
 
     Raises:
-        TypeError: If `log_dir` is not a path.
+        TypeError: If `log_dir` is not a path, or `nvtx` not True or False.
         ValueError: If `log_dir` is empty or a file, or another argument has no value listed above.
+        ImportError: If `nvtx` is True and the package nvtx is not installed.
     """
 
     def __init__(
@@ -69,12 +79,18 @@ class Monitor(WatchingCallback[RunSummary]):
         verbose: Verbose = "auto",
         predict_memory: Literal["auto"] | bool = "auto",
         capture: Literal["auto", False] = "auto",
+        nvtx: bool = False,
     ) -> None:
         super().__init__(log_dir)
         check_verbose(verbose)
         check_auto_or_flag("predict_memory", predict_memory)
         if capture != "auto" and capture is not False:
             refuse("capture", '"auto" or False', capture, ValueError)
+        check_flag("nvtx", nvtx)
+        if nvtx:
+            load_nvtx()
+        self._nvtx = nvtx
+        self._ranges: NVTXRanges | None = None
         self.verbose = verbose
         self._throughput = Throughput(None)  # the parts write through this callback's session
         self._input_stall = InputStall(None)
@@ -91,6 +107,18 @@ class Monitor(WatchingCallback[RunSummary]):
             self._parts.append(self._profiler)
         self._lifecycle.parts = tuple(part._lifecycle for part in self._parts)
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Notes that an epoch begins."""
+        super().on_epoch_begin(epoch, logs)
+        if self._ranges is not None:
+            self._lifecycle.guard(self._ranges.begin, f"epoch {epoch + 1}", once=False)
+
+    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """Notes that `predict` requests a batch, which it fetches outside its step function."""
+        super().on_predict_batch_begin(batch, logs)
+        if self._ranges is not None:
+            self._lifecycle.guard(self._ranges.fetch_begins, once=False)
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available, and looks at its losses."""
         super().on_train_batch_end(batch, logs)
@@ -102,6 +130,8 @@ class Monitor(WatchingCallback[RunSummary]):
         super().on_epoch_end(epoch, logs)
         if self._learning is not None:
             self._lifecycle.guard(self._learning.epoch_ended, logs, once=False)
+        if self._ranges is not None:
+            self._lifecycle.guard(self._ranges.end, once=False)
 
     def _begin(self, session: Session, phase: Phase) -> None:
         for part in self._parts:
@@ -117,12 +147,21 @@ class Monitor(WatchingCallback[RunSummary]):
             hangs = HangWatch(session, in_cluster=in_cluster)
             session.every_second("whether steps go on", hangs.look)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
+            self._ranges = NVTXRanges() if self._nvtx else None
+        if self._ranges is not None:
+            self._ranges.begin(phase if phase == session.phase else "validation")
+            self._ranges.mark_steps(session, phase)
 
     def _end(self, session: Session, phase: Phase) -> None:
         for part in self._parts:
             part._lifecycle.guard(part._end, session, phase)
         if phase != session.phase:
+            if self._ranges is not None:
+                self._ranges.end()
             return
+        ranges, self._ranges = self._ranges, None  # so that this callback can be copied
+        if ranges is not None:
+            ranges.end_all()
         output, step = session.output, session.step
         if self._learning is not None:
             output.record("learning", self._learning.record(), step)

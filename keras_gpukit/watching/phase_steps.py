@@ -140,13 +140,16 @@ class PhaseSteps:
             # A loop in user code drives the callbacks. If we set a wrapper, Keras would take it for
             # a finished step function.
             self._clock.stop(NOT_MADE)
-        elif self._requests is not None:
-            self._function.replace(self._clock.wrap_batches(step_function, self._requests))
         else:
-            self._function.replace(self._clock.wrap(step_function))
+            self._function.replace(self._timed(step_function))
 
-    def surround(self, around: Around, on_pause: Callable[[], None]) -> None:
-        """Wraps each step in another function, inside the clock; not for `predict`.
+    def _timed(self, step_function: StepFunction, not_accepted: Any = None) -> StepFunction:
+        if self._requests is not None:
+            return self._clock.wrap_batches(step_function, self._requests)
+        return self._clock.wrap(step_function, not_accepted)
+
+    def surround(self, around: Around, on_pause: Callable[[], None] = lambda: None) -> None:
+        """Wraps each step in another function, inside the clock.
 
         Args:
             around: Wraps a function that runs a step, using `functools.wraps`. Steps that other
@@ -160,7 +163,7 @@ class PhaseSteps:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")
         surrounded = around(self._function.current.__wrapped__)
         self._around.append(around)
-        self._function.replace(self._clock.wrap(surrounded, self._function.original))
+        self._function.replace(self._timed(surrounded, self._function.original))
         self._on_pause.append(on_pause)
 
     def cut_window(self) -> None:
@@ -224,6 +227,8 @@ class PhaseSteps:
                 with Guard("Ending the timing of a Grain dataset", "Grain continues to time it."):
                     self.pipeline.stop()
         self._epoch_iterator = None
+        for added in (self._around, self._on_pause):  # a validation adds them each time
+            added.clear()
         del self._watchers[1:]
 
     def release(self) -> None:
