@@ -28,6 +28,7 @@ TRIED_BY: dict[str, tuple[str, ...]] = {
     "tiny-steps": ("steps-per-execution", "batch-size"),
     "launch-bound": ("jit", "steps-per-execution", "batch-size"),
     "low-utilization": ("jit", "steps-per-execution", "batch-size"),
+    "unfused-operations": ("jit",),
     "float32-on-tensor-cores": ("mixed-precision",),
     "memory-mostly-unused": ("batch-size",),
 }
