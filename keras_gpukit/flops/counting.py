@@ -65,8 +65,9 @@ def count_step(graph: Any, batch_size: int | None) -> StepFlops:
     """
     shapes = [with_batch(shape_of(each), batch_size) for each in graph.inputs]
     count = _count(graph, shapes, batch_size)
-    unknown = ", ".join(dict.fromkeys(count.unknown))
-    because = f"known only while it runs: {unknown}" if unknown else None
+    unknown = list(dict.fromkeys(count.unknown))
+    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    because = f"known only while it runs: {unknown[0]}{more}" if unknown else None
     types = tuple(sorted(count.uncounted))
     return StepFlops(dict(count.by_dtype), count.moved_bytes, types, because)
 

@@ -93,8 +93,8 @@ _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 def _recurrent(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
     mode = attribute("rnn_mode")
     gates = _GATES[mode.decode() if isinstance(mode, bytes) else mode]
-    (*steps, features), (layers, _, units) = inputs[0], inputs[1]
-    if layers != 1:
+    (*steps, features), (*states, units) = inputs[0], inputs[1]
+    if states[0 if attribute("time_major") else 1] != 1:
         raise UnknownShapeError  # Keras makes an operation for each layer and direction
     return 2 * prod(steps) * gates * units * (features + units)
 

@@ -13,8 +13,9 @@ Open = tuple[int | None, ...] | None
 """A shape whose sizes may be unknown; None if even their number is."""
 
 # A list of tensors forgets the size of the batch, which its tensors have in one dimension. A loop's
-# gradient takes the shapes for its `Reshape` from such lists.
+# gradient takes the shapes for other operations from such lists.
 _LISTS = frozenset({"TensorListGetItem", "TensorListPopBack", "TensorListStack"})
+_TAKE_SHAPE = frozenset({"Reshape", "StridedSliceGrad", "BroadcastTo", "Fill"})
 _MOST_PASSES = 8
 
 
@@ -115,4 +116,5 @@ def _imported(graph: Any, known: Mapping[str, Sequence[Open]], batch_size: int |
 
 
 def _is_stored(node: Any, lists: Collection[str]) -> bool:
-    return node.op == "Reshape" and node.input[1].partition(":")[0] in lists
+    taken = (each.partition(":")[0] for each in node.input)
+    return node.op in _TAKE_SHAPE and any(each in lists for each in taken)

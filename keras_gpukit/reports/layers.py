@@ -97,7 +97,7 @@ def layers_table(profile: ProfileRecord) -> Table:
     rows = tuple(
         (
             name,
-            units.duration(each.time_s - each.backward_s),
+            units.duration(each.time_s),
             units.duration(each.backward_s),
             units.percentage(each.time_s / whole_s),
             units.number(each.kernels),
@@ -106,10 +106,12 @@ def layers_table(profile: ProfileRecord) -> Table:
         )
         for name, each in zip(names_of(profile.layers), profile.layers, strict=True)
     )
-    heads = ("layer", "forward", "backward", "share", _launched(profile), "Tensor Cores", "kinds")
+    heads = ("layer", "time", "of it backward", "share", _launched(profile), "Tensor Cores")
     more = len(rows) - _MOST_ROWS
     note = f"And {more:,} more layers." if more > 0 else ""
-    return Table(heads, rows[:_MOST_ROWS], note, "layer, kind" if len(rows) > 20 else "")
+    return Table(
+        (*heads, "kinds"), rows[:_MOST_ROWS], note, "layer, kind" if len(rows) > 20 else ""
+    )
 
 
 def kernels_table(profile: ProfileRecord) -> Table:

@@ -13,6 +13,7 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
+from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.savings import lasting_time_s, time_of_steps_s
 from keras_gpukit.rules.verdict import RULES
 
@@ -26,6 +27,7 @@ _SUBJECTS = {rule.code: rule.subject for rule in RULES}
 _LONGER = "run under 10 s or 100 steps"
 """Reason if a longer run has the evidence; the figures are the largest that a rule asks for."""
 NOTHING_FOUND = "Nothing was found that slows this run down."
+NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
 _INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "mostly-not-compute"
 """Code of the rule that accounts for all of a run's time."""
@@ -161,12 +163,13 @@ def all_well(summary: RunSummary) -> str:
     """
     if summary.ending == "interrupted":
         return _INTERRUPTED
+    is_profile = summary.input is not None and summary.input.mechanism == FROM_PROFILE
     if is_judged(summary):
-        return NOTHING_FOUND
+        return NOTHING_IN_PROFILE if is_profile else NOTHING_FOUND
     if "input-bound" in summary.verdict.too_short:
         return f"Too short to judge: {one_line(summary.verdict.too_short['input-bound'])}."
     because = one_line(summary.verdict.not_applicable["input-bound"])
-    return f"This run could not be judged: {because}."
+    return f"This {'profile' if is_profile else 'run'} could not be judged: {because}."
 
 
 def is_judged(summary: RunSummary) -> bool:

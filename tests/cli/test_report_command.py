@@ -139,7 +139,7 @@ def test_a_profile_of_another_tool_gets_a_verdict(tmp_path, capsys):
     assert main(["report", str(tmp_path / "logs"), "--out", str(tmp_path / "out.html")]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "profile 2026_11_26/vm" in printed
-    assert "Verdict 62 % of the GPU time is batch normalization in float32 kernels" in printed
+    assert "Verdict 66 % of the GPU time is batch normalization in float32 kernels" in printed
     assert "Next compile(jit_compile=True)" in printed
     assert "By kind of layer: batch normalization 66 %" in printed
     assert printed.endswith(f"Written to {tmp_path / 'out.html'}")

@@ -25,11 +25,12 @@ def floats(*shape):
     return tf.TensorSpec(shape)
 
 
-def fitted(layers, features=(6,), **options):
+def fitted(layers, features=(6,), rest=0, **options):
     model = keras.Sequential([keras.Input(features), *layers, keras.layers.Dense(3)])
     model.compile("sgd", LOSS, **{"jit_compile": False, **options})
-    inputs = np.zeros((2 * BATCH, *features), "float32")
-    model.fit(inputs, np.zeros(2 * BATCH, "int32"), batch_size=BATCH, verbose=0)
+    examples = 2 * BATCH + rest
+    inputs, classes = np.zeros((examples, *features), "float32"), np.zeros(examples, "int32")
+    model.fit(inputs, classes, batch_size=BATCH, verbose=0)
     return model
 
 
@@ -108,10 +109,16 @@ def test_a_dtype_of_its_own_counts_apart(jit):
     }
 
 
-def test_a_recurrent_layer_counts_each_iteration_of_its_loops():
+@pytest.mark.parametrize(
+    "rest", [0, 3]
+)  # with a smaller last batch, the trace leaves the size open
+@pytest.mark.parametrize(
+    ("layer", "gates"), [(keras.layers.LSTM, 4), (keras.layers.GRU, 3), (keras.layers.SimpleRNN, 1)]
+)
+def test_a_recurrent_layer_counts_each_iteration_of_its_loops(layer, gates, rest):
     steps, features, units = 5, 6, 4
-    found = of_step(fitted([keras.layers.LSTM(units)], features=(steps, features)))
-    inputs, states = (2 * BATCH * 4 * units * each for each in (features, units))
+    found = of_step(fitted([layer(units)], features=(steps, features), rest=rest))
+    inputs, states = (2 * BATCH * gates * units * each for each in (features, units))
     head = 3 * 2 * BATCH * units * 3
     # The inputs of the first layer need no gradient.
     assert found.total == steps * (2 * inputs + 3 * states) + head
@@ -186,16 +193,16 @@ def test_bytes_are_read_and_written_once_by_each_operation():
         ),
         (
             "CudnnRNNV3",
-            [(64, 10, 16), (1, 64, 32)],
+            [(64, 10, 16), (64, 1, 32)],
             [(64, 10, 32)],
-            {"rnn_mode": b"gru"},
+            {"rnn_mode": b"gru", "time_major": False},
             2 * 640 * 3 * 32 * 48,
         ),
         (
             "CudnnRNNBackpropV3",
-            [(64, 10, 16), (1, 64, 32)],
-            [(64, 10, 16)],
-            {"rnn_mode": b"lstm"},
+            [(10, 64, 16), (1, 64, 32)],
+            [(10, 64, 16)],
+            {"rnn_mode": b"lstm", "time_major": True},
             2 * 2 * 640 * 4 * 32 * 48,
         ),
     ],
@@ -207,3 +214,19 @@ def test_formulas(type_, inputs, outputs, attributes, expected):
 def test_a_formula_needs_its_shapes():
     with pytest.raises(UnknownShapeError):
         flops_of("Conv2D", [None, None], [(1, 2, 2, 1)], {}.__getitem__)
+
+
+def test_cudnn_layers_are_counted_in_a_graph():
+    steps, features, units = 10, 16, 32
+
+    def run(x, state, weights):
+        lengths = tf.fill((BATCH,), steps)
+        made = tf.raw_ops.CudnnRNNV3(
+            input=x, input_h=state, input_c=state, params=weights, sequence_lengths=lengths,
+            rnn_mode="lstm", time_major=False,
+        )  # fmt: skip
+        return made.output
+
+    specs = floats(None, steps, features), floats(None, 1, units), floats(4 * units * 50)
+    found = counted(run, *specs)
+    assert found.total == 2 * BATCH * steps * 4 * units * (features + units)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from helpers.pages import HOSTILE, Page, figure_of
 from helpers.recorded_profiles import write_profile
-from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from rich.console import Console
 
 from keras_gpukit.profiling import read_profile
@@ -87,7 +87,8 @@ def test_of_many_layers_the_largest_have_bars_and_all_are_in_the_numbers():
     ]
     page = page_of(replace(PROFILE, layers=tuple(layers)))
     names = figure_of(page, "Time by layer")["layout"]["yaxis"]["ticktext"]
-    assert names == [*(f"bn_{n}" for n in range(12)), "18 other layers"]
+    assert names == [f"bn_{n}" for n in range(12)]
+    assert "18 smaller layers, 56 % of it together, are in the numbers." in page.words
     assert all(f"bn_{n}" in page.text for n in range(30))
     assert "batch normalization ×30100 %elementwise 75 %0 %" in page.words
 
@@ -109,6 +110,44 @@ def test_a_profile_of_another_tool_is_judged_and_its_charts_follow():
         )
     ]
     assert places == sorted(places)
+
+
+def test_where_the_steps_compute_badly_their_charts_come_before_those_of_the_run(tmp_path):
+    path = write_profile(tmp_path, "convolutional")
+    record = CaptureRecord("one", "steps", "step 20", 20, 2, BEGAN_S, 0.1, 0.0, path)
+    healthy = replace(SUMMARY, input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
+    lines = run_lines(20, summary=replace(healthy, operations=None, memory=None))
+    write_lines(tmp_path, [*lines, (BEGAN_S + 30, 20, "capture", record)])
+    words = Page(render(load_report(tmp_path), plotly_src="plotly.js")).words
+    places = [
+        words.index(each)
+        for each in (
+            "critical 62 % of the GPU time is batch normalization",
+            "Where a captured step's time went One profile.",
+            "Time by layer A step computes for",
+            "Where the whole run's time went 64 s in total",
+        )
+    ]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("profile", "verdict"),
+    [
+        (PROFILE, "Nothing was found that slows the captured steps down."),
+        (
+            replace(PROFILE, steps=1),
+            "This profile could not be judged: the profile has fewer than 2 complete steps.",
+        ),
+        (
+            ProfileRecord(stall_unknown_because="No step is marked."),
+            "This profile could not be judged: No step is marked.",
+        ),
+    ],
+)
+def test_without_a_finding_it_says_what_was_judged(profile, verdict):
+    quick = {"kinds_s": {"matmul": 0.009}, "layers": ()} if profile.steps else {}
+    assert verdict in page_of(replace(profile, **quick)).words
 
 
 def test_names_of_layers_and_kernels_stay_text():

@@ -303,6 +303,12 @@ def embedding(sum_type="UnsortedSegmentSum"):
     return replace(summary, profile=replace(summary.profile, operations=(made,)))
 
 
+def on_cpu(summary):
+    """The same run on a CPU, where a profile's steps take twice as long as the run's."""
+    profile = replace(summary.profile, devices=(), step_time_s=2 * summary.step_time_s)
+    return replace(summary, environment=Environment({}), profile=profile)
+
+
 def in_float32(casts_ms=0.2, precision="mixed_bfloat16", kernel="Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"):
     """A run in which an activation takes 0.5 ms of a step, and casts between layers take some."""
     layers = (
@@ -400,6 +406,10 @@ FIRES = [
     ("launch-bound warning: kernels per step 500", launching(0.44)),
     ("launch-bound critical: of a step waiting for launches 76.74 %", launching(slowed_ms=1.6)),
     (
+        "tiny-steps info: of a step that the GPU idles between steps 20 %",
+        computing(steps_per_execution=1),
+    ),
+    (
         "unfused-operations critical: of a step in kernels that XLA fuses 60 %",
         computing(kinds={"elementwise": 2.0, "cast": 1.0, "matmul": 1.0}),
     ),
@@ -415,12 +425,11 @@ FIRES = [
     ("layout-changes warning: of them per step 10", computing([(TO_NHWC, "data movement", 0.3)])),
     ("python-in-step critical: of a step in Python functions 20 %", computing(python_ms=1.0)),
     ("dense-embedding-update critical: of a step in the optimizer 60 %", embedding()),
+    ("dense-embedding-update warning: of a step in the optimizer 30 %", on_cpu(embedding())),
     ("slow-metrics warning: of a step in metrics 11 %", computing(layers=layers_of(metrics=0.55))),
     ("float32-layers info: of a step in layers in float32 14 %", in_float32()),
-    (
-        "dominant-layer info: of the computation gram 62.5 %",
-        computing(layers=layers_of(gram_2=1.0)),
-    ),
+    ("dominant-layer info: of the computation gram 62", computing(layers=layers_of(gram_2=1.0))),
+    ("dominant-layer info: layers the loss 1", computing(layers=layers_of(loss=1.0))),
     (
         "launch-bound warning: cores that this process keeps busy 1",
         idling(cores=4.0, input_cores=3.0),
@@ -534,6 +543,7 @@ QUIET = [
     ("cpu-fallback", on_gpu(operations=placed("host memory"))),
     ("cpu-fallback", on_gpu(operations=placed("requested"))),
     ("cpu-fallback", on_gpu(operations=placed("variable elsewhere"))),
+    ("tiny-steps", launching(0.0, 4.0, 4.4, steps_per_execution=1)),
     ("unfused-operations", computing(kinds={"elementwise": 0.99, "matmul": 3.01})),
     ("unfused-operations", embedding()),
     # Of launches and kernels that XLA would fuse, what takes longer is found.

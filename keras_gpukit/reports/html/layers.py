@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, draw_bars, row_bars
@@ -15,6 +13,7 @@ from keras_gpukit.reports.layers import (
     names_of,
     tensor_cores,
 )
+from keras_gpukit.reports.phrases import LEAST_SHARE
 from keras_gpukit.reports.tables import Table
 
 _MOST_DRAWN = 12
@@ -39,16 +38,14 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
     named = [*zip(names_of(profile.layers), profile.layers, strict=True)]
     named.sort(key=lambda layer: (layer[1].role == "other", -layer[1].time_s))
     inside = sum(each.role != "other" for _, each in named)
-    drawn = [(name, _parts_ms([each])) for name, each in named]
-    if inside > _MOST_DRAWN:
-        others = [each for _, each in named[_MOST_DRAWN:inside]]
-        drawn[_MOST_DRAWN:inside] = [(units.count(len(others), "other layer"), _parts_ms(others))]
-    names = [name for name, _ in drawn]
+    left_out = named[_MOST_DRAWN:inside]
+    drawn = [*named[: min(inside, _MOST_DRAWN)], *named[inside:]]
     traces = [
         row_bars(name, place, spent_ms, "%{x:.3~f} ms", color)
         for place, (name, color) in enumerate(_TRACES)
-        if any(spent_ms := [parts_ms[place] for _, parts_ms in drawn])
+        if any(spent_ms := [_parts_ms(each)[place] for _, each in drawn])
     ]
+    names = [name for name, _ in drawn]
     height = 130 + 26 * len(names)
     rows = tuple(
         (
@@ -58,9 +55,15 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
             tensor_cores(each),
         )
         for name, count, each in kinds_of_layers(profile)[:_MOST_DRAWN]
+        if each.time_s >= LEAST_SHARE * whole_s
     )
+    words = _words(profile, whole_s)
+    if left_out:
+        share = sum(each.time_s for _, each in left_out) / whole_s
+        words += f" {units.count(len(left_out), 'smaller layer')}, {units.percentage(share)} of it"
+        words += " together, are in the numbers."
     return Chart(
-        _words(profile, whole_s),
+        words,
         layers_table(profile),
         draw_bars(traces, names, "ms a step", height=height, hovermode="y unified"),
         (("Largest kernels of each layer", kernels_table(profile)),),
@@ -81,13 +84,11 @@ def _words(profile: ProfileRecord, whole_s: float) -> str:
     return f"{words} {cores[0]}." if len(cores) == 1 else words
 
 
-def _parts_ms(layers: Sequence[LayerProfile]) -> list[float]:
-    """Returns the milliseconds of layers in each trace of the chart."""
-    parts_s = [0.0] * len(_TRACES)
-    for each in layers:
-        if each.role in ("optimizer", "other"):
-            parts_s[2 + (each.role == "other")] += each.time_s
-        else:
-            parts_s[0] += each.time_s - each.backward_s
-            parts_s[1] += each.backward_s
-    return [round(1e3 * part_s, 5) for part_s in parts_s]
+def _parts_ms(layer: LayerProfile) -> tuple[float, float, float, float]:
+    """Returns the milliseconds of a layer in each trace of the chart."""
+    time_ms, backward_ms = round(1e3 * layer.time_s, 5), round(1e3 * layer.backward_s, 5)
+    if layer.role == "optimizer":
+        return 0.0, 0.0, time_ms, 0.0
+    if layer.role == "other":
+        return 0.0, 0.0, 0.0, time_ms
+    return round(time_ms - backward_ms, 5), backward_ms, 0.0, 0.0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 
-from keras_gpukit.records.profile import LayerProfile, LayerRole
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.kernel_names import plain_name
 from keras_gpukit.rules.compute.launch_bound import LaunchBound
@@ -21,7 +23,7 @@ from keras_gpukit.rules.compute.slow_layers import (
     Float32Layers,
     SlowMetrics,
 )
-from keras_gpukit.rules.compute.unfused import UnfusedOperations
+from keras_gpukit.rules.compute.unfused import ROLES, UnfusedOperations
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 
 ADVICE: dict[LayerRole, str] = {
@@ -60,38 +62,54 @@ class DominantLayer(Rule):
         profile = summary.profile
         if profile is None or not profile.layers:
             return self.abstain()
+        layers = [each for each in profile.layers if each.kernels]  # no pauses between operations
         groups: dict[str, list[LayerProfile]] = {}
-        for layer in profile.layers:
-            name = plain_name(layer.path) if layer.role == "layer" else layer.role
+        for layer in layers:
+            name = plain_name(layer.path) if layer.role == "layer" else ROLES[layer.role]
             groups.setdefault(name, []).append(layer)
-        name, found = max(groups.items(), key=lambda each: sum(part.time_s for part in each[1]))
-        others = [each for each in profile.layers if each.role == "layer" and each not in found]
-        time_s = sum(each.time_s for each in found)
-        share = time_s / sum(each.time_s for each in profile.layers)
-        usual_s = self.ratio * sum(each.time_s for each in others) / (len(others) or 1)
-        is_layer = found[0].role == "layer"
-        if share < self.least or found[0].role == "other" or len(others) < 2:
+        least_s = self.least * sum(map(_time_s, layers))
+        fitting = {
+            name: sum(map(_time_s, group))
+            for name, group in groups.items()
+            if name and sum(map(_time_s, group)) >= least_s and self._is_unusual(group, layers)
+        }
+        if not fitting:
             return None
-        if is_layer and time_s / len(found) < usual_s:
-            return None
-        kinds: Counter[str] = Counter()
-        for each in found:
-            kinds.update(each.kinds_s)
-        [(kind, kind_s)] = kinds.most_common(1)
-        if kind in PRODUCT_KINDS and len(found) > 1:
-            return None  # as it should be
-        backward = sum(each.backward_s for each in found) / time_s
+        name = max(fitting, key=lambda each: fitting[each])
+        return self._found(name, groups[name], sum(map(_time_s, layers)))
+
+    def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
+        others = [each for each in layers if each.role == "layer" and each not in group]
+        if len(others) < 2 or (_kind(group) in PRODUCT_KINDS and len(group) > 1):
+            return False  # as it should be
+        usual_s = sum(map(_time_s, others)) / len(others)
+        own_s = sum(map(_time_s, group)) / len(group)
+        return group[0].role != "layer" or own_s >= self.ratio * usual_s
+
+    def _found(self, name: str, group: list[LayerProfile], total_s: float) -> Finding:
+        time_s, kind = sum(map(_time_s, group)), _kind(group)
+        share, mostly = time_s / total_s, "" if kind == group[0].role else f", mostly {kind}"
         return self.find(
             "info",
             percent("of_the_computation", share, name),
-            percent("of_it_in", kind_s / time_s, kind),
-            percent("of_it_backward", backward),
-            figure("layers", len(found), of=name),
+            percent("of_it_in", sum(each.kinds_s.get(kind, 0.0) for each in group) / time_s, kind),
+            percent("of_it_backward", sum(each.backward_s for each in group) / time_s),
+            figure("layers", len(group), of=name),
             advice=(
-                f"Look at {name} first: its dtype, its sizes, and whether it computes one by one "
-                "what could be computed together"
-                if is_layer
-                else ADVICE[found[0].role],
+                ADVICE.get(group[0].role)
+                or f"Look at {name} first: its dtype, its sizes, and whether it computes one by "
+                "one what could be computed together",
             ),
-            title=f"{100 * share:.0f} % of the computation is {name}, mostly {kind}",
+            title=f"{100 * share:.0f} % of the computation is {name}{mostly}",
         )
+
+
+def _kind(group: list[LayerProfile]) -> Kind:
+    """Returns the kind of computation that takes most of some layers' time."""
+    times_s: Counter[Kind] = Counter()
+    for each in group:
+        times_s.update(each.kinds_s)
+    return times_s.most_common(1)[0][0]
+
+
+_time_s = attrgetter("time_s")

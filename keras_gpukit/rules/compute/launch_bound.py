@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from keras_gpukit.records.finding import Saving
+from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.profile import KernelProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import (
+    BETWEEN_STEPS,
     MANY_FUSED,
     Launches,
     calls_python,
@@ -69,10 +70,12 @@ class TinySteps(Rule):
         parts = summary.breakdown
         if parts is not None and parts.wall_s < MINIMUM_WALL_S:
             return self.abstain(LESS_TIME)
-        if steps_per_execution > 1 or throughput.step_time_s >= TINY_STEP_S:
+        if steps_per_execution > 1:
             return None
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, however many steps it starts")
+        if throughput.step_time_s >= TINY_STEP_S:
+            return self._idle_between_steps(summary)
         launches = launches_of(summary)
         if launches is not None and launches.limit:
             return self.abstain("the GPU waits for launches within the steps")
@@ -89,6 +92,21 @@ class TinySteps(Rule):
                 "fewer",
             ),
             saving=saving,
+        )
+
+    def _idle_between_steps(self, summary: RunSummary) -> Finding | None:
+        """Finds longer steps between which a profile shows a GPU that idles."""
+        idle = idle_fraction(summary, BETWEEN_STEPS)
+        if idle < WARNING_FRACTION:
+            return None
+        share = (1 - 1 / STEPS_A_START) * idle
+        return self.find(
+            "info",
+            percent("of_a_step_that_the_GPU_idles_between_steps", idle),
+            advice=(f"`compile(steps_per_execution={STEPS_A_START})`: fewer starts",),
+            saving=of_compute(summary, share, basis="idle between steps"),
+            title=f"Between steps the GPU idles for {100 * idle:.0f} % of the time, until Python "
+            "starts the next one",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
@@ -20,7 +21,8 @@ FUSED_KINDS: tuple[Kind, ...] = (
     "optimizer",
 )
 """Kinds of kernels that XLA makes one of, where TensorFlow runs one for each operation."""
-HOST_PARTS: tuple[Part, ...] = ("kernel launch", "host compute", "between steps", "idle")
+BETWEEN_STEPS: tuple[Part, ...] = ("between steps", "idle")
+HOST_PARTS: tuple[Part, ...] = ("kernel launch", "host compute", *BETWEEN_STEPS)
 MANY_FUSED = 2 * WARNING_FRACTION
 """Share of a step from which such kernels count: half of it is a tenth, and XLA saves more."""
 # Kernels that XLA made: "loop_add_fusion", "input_reduce_fusion_3", "triton_softmax_0".
@@ -31,23 +33,23 @@ _TYPES = re.compile(r"matmul|conv[123]d|einsum|cudnnrnn", re.I)
 def own_step_s(summary: RunSummary) -> float | None:
     """Returns the seconds of a step without its wait for input; None without a profile.
 
-    They are the run's where known: the profiler slows the host down, though not the kernels.
+    Those of a GPU are the run's where known: the profiler slows the host down, not the kernels.
     """
     profile = summary.profile
     if profile is None or not profile.step_time_s:
         return None
     own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
-    if summary.step_time_s and summary.input_stall_fraction is not None:
+    if profile.devices and summary.step_time_s and summary.input_stall_fraction is not None:
         own_s = summary.step_time_s * (1 - summary.input_stall_fraction)
     return max(own_s, profile.parts_s.get("device compute", 0.0)) or None
 
 
-def idle_fraction(summary: RunSummary) -> float:
+def idle_fraction(summary: RunSummary, parts: Collection[Part] = HOST_PARTS) -> float:
     """Returns the share of a step's own time in which GPUs wait for the host, but not for input."""
     profile, own_s = summary.profile, own_step_s(summary)
-    if profile is None or own_s is None or not profile.step_time_s:
+    if profile is None or own_s is None or not profile.devices or not profile.step_time_s:
         return 0.0
-    idle_s = sum(profile.parts_s.get(part, 0.0) for part in HOST_PARTS)
+    idle_s = sum(profile.parts_s.get(part, 0.0) for part in parts)
     added_s = profile.step_time_s - (summary.step_time_s or profile.step_time_s)
     return min(max(idle_s - max(added_s, 0.0), 0.0) / own_s, 1.0)
 

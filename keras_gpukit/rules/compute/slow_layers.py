@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -141,13 +140,16 @@ def _time_s(profile: ProfileRecord, role: str) -> float:
 
 
 _NORMALIZES = re.compile(r"norm|moments|softmax", re.I)
-_TO_DENSE: Collection[str] = ("UnsortedSegmentSum",)
+_TO_DENSE = "UnsortedSegmentSum"
 """How TensorFlow makes a gradient of rows (`IndexedSlices`) a gradient of the whole table."""
 
 
 def _made_dense(profile: ProfileRecord) -> str | None:
     """Returns the embedding whose gradient is made dense; None if no gradient is."""
-    if not any(each.type in _TO_DENSE for each in profile.operations):
+    types = {each.type for each in profile.operations}
+    updates = (layer.largest for layer in profile.layers if layer.role == "optimizer")
+    names = {each.operation or "" for largest in updates for each in largest}  # also under XLA
+    if _TO_DENSE not in types and not any(_TO_DENSE in name for name in names):
         return None
     paths = (each.path for each in profile.layers if "embedding" in each.path)
     return next((path.rsplit("/", 1)[-1] for path in paths), "a layer")

@@ -10,6 +10,7 @@ from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
 from keras_gpukit.rules.compute.profile_shares import (
     FUSED_KINDS,
     MANY_FUSED,
+    PRODUCT_KINDS,
     fused_fraction,
     idle_fraction,
     launches_of,
@@ -25,7 +26,7 @@ IDLE_SAVED = 0.5
 # Least share of the GPU's time from which a kind of layer, or one kernel, gives the finding its
 # name; our choice. A transformer's bias gradient took 24 % on an H100.
 NAMED = 0.2
-_ROLES = {
+ROLES = {
     "optimizer": "the optimizer's update of the weights",
     "loss": "the loss",
     "metrics": "the metrics",
@@ -94,14 +95,16 @@ def _title(profile: ProfileRecord) -> str:
 
 
 def _groups(profile: ProfileRecord) -> Counter[str]:
-    """Returns the share of the GPU time in kernels that XLA would fuse, by kind of layer."""
+    """Returns the share of the GPU time by kind of layer, without products and what they need."""
     computed_s = sum(profile.kinds_s.values()) or 1.0
     groups: Counter[str] = Counter()
     for layer in profile.layers:
-        name = plain_name(layer.path) if layer.role == "layer" else _ROLES[layer.role]
-        fused_s = sum(layer.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS)
+        name = plain_name(layer.path) if layer.role == "layer" else ROLES[layer.role]
+        time_s = layer.time_s
+        if not layer.kinds_s.keys().isdisjoint(PRODUCT_KINDS):
+            time_s = sum(layer.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS)
         if name:
-            groups[name] += fused_s / computed_s  # type: ignore[assignment]
+            groups[name] += time_s / computed_s  # type: ignore[assignment]
     return groups
 
 
