@@ -121,8 +121,7 @@ def _missing(found: MachineBenchmark) -> list[str]:
         for row in device.rows
         if row.failed_because
     ]
-    if found.interrupted:
-        lines.append("Interrupted: the rows before are shown.")
     if names:
-        lines.append(f"Not measured within --seconds {found.seconds:g}: {', '.join(names)}.")
+        why = "before Ctrl-C" if found.interrupted else f"within --seconds {found.seconds:g}"
+        lines.append(f"Not measured {why}: {', '.join(names)}.")
     return lines
