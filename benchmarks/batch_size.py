@@ -123,7 +123,7 @@ def bisect(name: str, near: int, near_fits: bool) -> int:
     return low
 
 
-def measure(name: str) -> dict[str, Any]:
+def measure(name: str, true: int | None) -> dict[str, Any]:
     began = time.perf_counter()
     found = with_limit(name, "--find-here", name, limit_s=900, quiet=False)["found"]
     took_s = time.perf_counter() - began
@@ -131,7 +131,7 @@ def measure(name: str) -> dict[str, Any]:
     print(f"  {name}: {largest} found in {took_s:.0f} s, {len(found['trials'])} trials", flush=True)
     held = sum(fits_once(name, largest) for _ in range(FITS))
     print(f"  {name}: {held} of {FITS} fits with it came to their end", flush=True)
-    true = bisect(name, largest, held == FITS)
+    true = true or bisect(name, largest, held == FITS)
     return {
         "model": name,
         "limit_mib": LIMITS_MIB[name],
@@ -151,11 +151,17 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--only", nargs="*", help="models to run, in addition to what --json has")
     parser.add_argument("--inter-op-threads", type=int, default=1)
+    parser.add_argument(
+        "--keep-true",
+        action="store_true",
+        help="take the true sizes from --json: they are TensorFlow's, not the search's",
+    )
     options = parser.parse_args()
     os.environ["TF_NUM_INTEROP_THREADS"] = str(options.inter_op_threads)
-    rows = saved_rows(options.json, "models") if options.only else {}
+    before = saved_rows(options.json, "models") if options.only or options.keep_true else {}
+    rows = before if options.only else {}
     for name in options.only or CLEAR:
-        rows[name] = measure(name)
+        rows[name] = measure(name, before[name]["true"] if options.keep_true else None)
         if options.json:
             save(
                 options.json,

@@ -22,6 +22,7 @@ ORDER = (
     "first-step:resnet",
     "predictions:recurrent",
     "compute:all",
+    "bench:all",
     "limits:out-of-memory",
     "predictions:others",
     "predictions:images",

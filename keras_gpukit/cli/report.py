@@ -9,10 +9,8 @@ from typing import Any
 
 from keras_gpukit.cli.command_line import fail
 from keras_gpukit.records.report import Report, RunReport
-from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.run_words import verdict_line
 from keras_gpukit.reports.units import printable
-from keras_gpukit.rules.profiled_steps import of_profile
 from keras_gpukit.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
@@ -52,6 +50,9 @@ def _path(text: str) -> Path:
 
 def run(args: argparse.Namespace) -> int:
     """Reads the runs and writes the report."""
+    # `keras-gpukit run` loads this module too: the script must not find `rich` loaded.
+    from keras_gpukit.reports.console import print_summary
+    from keras_gpukit.rules.profiled_steps import of_profile
     from keras_gpukit.saved_runs import load_report
 
     try:

@@ -235,7 +235,7 @@ class ProfileRecord:
             of computation. They add up to that part. If two kinds run at the same time, the first
             in the order of `Kind` counts.
         each_step: One entry per execution; at most the first 50.
-        layers: Time by layer, in the order in which the layers first computed.
+        layers: Time by layer, in the order of the forward pass.
         python_s: Mean seconds per step in which operations called Python functions.
         stall_fraction: Share of the steps' time in which the run waited for input and computed
             nothing.

@@ -50,12 +50,13 @@ def _rows(model: str, rows: list[BenchmarkRow]) -> list[tuple[str, ...]]:
     best = _median(ordered[0])
     lines: list[tuple[str, ...]] = []
     for row in ordered:
+        name = "" if lines else model
         if row.rate is None:
-            lines.append((model, _setting(row), "", "failed", "", row.failed_because or ""))
+            lines.append((name, _setting(row), "", "failed", "", ""))
             continue
         rate, bar = row.rate, "=" * round(_BAR * row.rate.median / best)
         step, span = units.duration(row.batch / rate.median), units.interval(rate.low, rate.high)
-        lines.append((model, _setting(row), step, units.number(rate.median), bar, span))
+        lines.append((name, _setting(row), step, units.number(rate.median), bar, span))
     return lines
 
 
@@ -99,7 +100,7 @@ def _was_tried(row: BenchmarkRow) -> bool:
 
 
 def _missing(found: MachineBenchmark) -> list[str]:
-    """Returns lines on the rows that found no time, by setting."""
+    """Returns lines on the rows that failed, and on those that found no time, by setting."""
     usable = [each for each in found.devices if each.name or not each.failed_because]
     names = [
         f"{device.kind} ceilings"
@@ -114,7 +115,13 @@ def _missing(found: MachineBenchmark) -> list[str]:
     all_models = {row.model for device in usable for row in device.rows}
     for setting, models in by_setting.items():
         names.append(setting if set(models) == all_models else f"{setting} ({', '.join(models)})")
-    lines = ["Interrupted: the rows before are shown."] if found.interrupted else []
+    lines = [
+        f"{row.model}, {_setting(row)}, failed: {row.failed_because}."
+        for device in found.devices
+        for row in device.rows
+        if row.failed_because
+    ]
     if names:
-        lines.append(f"Not measured within --seconds {found.seconds:g}: {', '.join(names)}.")
+        why = "before Ctrl-C" if found.interrupted else f"within --seconds {found.seconds:g}"
+        lines.append(f"Not measured {why}: {', '.join(names)}.")
     return lines

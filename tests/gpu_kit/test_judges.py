@@ -63,4 +63,4 @@ def test_a_measurement_that_is_missing_or_noisy_judges_nothing(name, claim, chan
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_that_was_killed_at_once_claims_nothing(name):
-    assert set(verdicts(name, {}).values()) == {None}
+    assert set(verdicts(name, {}).values()) <= {None}

@@ -36,7 +36,7 @@ def test_a_slice_runs_on_a_cpu_and_proves_nothing(name, tmp_path):
     failed = {case: error_of(value) for case, value in result["measured"].items()}
     assert set(failed.values()) == {None}, failed
     judged = outcomes(load_part(part), [result])
-    assert {outcome.holds for outcome in judged.values()} == {None}
+    assert {outcome.holds for outcome in judged.values()} <= {None}
     if part == "profiles":
         [kept] = (tmp_path / part).glob("*.xplane.pb.gz")
         unzipped = tmp_path / "kept.xplane.pb"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -57,9 +58,20 @@ def test_the_layers_add_up_to_the_computation(read, name):
 def test_batch_normalization_takes_two_thirds_of_a_convolutional_model(read):
     profile = read("convolutional")
     assert 0.6 < time_of(profile, part="batch_normalization") < 0.7
-    paths = [layer.path for layer in profile.layers if layer.role == "layer"]
-    first = paths.index("functional_4/batch_normalization")
-    assert paths.index("functional_4/batch_normalization_1") > first
+
+
+@pytest.mark.parametrize("name", ["convolutional", "transformer", "batch_normalization-fixed"])
+def test_layers_are_in_the_models_order(read, name):
+    layers = read(name).layers
+    numbers = [
+        int(match[1] or 0)
+        for layer in layers
+        if (match := re.search(r"/(?:batch_normalization|layer_normalization)_?(\d*)$", layer.path))
+    ]
+    assert len(numbers) >= 8
+    assert numbers == sorted(numbers)
+    roles = [layer.role for layer in layers]
+    assert roles.index("loss") > roles.index("layer")
 
 
 def test_the_bias_gradient_takes_a_quarter_of_a_transformer(read):

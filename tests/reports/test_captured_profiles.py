@@ -122,7 +122,7 @@ def test_where_the_steps_compute_badly_their_charts_come_before_those_of_the_run
     places = [
         words.index(each)
         for each in (
-            "critical 62 % of the GPU time is batch normalization",
+            "critical 66 % of the GPU time is batch normalization",
             "Where a captured step's time went One profile.",
             "Time by layer A step computes for",
             "Where the whole run's time went 64 s in total",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import or_
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -58,14 +59,22 @@ class Place(NamedTuple):
 class _Sum:
     """Sums over the operations of one layer; times in picoseconds."""
 
-    first_ps: int
     time_ps: float = 0.0
     backward_ps: float = 0.0
     tensor_core_ps: float = 0.0
     count: int = 0
+    begins_ps: dict[bool, list[int]] = field(default_factory=lambda: {True: [], False: []})
     kinds_ps: Counter[Kind] = field(default_factory=Counter)
     largest_ps: Counter[tuple[str, str]] = field(default_factory=Counter)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def middle_ps(self) -> float:
+        """Median start of the forward pass, by which layers are in the model's order.
+
+        The first start is no measure: kernels of the step before run into the first counted one.
+        """
+        return median(self.begins_ps[False] or self.begins_ps[True])
 
 
 def time_by_layer(
@@ -87,9 +96,9 @@ def time_by_layer(
         for name, operation, begin_ps, time_ps in _runs(events, chosen, computed):
             path, role, backward = place_of(operation)
             key = "/".join(path) or (UNNAMED if role == "other" else role), role
-            total = sums.setdefault(key, _Sum(begin_ps))
+            total = sums.setdefault(key, _Sum())
             kind = kind_of(name if gpus.each else operation_name(operation)[1])
-            total.first_ps = min(total.first_ps, begin_ps)
+            total.begins_ps[backward].append(begin_ps)
             total.time_ps += time_ps
             total.backward_ps += time_ps if backward else 0
             total.tensor_core_ps += time_ps if gpus.each and uses_tensor_cores(name) else 0
@@ -104,7 +113,7 @@ def time_by_layer(
     share = busy.total_ps / summed_ps
     layers = [
         _layer(path, role, total, share * PS / steps, steps, of_gpu=bool(gpus.each))
-        for (path, role), total in sorted(sums.items(), key=lambda item: item[1].first_ps)
+        for (path, role), total in sorted(sums.items(), key=lambda item: item[1].middle_ps)
     ]
     pause_s = (computed - busy).total_ps * PS / steps
     if pause_s:

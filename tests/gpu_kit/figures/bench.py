@@ -1,0 +1,5 @@
+"""It claims nothing."""
+
+GOOD: dict = {}
+FALSIFIED: dict = {}
+UNJUDGED: dict = {}
