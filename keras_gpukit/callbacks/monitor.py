@@ -21,7 +21,7 @@ from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler, profiler_of_monitor
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
-from keras_gpukit.records.run import Overhead, RunEnd, RunSummary
+from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.saved_runs.folding.run_fold import concluded
@@ -170,9 +170,7 @@ class Monitor(WatchingCallback[RunSummary]):
             output.record("profiler", self._profiler.summary, step)
         overhead = Overhead(None, 0, session.overhead_s, session.startup_s)
         output.record("overhead", overhead, step)
-        errors = session.errors if session.ending == "interrupted" else None
-        ended_by = (errors.last, errors.message, errors.line) if errors else ()
-        output.record("end", RunEnd(session.ending, *ended_by), step)
+        session.record_end()
         comparing, self._comparing = self._comparing, None  # so that this callback can be copied
         captures = self._profiler and self._profiler._captures_so_far()
         measured = output.fold.summary()

@@ -18,7 +18,7 @@ from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import SAMPLE_EVERY_S
-from keras_gpukit.records.run import Ending
+from keras_gpukit.records.run import Ending, RunEnd
 from keras_gpukit.records.steps import Part, Phase, StepWindow
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
 from keras_gpukit.watching.call_errors import CallErrors
@@ -234,6 +234,13 @@ class Session:
         else:
             self.wall.turn("callbacks")
 
+    def record_end(self) -> None:
+        """Records how the call ended, once: without that, its process counts as killed."""
+        if self.output.claim("the end"):
+            errors = self.errors if self.ending == "interrupted" else None
+            ended_by = (errors.last, errors.message, errors.line) if errors else ()
+            self.output.record("end", RunEnd(self.ending, *ended_by), self.step)
+
     @property
     def own_steps(self) -> PhaseSteps:
         """Steps of the call itself."""
@@ -252,6 +259,7 @@ class Session:
 
     def close(self) -> None:
         """Restores the model, ends the threads, and forgets the call; may be called repeatedly."""
+        self.record_end()
         for steps in self._phases.values():
             steps.restore()
         self._callback_list.close()

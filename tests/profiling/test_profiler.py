@@ -22,6 +22,7 @@ from keras_gpukit.profiling.capturing.profile_files import profile_name, write_p
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, next_scheduled
+from keras_gpukit.saved_runs import load_report
 from keras_gpukit.watching import call_frame
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -851,3 +852,11 @@ def test_a_worker_of_a_cluster_captures_only_what_is_asked_for(
     caplog.clear()
     small_model().fit(fast_dataset(2), callbacks=[gpukit.Monitor(tmp_path, verbose=0)], verbose=0)
     assert "may crash" not in caplog.text
+
+
+@pytest.mark.parametrize("callback", [gpukit.Profiler, gpukit.InputStall, gpukit.GPUMemory])
+def test_the_record_of_one_callback_alone_says_that_the_run_ended(tmp_path, callback):
+    small_model().fit(fast_dataset(20), verbose=0, callbacks=[callback(tmp_path)])
+    [run] = load_report(tmp_path).runs
+    assert run.summary.ending == "completed"
+    assert run.summary.killed_in is None

@@ -178,7 +178,8 @@ def place_of(operation: str) -> Place:
         return Place((), "optimizer", backward)
     path: list[str] = []
     for scope in scopes:
-        if not _NUMBERED.search(scope) or (len(path) != 1 and _FUNCTIONS.match(scope)):
+        of_function = _FUNCTIONS.match(scope) and (len(path) != 1 or scope[0].isupper())
+        if of_function or not _NUMBERED.search(scope):  # a layer of a model may be called "add"
             break
         layer = _NUMBERED.sub("", scope)
         if layer in path:  # the body of a loop repeats the scopes around it
