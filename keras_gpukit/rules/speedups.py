@@ -29,6 +29,9 @@ TRIED_BY: dict[str, tuple[str, ...]] = {
     "launch-bound": ("jit", "steps-per-execution", "batch-size"),
     "low-utilization": ("jit", "steps-per-execution", "batch-size"),
     "unfused-operations": ("jit",),
+    "float32-layers": ("jit",),
+    "slow-metrics": ("jit",),
+    "dense-embedding-update": ("jit",),
     "float32-on-tensor-cores": ("mixed-precision",),
     "memory-mostly-unused": ("batch-size",),
 }

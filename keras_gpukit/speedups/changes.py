@@ -151,7 +151,7 @@ def batch_size(now: int | None, examples: int | None) -> TrainingChange:
     larger = min(LARGER * now, examples or LARGER * now)
     return TrainingChange(
         "batch-size",
-        f"{larger:,} examples per batch instead of {now:,}",
+        f"{larger:,} examples per batch",
         batch_size=larger,
         examples=examples,
         blocked="" if larger > now else "a batch has all examples",

@@ -171,7 +171,7 @@ def test_larger_batches_are_tried_as_long_as_they_gain():
     found = tried(start)
     # 128 gains, 512 is no faster than 128.
     assert started == ["", "batch-size", "batch-size"]
-    assert found.best.description == "128 examples per batch instead of 32"
+    assert found.best.description == "128 examples per batch"
 
 
 def test_findings_decide_the_order_and_their_promises_are_compared_with_what_is_measured():
