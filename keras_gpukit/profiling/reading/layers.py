@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_gpukit.layer_names import is_backward
 from keras_gpukit.profiling.reading.breakdown import PS
 from keras_gpukit.profiling.reading.events import Events, Mask
 from keras_gpukit.profiling.reading.gpu import GPUs
@@ -24,10 +25,10 @@ from keras_gpukit.records.profile import KernelProfile, Kind, LayerProfile, Laye
 LARGEST = 3
 BETWEEN = "between operations"
 UNNAMED = "other operations"
-_BACKWARD = "gradient_tape"
 _NUMBERED = re.compile(r"_\d+$")
-# Scopes around layers that are no models: loops, branches, and replicas of MirroredStrategy.
-_AROUND = re.compile(r"(while|body|cond|branch_executed|replica(_\d+)?|_\d+)$")
+# Scopes around layers that are no models: of gradients, loops, branches, and replicas of
+# MirroredStrategy.
+_AROUND = re.compile(r"(gradient_tape|while|body|cond|branch_executed|replica(_\d+)?|_\d+)$")
 # Scopes within layers: TensorFlow and Keras open one for each function that makes operations.
 _FUNCTIONS = re.compile(
     r"(add|addn|sub|mul|truediv|floordiv|div_no_nan|pow|neg|abs|sign|sum|mean|max|min|prod|exp|log|sqrt"
@@ -166,8 +167,8 @@ def place_of(operation: str) -> Place:
     """
     name, _ = operation_name(operation)
     *scopes, _ = name.split("/")
-    backward = _BACKWARD in scopes
-    scopes = [each for each in scopes if each != _BACKWARD and not _AROUND.match(each)]
+    backward = is_backward(name)
+    scopes = [each for each in scopes if not _AROUND.match(each)]
     if not scopes:
         return Place((), "other", backward)
     if scopes[0].startswith("compile_loss"):

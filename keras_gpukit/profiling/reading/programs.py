@@ -7,6 +7,7 @@ type of the TensorFlow operation that it was made of, or of the last one of seve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -18,17 +19,31 @@ MOST_DEPTH = 4
 
 
 class Program:
-    """One program; damaged data is one without instructions."""
+    """One program, read once it is asked for: a profile also holds those of earlier models.
+
+    Damaged data is a program without instructions.
+    """
 
     def __init__(self, data: bytes) -> None:
-        try:
-            module = program_message().FromString(data).module
-        except DecodeError:
-            module = program_message()().module
-        self._parts = {each.id: each.instructions for each in module.computations}
-        self._by_id = {one.id: one for each in self._parts.values() for one in each}
-        self._by_name = {_text(one.name): one for one in self._by_id.values()}
+        self._data = data
         self._found: dict[int, str] = {}
+
+    @cached_property
+    def _parts(self) -> Mapping[int, Any]:
+        """Instructions of each computation, by its id."""
+        try:
+            module = program_message().FromString(self._data).module
+        except DecodeError:
+            return {}
+        return {each.id: each.instructions for each in module.computations}
+
+    @cached_property
+    def _by_id(self) -> Mapping[int, Any]:
+        return {one.id: one for each in self._parts.values() for one in each}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Any]:
+        return {_text(one.name): one for one in self._by_id.values()}
 
     def operation(self, instruction: str) -> str:
         """Returns the operation ("name:type") of an instruction; empty if none is known."""

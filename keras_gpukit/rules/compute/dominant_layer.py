@@ -8,7 +8,7 @@ from operator import attrgetter
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import plain_name
+from keras_gpukit.rules.compute.kernel_names import group_of
 from keras_gpukit.rules.compute.launch_bound import LaunchBound
 from keras_gpukit.rules.compute.profile_shares import PRODUCT_KINDS
 from keras_gpukit.rules.compute.python_in_step import PythonInStep
@@ -23,7 +23,7 @@ from keras_gpukit.rules.compute.slow_layers import (
     Float32Layers,
     SlowMetrics,
 )
-from keras_gpukit.rules.compute.unfused import ROLES, UnfusedOperations
+from keras_gpukit.rules.compute.unfused import UnfusedOperations
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 
 ADVICE: dict[LayerRole, str] = {
@@ -65,8 +65,7 @@ class DominantLayer(Rule):
         layers = [each for each in profile.layers if each.kernels]  # no pauses between operations
         groups: dict[str, list[LayerProfile]] = {}
         for layer in layers:
-            name = plain_name(layer.path) if layer.role == "layer" else ROLES[layer.role]
-            groups.setdefault(name, []).append(layer)
+            groups.setdefault(group_of(layer), []).append(layer)
         least_s = self.least * sum(map(_time_s, layers))
         fitting = {
             name: sum(map(_time_s, group))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from keras_gpukit.records.profile import LayerProfile
+
 _DTYPES = {
     "float64": re.compile(r"double|(?<![a-z0-9])f64|dgemm", re.I),
     "bfloat16": re.compile(r"bfloat16|bf16", re.I),
@@ -25,3 +27,16 @@ def plain_name(path: str) -> str:
     """Returns what kind of layer a path is of: "batch normalization" for "functional/bn_3"."""
     name = _NUMBER.sub("", path.rsplit("/", 1)[-1])
     return _SHORT.get(name.rsplit("_", 1)[-1], name.replace("_", " "))
+
+
+_ROLES = {
+    "optimizer": "the optimizer's update of the weights",
+    "loss": "the loss",
+    "metrics": "the metrics",
+    "other": "",
+}
+
+
+def group_of(layer: LayerProfile) -> str:
+    """Returns the kind of a layer, or the part of the step it stands for; "" if unknown."""
+    return plain_name(layer.path) if layer.role == "layer" else _ROLES[layer.role]

@@ -9,6 +9,7 @@ from keras_gpukit.layer_names import layer_of
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.rules.compute.profile_shares import computed_s
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.input.python_advice import ARRAYS
@@ -87,7 +88,7 @@ def _unsure_s(profile: ProfileRecord) -> tuple[float, float]:
     """Returns the seconds per step that operations ran in parallel, and those of unlisted ones."""
     first = profile.operations[0]
     all_s = first.time_s / first.share / profile.steps if first.share else 0.0
-    busy_s = profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
+    busy_s = computed_s(profile)
     listed = sum(operation.share for operation in profile.operations)
     return max(all_s - busy_s, 0.0), max(1 - listed, 0.0) * all_s
 

@@ -44,6 +44,11 @@ def own_step_s(summary: RunSummary) -> float | None:
     return max(own_s, profile.parts_s.get("device compute", 0.0)) or None
 
 
+def computed_s(profile: ProfileRecord) -> float:
+    """Returns the seconds of a step in which the GPUs computed; without one, the host."""
+    return profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
+
+
 def idle_fraction(summary: RunSummary, parts: Collection[Part] = HOST_PARTS) -> float:
     """Returns the share of a step's own time in which GPUs wait for the host, but not for input."""
     profile, own_s = summary.profile, own_step_s(summary)

@@ -7,7 +7,12 @@ import re
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
-from keras_gpukit.rules.compute.profile_shares import PRODUCT_KINDS, fused_fraction, own_step_s
+from keras_gpukit.rules.compute.profile_shares import (
+    PRODUCT_KINDS,
+    computed_s,
+    fused_fraction,
+    own_step_s,
+)
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
@@ -117,8 +122,7 @@ class SlowMetrics(Rule):
         of_all = sum(each.kernels for each in profile.layers if each.role == "metrics") / (
             sum(each.kernels for each in profile.layers) or 1.0
         )
-        computed = profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
-        share = min(low + max(1 - computed / own_s, 0.0) * of_all, 1.0)
+        share = min(low + max(1 - computed_s(profile) / own_s, 0.0) * of_all, 1.0)
         if share < WARNING_FRACTION:
             return None
         saving = of_compute(summary, share, low=low, basis="metrics in a profile")

@@ -6,7 +6,7 @@ from collections import Counter
 
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
+from keras_gpukit.rules.compute.kernel_names import dtype_of, group_of
 from keras_gpukit.rules.compute.profile_shares import (
     FUSED_KINDS,
     MANY_FUSED,
@@ -26,12 +26,6 @@ IDLE_SAVED = 0.5
 # Least share of the GPU's time from which a kind of layer, or one kernel, gives the finding its
 # name; our choice. A transformer's bias gradient took 24 % on an H100.
 NAMED = 0.2
-ROLES = {
-    "optimizer": "the optimizer's update of the weights",
-    "loss": "the loss",
-    "metrics": "the metrics",
-    "other": "",
-}
 
 
 class UnfusedOperations(Rule):
@@ -99,8 +93,7 @@ def _groups(profile: ProfileRecord) -> Counter[str]:
     computed_s = sum(profile.kinds_s.values()) or 1.0
     groups: Counter[str] = Counter()
     for layer in profile.layers:
-        name = plain_name(layer.path) if layer.role == "layer" else ROLES[layer.role]
-        time_s = layer.time_s
+        name, time_s = group_of(layer), layer.time_s
         if not layer.kinds_s.keys().isdisjoint(PRODUCT_KINDS):
             time_s = sum(layer.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS)
         if name:
