@@ -45,9 +45,11 @@ def alone(tmp_path_factory):
     return json.loads(prepared.run(script).stdout)
 
 
+# In `make test`, `by_hand` shows the same of the strategy, and test_monitored.py of `launch`.
 @pytest.mark.tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), pytest.param(("--monitor",), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("options", [(), ("--monitor",)])
 def test_it_trains_as_one_process(tmp_path, alone, options):
     launch = Launch(tmp_path, MAKES_IT + FIT, "--workers=2", *options)
     done = launch.run(timeout_s=240)
@@ -76,8 +78,10 @@ def by_hand(addresses, index):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "variables"),
-    [(RUNNER, elsewhere), (("-m", "keras_gpukit", "run"), by_hand)],
-    ids=["on a cluster", "under run"],
+    [
+        pytest.param(RUNNER, elsewhere, id="on a cluster", marks=pytest.mark.long),
+        pytest.param(("-m", "keras_gpukit", "run"), by_hand, id="under run"),
+    ],
 )
 def test_it_trains_as_one_process_in_a_cluster(tmp_path, alone, command, variables):
     (tmp_path / "script.py").write_text("import json\n" + MAKES_IT + FIT)
