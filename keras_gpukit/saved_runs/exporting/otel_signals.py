@@ -25,7 +25,7 @@ FINDING = "keras_gpukit.finding"
 _GAUGE, _UP_DOWN = "create_observable_gauge", "create_observable_up_down_counter"
 INSTRUMENTS = (
     (STALL, _GAUGE, "1", "Share of the step time in which steps waited for their next batch."),
-    (STEP_TIME, _GAUGE, "s", "Mean time of a step."),
+    (STEP_TIME, _GAUGE, "s", "Mean step time."),
     (EXAMPLE_RATE, _GAUGE, "{example}/s", "Examples per second of this process."),
     (PEAK, _GAUGE, "By", "Peak of TensorFlow's allocator on a device."),
     ("hw.gpu.utilization", _GAUGE, "1", "Fraction of time in which a kernel ran."),
@@ -44,7 +44,7 @@ class OTelSignals(Exporter):
     """Reports to the providers that the user has configured globally; without any, to nothing.
 
     Args:
-        context: Context of the training thread, as `active` found it: parent of the span.
+        context: Context of the training thread, as `active` found it: the parent of the span.
     """
 
     def __init__(self, context: Any) -> None:
@@ -55,7 +55,7 @@ class OTelSignals(Exporter):
 
     @staticmethod
     def active() -> Any:
-        """Returns the context of this thread; None if there is none."""
+        """Returns the context of this thread; None before OpenTelemetry is loaded."""
         context = sys.modules.get("opentelemetry.context")
         return context.get_current() if context else None
 

@@ -11,10 +11,9 @@ from keras_gpukit.arguments import refuse
 from keras_gpukit.errors import Guard
 from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
 
-
 CLOSE_WITHIN_S = 30.0
-"""How long the end of a `fit` waits for a service. Our choice: a slow server gets the verdict, and one
-that is gone does not keep training."""
+"""Maximum seconds that the end of a `fit` waits for a service. Our choice: a slow server still gets
+the verdict, and one that hangs does not keep the script."""
 
 
 class Service(NamedTuple):

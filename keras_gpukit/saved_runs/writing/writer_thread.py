@@ -24,7 +24,7 @@ class WriterThread:
     If a writer fails, that is logged once and the writer is closed; the others continue.
 
     Args:
-        part: What the writers do, as the subject of the warning.
+        part: Work of the writers, as the subject of the warning.
         writers: Functions that open the writers, called on the thread.
         close_within_s: How long `close` waits for the rest to be written; None for
             `CLOSE_WITHIN_S`.

@@ -44,6 +44,7 @@ def logged(tmp_path_factory):
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.heavy
 def test_mlflow_gets_a_run_of_its_own_or_the_users(logged):
     of_user, of_fit = logged["mlflow"]  # the newest first
     for run in (of_user, of_fit):
@@ -63,6 +64,7 @@ def test_mlflow_gets_a_run_of_its_own_or_the_users(logged):
     assert "decode" in Path(of_user["verdict"]).read_text(encoding="utf-8")
 
 
+@pytest.mark.heavy
 def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
     of_fit, of_user = logged["wandb"]
     assert of_fit["exit_code"] == [0]
@@ -77,10 +79,12 @@ def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
     assert of_user["rows"][0]["gpukit/step"] == 2400
 
 
+@pytest.mark.heavy
 def test_the_users_runs_stay_theirs(logged):
     assert logged["still_open"]
 
 
+@pytest.mark.heavy
 def test_opentelemetry_gets_metrics_while_the_run_lasts(logged):
     during = logged["metrics"]["during"]
     assert during["keras_gpukit.input.stall"] == pytest.approx(0.4)
@@ -91,6 +95,7 @@ def test_opentelemetry_gets_metrics_while_the_run_lasts(logged):
     assert logged["metrics"]["after"] == [{}, {}]
 
 
+@pytest.mark.heavy
 def test_opentelemetry_gets_a_span_with_the_findings(logged):
     of_fit, of_recorded, of_user = logged["spans"]
     assert of_fit["parent_id"] is None
