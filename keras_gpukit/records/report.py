@@ -140,7 +140,8 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All runs under a folder, and the profiles that belong to none of them, the oldest first.
+    """All runs under a folder, the newest first, and the profiles that belong to none of them, the
+    oldest first.
 
     Attributes:
         schema: Version of the layout. It increases when a field changes its meaning or is removed.
