@@ -22,6 +22,8 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN_ELSEWHERE = {"nan-mixed-precision.md", "slurm.md"}
+"""Pages whose code tests of their own run, which look at more than that it ends."""
 BLOCK = re.compile(
     r"(?:^ *<!-- (?P<kind>given|not run): (?P<note>.*?) -->\n+)?"
     r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```$"
@@ -125,7 +127,7 @@ def main() -> None:
     names = prepared()
     monitor = names["gpukit"].Monitor("logs", verbose=0)
     names["model"].fit(names["dataset"], epochs=2, verbose=0, callbacks=[monitor])
-    for page in PAGES:
+    for page in (each for each in PAGES if each.name not in RUN_ELSEWHERE):
         found += failures(page, prepared() | {"monitor": monitor})
         keras.config.set_dtype_policy("float32")
         tf.config.set_soft_device_placement(True)

@@ -31,6 +31,7 @@ def test_each_block_of_python_runs(tmp_path):
     assert json.loads(done.stdout.splitlines()[-1]) == []
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_call_names_of_the_package_with_its_arguments(page):
     """Also those that take too long to run."""
