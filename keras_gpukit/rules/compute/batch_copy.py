@@ -43,8 +43,8 @@ class BatchCopy(Rule):
             percent("of_a_step_in_copies_to_the_GPU", share),
             *([figure("copied_to_the_GPU_per_step", copied, "B")] if copied else ()),
             advice=(
-                "Smaller numbers: `uint8` images, a quarter of the bytes of `float32`, which "
-                "`keras.layers.Rescaling(1 / 255)` in the model converts on the GPU; else `float16`",
+                "Smaller numbers: `uint8` images have a quarter of the bytes of `float32`, and "
+                "`keras.layers.Rescaling(1 / 255)` in the model converts them on the GPU",
                 "Leave out what the model does not use, and enlarge or pad on the GPU",
             ),
             saving=saving,
