@@ -51,6 +51,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
         (
             *("unfused", "float32", "float64", "misaligned-products", "layout-changes"),
             *("dense-embedding", "dominant-layer", "slow-metrics", "python-in-step"),
+            "batch-copy",
         ),
         _COMPUTE,
     ),
