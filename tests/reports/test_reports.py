@@ -120,8 +120,8 @@ def test_the_panel_says_what_it_is_why_and_what_to_do_next():
     for words in (
         "Verdict 78 % of the steps' time is spent waiting for data (input-bound) Why A step waits "
         "18.9 ms for its batch. Next ds.map(f, "  # a second share would be another percentage
-        "num_parallel_calls=tf.data.AUTOTUNE): use every core Fixing it saves 22.3 s of 28.4 s, "
-        "4.6× faster.",
+        "num_parallel_calls=tf.data.AUTOTUNE): use every core Fixing it saves 21.2 s to 24 s of "
+        "28.4 s, 3.9× to 6.4× faster.",
         "Also: Operations fell back to the CPU; The host's cores are mostly busy; 2 more ",
         "more 1,200 steps, 24.1 ms per step, 1,327 examples/s, GPU 21 % busy, GPU:0 peak 3 GiB of",
     ):
@@ -135,7 +135,8 @@ def test_the_details_have_all_figures_and_findings():
         "1,200 steps, 24.1 ms per step, 1,327 examples/s, GPU 21 % busy, "
         "GPU:0 peak 3 GiB of 70 GiB, overhead 3 µs per step",
         "critical: 78 % of the steps' time is spent waiting for data (input-bound) wait per step "
-        "18.9 ms, input stall 78.4 %, fixing it saves 22.3 s of 28.4 s, 4.6× faster (basis: wait)",
+        "18.9 ms, input stall 78.4 %, fixing it saves 21.2 s to 24 s of 28.4 s, 3.9× to 6.4× "
+        "faster (basis: wait)",
         "- AsString in model/[bold]a|b: TensorFlow has none.",
         "not judged: low-utilization: the wait for input explains it",
     ):
@@ -178,6 +179,29 @@ def test_what_was_not_judged_is_not_called_healthy():
     text = words_of(printed(judged(short)))
     assert "Verdict Too short to judge: the wait of 3 of the 10" in text
     assert "Next Train for 10 s and 100 steps or more." in text
+
+
+def test_a_run_of_two_seconds_on_two_logical_gpus_says_that_it_was_too_short():
+    parts = TimeBreakdown(2.15, 0.0, 0.11, 0.26, 0.47, 0.84, 0.0, 0.47)
+    waits = InputRecord("fit", "batch arrival", "sampled", 18, wait_s=0.0, stall_fraction=0.0)
+    h100 = GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0), logical=(0, 1))
+    run = RunSummary(
+        Environment({}, gpus=(h100,), steps_per_execution=1, replicas=2),
+        ThroughputRecord("fit", 24, 18, 0.00442, 14_469.0, 2.15),
+        replace(waits, breakdown=parts),
+    )
+    text = words_of(printed(judged(run)))
+    short = "Nothing was found, but the run was short: it took less than 5 s."
+    assert f"Verdict {short}" in text
+    assert "Next Train for 10 s and 100 steps or more." in text
+    assert "2.15 s in total: first step 840 ms, then epoch starts 36 %" in text
+    assert short in markdown(judged(run))
+    unread = replace(run.input, measured_steps=0, wait_s=None, stall_fraction=None)
+    not_read = "tf.data's model of the pipeline could not be read"
+    unread = replace(unread, unknown_because=not_read + "\nRoot Member(assigned_device" * 30)
+    text = words_of(printed(judged(replace(run, input=unread))))
+    assert f"Verdict This run could not be judged: {not_read}." in text
+    assert "assigned_device" not in text
 
 
 def test_why_checks_do_not_apply_is_said_once():
