@@ -278,6 +278,7 @@ def test_a_saved_model_starts_as_in_the_program_that_made_it():
     assert isinstance(loaded(own).optimizer, keras.optimizers.SGD)
 
 
+@pytest.mark.long
 def test_in_a_process_of_its_own_a_function_makes_the_model():
     search = gpukit.find_batch_size(
         small_model, (X, Y), isolated=True, seconds=3, max_batch_size=4, verbose=False

@@ -45,11 +45,9 @@ def alone(tmp_path_factory):
     return json.loads(prepared.run(script).stdout)
 
 
-# In `make test`, `by_hand` shows the same of the strategy, and test_monitored.py of `launch`.
 @pytest.mark.tensorflow
 @pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("options", [(), ("--monitor",)])
+@pytest.mark.parametrize("options", [pytest.param((), marks=pytest.mark.long), ("--monitor",)])
 def test_it_trains_as_one_process(tmp_path, alone, options):
     launch = Launch(tmp_path, MAKES_IT + FIT, "--workers=2", *options)
     done = launch.run(timeout_s=240)
@@ -74,14 +72,13 @@ def by_hand(addresses, index):
     return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
 
 
+# In `make test`, the test above shows the same of processes that `launch` starts.
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "variables"),
-    [
-        pytest.param(RUNNER, elsewhere, id="on a cluster", marks=pytest.mark.long),
-        pytest.param(("-m", "keras_gpukit", "run"), by_hand, id="under run"),
-    ],
+    [(RUNNER, elsewhere), (("-m", "keras_gpukit", "run"), by_hand)],
+    ids=["on a cluster", "under run"],
 )
 def test_it_trains_as_one_process_in_a_cluster(tmp_path, alone, command, variables):
     (tmp_path / "script.py").write_text("import json\n" + MAKES_IT + FIT)
