@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -52,8 +53,7 @@ def test_two_replicas(records):
 
 
 def test_the_panel_shows_the_stall_of_two_replicas(records):
-    assert "of the time is spent waiting for data" in records[1]
-    assert "stall unknown" not in records[1]
+    assert re.search(r"input about \d+ % of the run", records[1]), records[1]
 
 
 def test_several_steps_per_execution_are_unknown_for_a_reason(records):
