@@ -333,6 +333,7 @@ def test_shuffled_data_and_its_source_are_only_iterated():
 
 
 # A pipeline that sleeps does so at its end too.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "rate", "seconds"),
     [
@@ -392,9 +393,13 @@ def test_nothing_prepared_ahead_is_recognized(monkeypatch):
     monkeypatch.setattr(contention_rules, "GIL_WAIT_S", 1.0)
     # So long that a thread which wakes late makes no difference.
     dataset = without_autotuning(slow_dataset(40, 0.08))
-    diagnosis = diagnose(sleeping_model(0.04), dataset, seconds=8, verbose=False)
-    assert diagnosis.contention.cause == "nothing ahead"
-    assert diagnosis.contention.shortfall.median > 0.15
+    model = sleeping_model(0.04)
+    for _ in range(3):  # a machine that halts for a while hides it
+        contention = diagnose(model, dataset, seconds=8, verbose=False).contention
+        if contention is not None and contention.cause is not None:
+            break
+    assert contention.cause == "nothing ahead"
+    assert contention.shortfall.median > 0.15
 
 
 def test_a_held_lock_is_noticed():

@@ -332,6 +332,7 @@ def test_a_search_that_is_ended_leaves_neither_files_nor_processes(tmp_path, to_
     assert left == []
 
 
+@pytest.mark.slow
 def test_the_command_finds_for_the_first_fit_of_a_script():
     done = subprocess.run(
         [sys.executable, "-m", "keras_gpukit", "batch-size", "--seconds", "3", str(SCRIPT)],

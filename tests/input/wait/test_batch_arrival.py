@@ -53,7 +53,8 @@ def test_two_replicas(records):
 
 
 def test_the_panel_shows_the_stall_of_two_replicas(records):
-    assert re.search(r"input about \d+ % of the run", records[1]), records[1]
+    # Next to a verdict on other processes, as on a busy machine, only in the parts of the time.
+    assert re.search(r"waiting for data|input \d+ %", records[1]), records[1]
 
 
 def test_several_steps_per_execution_are_unknown_for_a_reason(records):
