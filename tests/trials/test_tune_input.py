@@ -648,7 +648,7 @@ class TestTuneInput:
         assert tuned.dataset.class_names == ["a", "b"]
         trial = next(each for each in tuned.trials if each.change == "parallel-map")
         assert trial.kept
-        assert trial.low == tuned.record.gain == 5.0
+        assert [trial.low, tuned.record.gain] == pytest.approx([5.0, 5.0])
         assert ".map(slow_in_python, num_parallel_calls=tf.data.AUTOTUNE)  # changed" in tuned.code
         text = str(tuned)
         assert "95 %" in text
