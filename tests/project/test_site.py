@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
+import typing
 
 import pytest
-from helpers.docs_code import ROOT
+from helpers.docs_code import PAGES, ROOT
 
 from keras_gpukit.cli.main import parsers
+from keras_gpukit.records.batch_size import BatchSizeSearch
+from keras_gpukit.records.diagnosis import Diagnosis
+from keras_gpukit.records.memory import MemoryPrediction
+from keras_gpukit.records.report import Report
+from keras_gpukit.records.speedup import SpeedupSearch
+from keras_gpukit.records.split import SplitPlan
+from keras_gpukit.records.tuning import TuningRecord
 
 SOURCES = sorted((ROOT / "keras_gpukit").rglob("*.py"))
 VARIABLE = re.compile(
@@ -57,3 +66,30 @@ def test_each_results_file_has_its_command_and_versions_on_the_page(hooks):
         assert "`python benchmarks/" in section
         assert "tensorflow 2." in section
         assert len(section.split("\n\n")[1]) > 20  # what the benchmark asks
+
+
+def dataclasses_in(kind):
+    if dataclasses.is_dataclass(kind):
+        yield kind
+        for each in typing.get_type_hints(kind).values():
+            yield from dataclasses_in(each)
+    for inner in typing.get_args(kind):
+        yield from dataclasses_in(inner)
+
+
+RESULTS = (
+    Report,
+    BatchSizeSearch,
+    Diagnosis,
+    MemoryPrediction,
+    SpeedupSearch,
+    SplitPlan,
+    TuningRecord,
+)
+
+
+def test_each_type_in_what_users_get_is_documented():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for kind in {each for result in RESULTS for each in dataclasses_in(result)}:
+        home = re.escape(kind.__module__)
+        assert re.search(rf"^::: {home}(\.{kind.__name__})?$", text, re.MULTILINE), kind
