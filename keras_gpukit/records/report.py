@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.finding import Finding, Verdict
@@ -135,7 +136,7 @@ class RunReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Displayed):
     """All runs under a folder, and the profiles that belong to none of them, the oldest first.
 
     `script_finding` is the finding on the script's calls.

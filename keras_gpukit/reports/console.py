@@ -15,11 +15,14 @@ from rich.table import Table
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.run import Ending, RunSummary
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.layers import captured_step
+from keras_gpukit.reports.notebook import is_notebook
 from keras_gpukit.reports.roofline import near_the_limits
-from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere
+from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere
+from keras_gpukit.rules.whole_run.endings import doing
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -74,13 +77,32 @@ def render(
     else:
         figures = phrases.in_short(summary) or "Nothing was measured."
         lines += _dim(_others(summary), figures, correction)
-    report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)
     measured = (near_the_limits(summary), step, phrases.compared(summary), captured)
-    lines += _dim(*measured, None if log_dir is None else report)
+    lines += _dim(*measured, None if log_dir is None else _report_of(log_dir))
     ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
     return panel(lines, title or ended)
+
+
+def render_running(
+    summary: RunSummary | None = None, progress: Progress | None = None
+) -> RenderableType:
+    """Returns the panel on a run in progress: what it does, its figures, and the verdict so far."""
+    lines: list[RenderableType] = []
+    if summary is not None:
+        lines += [] if phrases.worst(summary) is None else [_verdict(summary)]
+        lines += _dim(", ".join(phrases.headline(summary)))
+    now = "starting" if progress is None else doing(progress)
+    lines.append(plain(f"{now[:1].upper()}{now[1:]}.", style="dim"))
+    return panel(lines, "keras_gpukit, running")
+
+
+def _report_of(log_dir: Path) -> str:
+    """Returns how to see the report: a notebook opens no file, but shows the page in its output."""
+    if is_notebook():
+        return f"Report with charts, in a cell: keras_gpukit.load_report({str(log_dir)!r})"
+    return f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
 
 
 def _dim(*texts: str | None) -> list[RenderableType]:
@@ -140,4 +162,8 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         yield from _dim(*(f"not judged: {code}: {one_line(reason)}" for code, reason in reasons))
 
 
-show_by(RunSummary, lambda record: as_html(render(record)))
+show_by(
+    RunSummary,
+    lambda record: as_html(render(record)),
+    lambda record: as_text(render(record)),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,8 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import RecordKind
-from keras_gpukit.records.run import Overhead, RunHeader
-from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.records.run import Overhead, RunHeader, RunSummary
+from keras_gpukit.records.steps import Phase, Progress, StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.writing.run_log import RunLog
 
@@ -32,6 +33,7 @@ class RunOutput:
         self.fold = RunFold(SERIES_POINTS)
         self._log: RunLog | None = None
         self._claimed: set[str] = set()
+        self._lock = threading.RLock()
         self._guard = Guard("Summing up records", "Figures are missing in the summary.")
 
     def start(self, worker: Worker | None, phase: Phase | None = None) -> None:
@@ -63,10 +65,20 @@ class RunOutput:
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Adds a record to what is known of the run, and to its file, if there is one."""
         time_s = time.time()
-        with self._guard:
+        with self._guard, self._lock:
             self.fold.add(kind, record, time_s, step)
         if self._log is not None:
             self._log.record(kind, record, step, time_s)
+
+    def measured(self, record: Any) -> Any:
+        """Adds the means over a phase's windows to a record, as the fold does; thread-safe."""
+        with self._lock:
+            return self.fold.measured(record)
+
+    def so_far(self) -> tuple[RunSummary, Progress | None]:
+        """Returns the summary so far, without a verdict, and the progress; thread-safe."""
+        with self._lock:
+            return self.fold.summary(), self.fold.progress()
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
         """Returns a listener for windows of steps that writes the overhead per step."""
