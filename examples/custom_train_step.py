@@ -45,7 +45,7 @@ class Mixup(keras.Model):
 # Prepare the data: noisy points around one center for each class.
 rng = np.random.default_rng(0)
 centers = rng.normal(size=(CLASSES, 64))
-classes = rng.integers(0, CLASSES, size=8000)
+classes = rng.integers(0, CLASSES, size=4000)
 points = (centers[classes] + rng.normal(size=(len(classes), 64))).astype("float32")
 targets = keras.utils.to_categorical(classes, CLASSES)
 

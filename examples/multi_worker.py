@@ -19,7 +19,7 @@ setup = gpukit.configure_gpus(strategy="auto", seed=0)
 
 # Prepare the data, the same on each worker: each computes its share of every batch.
 rng = np.random.default_rng(0)
-x = rng.normal(size=(8000, 32)).astype("float32")
+x = rng.normal(size=(4000, 32)).astype("float32")
 y = (x[:, :4].sum(axis=1) > 0).astype("float32")
 dataset = (
     tf.data.Dataset.from_tensor_slices((x, y))

@@ -49,15 +49,15 @@ def classifier(base: keras.Model, classes: int) -> keras.Model:
 def pretrained() -> keras.Model:
     """Returns convolutional layers that were trained on four angles."""
     base = keras.Sequential([keras.Input((SIDE, SIDE, 1))])
-    for filters in (16, 32):
+    for filters in (8, 16):
         base.add(layers.Conv2D(filters, 3, strides=2, activation="relu"))
         base.add(layers.BatchNormalization())
-    images, labels = stripes(2000, (0.0, 0.8, 1.6, 2.4), np.random.default_rng(0))
+    images, labels = stripes(1500, (0.0, 0.8, 1.6, 2.4), np.random.default_rng(0))
     compiled(classifier(base, 4)).fit(images, labels, batch_size=BATCH_SIZE, epochs=2, verbose=0)
     return base
 
 
-images, labels = stripes(1000, (0.4, 1.2), np.random.default_rng(1))
+images, labels = stripes(800, (0.4, 1.2), np.random.default_rng(1))
 
 with setup.scope():
     base = pretrained()

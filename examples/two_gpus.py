@@ -26,7 +26,7 @@ else:
 
 # Prepare the data. Each batch is shared by the replicas: with two, 128 examples are 64 for each.
 rng = np.random.default_rng(0)
-x = rng.normal(size=(16_000, 32)).astype("float32")
+x = rng.normal(size=(8000, 32)).astype("float32")
 y = (x[:, :4].sum(axis=1) > 0).astype("float32")
 batch_size = setup.global_batch_size(64)
 dataset = (
@@ -53,4 +53,4 @@ with setup.scope():
     )
 
 print(f"{setup.replicas} replicas, {batch_size} examples per step")
-model.fit(dataset, epochs=3, callbacks=[gpukit.Monitor("logs/two_gpus")])
+model.fit(dataset, epochs=2, callbacks=[gpukit.Monitor("logs/two_gpus")])

@@ -15,14 +15,12 @@ from rich.table import Table
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.run import Ending, RunSummary
-from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.layers import captured_step
 from keras_gpukit.reports.notebook import is_notebook
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere
-from keras_gpukit.rules.whole_run.endings import doing
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -83,19 +81,6 @@ def render(
     lines += _dim(*measured, None if log_dir is None else _report_of(log_dir))
     ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
     return panel(lines, title or ended)
-
-
-def render_running(
-    summary: RunSummary | None = None, progress: Progress | None = None
-) -> RenderableType:
-    """Returns the panel on a run in progress: what it does, its figures, and the verdict so far."""
-    lines: list[RenderableType] = []
-    if summary is not None:
-        lines += [] if phrases.worst(summary) is None else [_verdict(summary)]
-        lines += _dim(", ".join(phrases.headline(summary)))
-    now = "starting" if progress is None else doing(progress)
-    lines.append(plain(f"{now[:1].upper()}{now[1:]}.", style="dim"))
-    return panel(lines, "keras_gpukit, running")
 
 
 def _report_of(log_dir: Path) -> str:

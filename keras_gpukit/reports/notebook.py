@@ -7,9 +7,7 @@ import html
 import sys
 from importlib import import_module
 
-from rich.console import RenderableType
-
-from keras_gpukit.reports.terminal import as_html, as_text
+from keras_gpukit.reports.terminal import text_as_html
 
 _SHELL = "ZMQInteractiveShell"
 """Class of the shells in the kernels of notebooks; Colab's is a subclass."""
@@ -24,29 +22,25 @@ def is_notebook() -> bool:
 
 
 class LiveDisplay:
-    """A place in the output of the running cell whose content is replaced, from any thread.
+    """Text in the output of the running cell that is replaced in place, from any thread.
 
     Args:
-        shown: First content. A front end that can replace nothing keeps it.
+        text: First text. A front end that can replace nothing keeps it.
     """
 
-    def __init__(self, shown: RenderableType) -> None:
+    def __init__(self, text: str) -> None:
         # The kernel finds the cell by a context variable, which a new thread lacks.
         self._context = contextvars.copy_context()
         self._handle = import_module("IPython.display").DisplayHandle()
-        self._handle.display(_bundle(shown), raw=True)
+        self._handle.display(_bundle(text), raw=True)
 
-    def show(self, shown: RenderableType) -> None:
-        """Replaces the content."""
-        self._context.run(self._handle.update, _bundle(shown), raw=True)
-
-    def clear(self) -> None:
-        """Replaces the content by nothing."""
-        self._context.run(self._handle.update, {"text/html": "", "text/plain": ""}, raw=True)
+    def show(self, text: str) -> None:
+        """Replaces the text."""
+        self._context.run(self._handle.update, _bundle(text), raw=True)
 
 
-def _bundle(shown: RenderableType) -> dict[str, str]:
-    return {"text/html": as_html(shown), "text/plain": as_text(shown)}
+def _bundle(text: str) -> dict[str, str]:
+    return {"text/html": text and text_as_html(text), "text/plain": text}
 
 
 def in_frame(page: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
 from keras_gpukit.rules.verdict import ENDED_BY
 from keras_gpukit.rules.whole_run.endings import doing
@@ -96,6 +97,17 @@ def _end(run: RunReport) -> str | None:
         "interrupted": f"interrupted{where}" if by is None else f"interrupted by {by}",
         "unfinished": f"ended without a summary{where} (killed, or without a Monitor)",
     }[run.state]
+
+
+def running(summary: RunSummary, progress: Progress | None) -> str:
+    """Describes a run in progress: what it does, its figures, and the worst finding so far."""
+    now = "starting" if progress is None else doing(progress)
+    lines = [f"keras_gpukit: {', '.join((now, *phrases.headline(summary)))}"]
+    worst = phrases.worst(summary)
+    if worst is not None:
+        lines.append(f"So far: {worst.title} ({worst.code})")
+        lines += [f"Next: {each}" for each in worst.advice[:1]]
+    return "\n".join(map(units.printable, lines))
 
 
 def state_note(run: RunReport) -> str | None:

@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import RecordKind
-from keras_gpukit.records.run import Overhead, RunHeader, RunSummary
-from keras_gpukit.records.steps import Phase, Progress, StepWindow
+from keras_gpukit.records.run import Overhead, RunHeader
+from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.writing.run_log import RunLog
+
+T = TypeVar("T")
 
 
 class RunOutput:
@@ -70,15 +72,10 @@ class RunOutput:
         if self._log is not None:
             self._log.record(kind, record, step, time_s)
 
-    def measured(self, record: Any) -> Any:
-        """Adds the means over a phase's windows to a record, as the fold does; thread-safe."""
+    def read(self, part: Callable[[RunFold], T]) -> T:
+        """Returns a part of what is known of the run; callable on any thread."""
         with self._lock:
-            return self.fold.measured(record)
-
-    def so_far(self) -> tuple[RunSummary, Progress | None]:
-        """Returns the summary so far, without a verdict, and the progress; thread-safe."""
-        with self._lock:
-            return self.fold.summary(), self.fold.progress()
+            return part(self.fold)
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
         """Returns a listener for windows of steps that writes the overhead per step."""
