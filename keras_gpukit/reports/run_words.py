@@ -102,7 +102,7 @@ def _end(run: RunReport) -> str | None:
 def running(summary: RunSummary, progress: Progress | None) -> str:
     """Describes a run in progress: what it does, its figures, and the worst finding so far."""
     now = "starting" if progress is None else doing(progress)
-    lines = [f"keras_gpukit: {', '.join((now, *phrases.headline(summary)))}"]
+    lines = [f"keras_gpukit: {now}", *filter(None, [", ".join(phrases.headline(summary))])]
     worst = phrases.worst(summary)
     if worst is not None:
         lines.append(f"So far: {worst.title} ({worst.code})")

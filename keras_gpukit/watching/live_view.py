@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keras_gpukit.errors import Guard
@@ -60,11 +61,12 @@ class LiveView:
                 self._display.show("")
 
     def _text(self, fold: RunFold) -> str:
-        # A whole summary takes milliseconds.
+        # A whole summary takes milliseconds. The parts of the wall time are updated less often.
+        waits = fold.input()
         figures = RunSummary(
             fold.latest.get("environment") or Environment({}),
             throughput=fold.throughput(),
-            input=fold.input(),
+            input=waits and replace(waits, breakdown=None),
             verdict=self._verdict,
         )
         return running(figures, fold.progress())

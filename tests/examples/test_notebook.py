@@ -61,7 +61,9 @@ def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
     *shown, last = ran.replaced["slow"]
     assert len(shown) > 2
     assert shown[0].startswith("keras_gpukit: ")
-    assert re.search(r"training, at step \d+ in epoch \d of 8, input stall ", "".join(shown))
+    assert re.search(
+        r"training, at step \d+ in epoch \d of 8\ninput stall .+ per step, ", "".join(shown)
+    )
     assert re.search(r"^So far: .+\n", shown[-1], re.MULTILINE)
     assert last == ""
     output = text_of(ran.cells["slow"])
