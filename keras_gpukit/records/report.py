@@ -141,9 +141,11 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report(Displayed):
-    """All runs under a folder, and the profiles that belong to none of them, the oldest first.
+    """All runs under a folder, and the profiles that belong to none of them.
 
     Attributes:
+        runs: Runs, the newest first.
+        captures: Profiles, the oldest first.
         schema: Version of the layout. It increases when a field changes its meaning or is removed.
         script_finding: The finding on the script's calls.
     """
