@@ -14,7 +14,7 @@ from rich.text import Text
 
 from keras_gpukit.reports.units import printable
 
-_ASCII = str.maketrans({"µ": "u", "×": "x"})
+_ASCII = str.maketrans({"µ": "u", "×": "x", "→": "->"})
 # Legible on a light page and on a dark one. The notebook itself sets the colour of plain text.
 _ANSI = [(140,) * 3, (209, 36, 47), (26, 127, 55), (191, 135, 0), *[(27, 124, 131)] * 4]
 _THEME = TerminalTheme((255,) * 3, (24,) * 3, _ANSI)
@@ -78,13 +78,13 @@ def text_as_html(text: str) -> str:
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
-    """Prints to a console, with ASCII replacements if its encoding lacks "µ" or "×".
+    """Prints to a console, with ASCII replacements if its encoding lacks "µ", "×" or "→".
 
     Without a console, it prints to standard output, without colours if that is no terminal.
     """
     console = console or Console()
     try:
-        "µ×".encode(console.encoding)
+        "".join(map(chr, _ASCII)).encode(console.encoding)
     except UnicodeEncodeError:
         with console.capture() as capture:
             console.print(renderable)

@@ -88,7 +88,7 @@ class LogFolder:
             made_s=now_s,
             version=__version__,
             runs=tuple(
-                run if position < MOST_DETAILED else without_time_series(run)
+                run if position < MOST_DETAILED else without_time_series(run, position)
                 for position, run in enumerate(runs[:MOST_LISTED])
             ),
             captures=tuple(map(_with_verdict, captures.values())),

@@ -42,6 +42,7 @@ from keras_gpukit.reports.html.step_charts import distribution_chart, input_char
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
 from keras_gpukit.reports.notebook import in_frame
+from keras_gpukit.rules.comparing.settings import setup
 from keras_gpukit.rules.profiled_steps import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"
@@ -170,6 +171,7 @@ def render(
         evidence=evidence,
         phrases=phrases,
         run_words=run_words,
+        setup=setup,
         units=units,
         words=words,
         profile_href=profile_href,
