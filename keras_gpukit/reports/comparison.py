@@ -15,11 +15,11 @@ from keras_gpukit.records.comparison import (
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
 
-NO_INTERVAL = (
+_UNKNOWN = "unknown"
+_TOO_FEW = (
     "a run has too few windows after its warm-up (train for half a minute), or shows its wait only "
     "as an upper bound"
 )
-_UNKNOWN = "unknown"
 _NAMES = {
     "step_time": "step time",
     "examples_per_s": "examples/s",
@@ -49,7 +49,7 @@ def headline(compared: RunComparison) -> tuple[str, str]:
         return "unknown", f"Unknown: {name} was not measured in both runs."
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
     if figure.low is None:
-        return "unknown", f"{name} {_change(figure)}, {values}; no interval, because {NO_INTERVAL}."
+        return "unknown", f"{name} {_change(figure)}, {values}; no interval: {_TOO_FEW}."
     found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}), {values}."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
@@ -72,7 +72,7 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
         shares = [units.known(each, units.percentage) for each in _numbers(cause)]
         return (
             f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
-            f"{shares[1]} during {compared.b}, so part of a change may be theirs"
+            f"{shares[1]} during {compared.b}, so a change may be due to them"
         )
     if cause.kind in ("stage", "setting", "placement"):
         values = [str(each) if each is not None else "absent" for each in (cause.a, cause.b)]
@@ -220,7 +220,9 @@ def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
         return f"{figure.name} is not known of {' and '.join(missing)}"
     if figure.change is None:
         return f"{figure.name} is 0 in {compared.a}"
-    return f"no interval, because {NO_INTERVAL}"
+    if figure.name in ("first_step", "run_time"):
+        return "no interval: the runs differ in steps, or other processes used the machine's cores"
+    return f"no interval: {_TOO_FEW}"
 
 
 def markdown(compared: RunComparison) -> str:

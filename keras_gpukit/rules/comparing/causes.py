@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from keras_gpukit.records.comparison import ChangeCause, RunComparison, StagePair, TimePair
 from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.comparing.figures import OTHERS, used_by_others
 
 NOTABLE = 0.2
 """Least share of the change of the step time that a part, callback or layer must account for."""
 STAGE_FACTOR = 1.25
 """Least factor between the times of a stage; its time varies more than that of a step."""
-OTHERS = 0.15
-"""Least difference of the share of the cores that other processes used."""
-# All three are our choice.
+# Both are our choice.
 MOST_OF_A_KIND = 3
 _INPUT, _CALLBACKS = "input wait", "callbacks between steps"
 # They describe the place and the versions; a slower step rarely comes from them alone.
@@ -111,15 +110,6 @@ def _between_steps(summary: RunSummary) -> dict[str, float] | None:
 
 
 def _other_processes(a: RunSummary, b: RunSummary) -> Iterator[ChangeCause]:
-    used = [_used_by_others(summary) for summary in (a, b)]
-    if used[0] is not None and used[1] is not None and abs(used[1] - used[0]) >= OTHERS:
+    used = [used_by_others(summary) for summary in (a, b)]
+    if max(each or 0.0 for each in used) >= OTHERS:
         yield ChangeCause("other processes", "cores", *used)
-
-
-def _used_by_others(summary: RunSummary) -> float | None:
-    """Returns the share of the machine's cores that processes outside the job used."""
-    host = summary.host
-    if host is None or host.cpu_percent is None or host.process_cpu_percent is None:
-        return None
-    own = (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
-    return max(host.cpu_percent - sum(each or 0.0 for each in own), 0.0) / 100

@@ -57,15 +57,19 @@ FIGURES = {
     "steps": Compared("count"),
 }
 """Figures by name, as `--fail-on` names them."""
+OTHERS = 0.15
+"""Share of the machine's cores, used by other processes, from which a comparison is doubtful."""
 _INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 
 
 def changes(a: RunReport, b: RunReport) -> tuple[FigureChange, ...]:
     """Returns all figures with their changes."""
     values = _values(a), _values(b)
+    is_shared = max(used_by_others(run.summary) or 0.0 for run in (a, b)) >= OTHERS
     found = []
     for name, how in FIGURES.items():
-        if name == "run_time" and values[0]["steps"] != values[1]["steps"]:
+        has_other_steps = name == "run_time" and values[0]["steps"] != values[1]["steps"]
+        if has_other_steps or (is_shared and name in ("first_step", "run_time")):
             how = Compared(how.unit)
         over = [over_windows(run.summary, how) if how.tag else None for run in (a, b)]
         change = _change(name, how, values[0][name], values[1][name], *over)
@@ -183,3 +187,12 @@ def step_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
         rest_s = known.pop("") - sum(known.values())
         means.append({**known, "compute": max(rest_s, 0.0)})
     return tuple(TimePair(name, means[0][name], means[1][name]) for name in means[0])
+
+
+def used_by_others(summary: RunSummary) -> float | None:
+    """Returns the share of the machine's cores that processes outside the job used."""
+    host = summary.host
+    if host is None or host.cpu_percent is None or host.process_cpu_percent is None:
+        return None
+    own = (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
+    return max(host.cpu_percent - sum(each or 0.0 for each in own), 0.0) / 100

@@ -220,6 +220,10 @@ def test_a_machine_that_others_used_makes_a_comparison_doubtful():
 
     [cause] = compared(busy(25.0), busy(90.0)).causes
     assert (cause.kind, cause.a, cause.b) == ("other processes", 0.05, pytest.approx(0.7))
+    longer = replace(busy(90.0), throughput=replace(SUMMARY.throughput, wall_s=128.0))
+    result = compared(busy(25.0), longer)
+    assert marks(result) == {}
+    assert judge_condition(parse_condition("run_time>+10%"), result) is None
 
 
 def test_findings_of_one_run_only_are_named():
