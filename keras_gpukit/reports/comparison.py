@@ -25,6 +25,8 @@ _NAMES = {
     "examples_per_s": "examples/s",
     "input_stall": "input stall",
     "peak_memory": "peak memory",
+    "optimizer_slots": "optimizer slots",
+    "step_memory": "activations, gradients and workspace",
     "host_memory": "host memory",
     "first_step": "first step",
     "run_time": "whole run",

@@ -50,6 +50,9 @@ FIGURES = {
     "examples_per_s": Compared("/s", True, EXAMPLE_RATE, over_time=True),
     "input_stall": Compared("share", False, INPUT_STALL, 1e-2, over_time=True),
     "peak_memory": Compared("B", False, allowance=0.02),
+    "weights": Compared("B", allowance=0.0),
+    "optimizer_slots": Compared("B", allowance=0.0),
+    "step_memory": Compared("B", False, allowance=0.02),
     "host_memory": Compared("B", False, allowance=0.15),
     "first_step": Compared("s", False, allowance=0.5),
     "run_time": Compared("s", False, allowance=0.2),
@@ -128,14 +131,18 @@ def _marked(change: FigureChange, how: Compared) -> FigureChange:
 def _values(run: RunReport) -> dict[str, float | None]:
     """Returns the figures of a run as its summary has them."""
     summary = run.summary
-    parts, host = summary.breakdown, summary.host
+    parts, host, memory = summary.breakdown, summary.host, summary.memory
+    fullest = memory.fullest if memory else None
     wall_s = summary.throughput.wall_s if summary.throughput else None
     busy = mean_busy_percent(summary.gpus)
     return {
         "step_time": summary.step_time_s,
         "examples_per_s": summary.examples_per_s,
         "input_stall": summary.input_stall_fraction,
-        "peak_memory": max(summary.memory_peak_bytes.values(), default=None),
+        "peak_memory": fullest.needed_bytes if fullest else None,
+        "weights": memory.weights_bytes if memory else None,
+        "optimizer_slots": memory.slots_bytes if memory else None,
+        "step_memory": memory.steps_bytes(fullest) if memory and fullest else None,
         "host_memory": host.memory_max_bytes if host else None,
         "first_step": parts.first_step_s if parts else None,
         "run_time": wall_s,

@@ -88,6 +88,13 @@ def test_a_figure_without_windows_is_marked_beyond_its_allowance_only():
 
     assert marks(compared(holding(5.0), holding(5.05))) == {}
     assert marks(compared(holding(5.0), holding(5.5))) == {"peak_memory": "worse"}
+    causes = {"weights_bytes": GIB, "slots_bytes": 2 * GIB}
+    memory = replace(holding(5.5).memory, **causes)
+    result = compared(
+        summary(memory=replace(holding(5.0).memory, **causes)), summary(memory=memory)
+    )
+    assert result.figure("weights").change == 0.0
+    assert result.figure("step_memory").change == pytest.approx(0.25)
     unknown = compared(holding(5.0), summary(memory=None)).figure("peak_memory")
     assert (unknown.a, unknown.b, unknown.change, unknown.mark) == (5 * GIB, None, None, None)
 
