@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_gpukit import Monitor
 
-FIT_S = 14.0
+FIT_S = 16.0
 REPEATS, MORE = 10, 11
 BATCH, FEATURES, WIDTH, IMAGE = 64, 512, 768, (16, 16, 16)
 

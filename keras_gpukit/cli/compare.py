@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +90,8 @@ def _shortened(a: str, b: str) -> tuple[str, str]:
     ours, theirs = list(Path(a).parts), list(Path(b).parts)
     while min(len(ours), len(theirs)) > 1 and ours[0] == theirs[0]:
         del ours[0], theirs[0]
-    return str(Path(*ours)), str(Path(*theirs))
+    names = (os.fsencode(Path(*each)).decode("utf-8", "replace") for each in (ours, theirs))
+    return next(names), next(names)
 
 
 def _read_run(text: str) -> RunReport:

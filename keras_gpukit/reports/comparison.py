@@ -15,16 +15,18 @@ from keras_gpukit.records.comparison import (
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
 
-NO_INTERVAL = (
+_UNKNOWN = "unknown"
+_TOO_FEW = (
     "a run has too few windows after its warm-up (train for half a minute), or shows its wait only "
     "as an upper bound"
 )
-_UNKNOWN = "unknown"
 _NAMES = {
     "step_time": "step time",
     "examples_per_s": "examples/s",
     "input_stall": "input stall",
     "peak_memory": "peak memory",
+    "optimizer_slots": "optimizer slots",
+    "step_memory": "activations, gradients and workspace",
     "host_memory": "host memory",
     "first_step": "first step",
     "run_time": "whole run",
@@ -37,8 +39,8 @@ _TEXTS = {
     "share": units.percentage,
     "count": units.number,
 }
-_STAGE_FACTOR = 1.25
-"""Smaller differences of a stage's time are not pointed out: it varies more than a step's."""
+_STAGE_FACTOR, _STAGE_SHARE = 1.25, 0.01
+"""Smaller differences of a stage's time, by themselves or next to a step's time, are left out."""
 
 
 def headline(compared: RunComparison) -> tuple[str, str]:
@@ -49,7 +51,7 @@ def headline(compared: RunComparison) -> tuple[str, str]:
         return "unknown", f"Unknown: {name} was not measured in both runs."
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
     if figure.low is None:
-        return "unknown", f"{name} {_change(figure)}, {values}; no interval, because {NO_INTERVAL}."
+        return "unknown", f"{name} {_change(figure)}, {values}; no interval: {_TOO_FEW}."
     found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}), {values}."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
@@ -72,7 +74,7 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
         shares = [units.known(each, units.percentage) for each in _numbers(cause)]
         return (
             f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
-            f"{shares[1]} during {compared.b}, so part of a change may be theirs"
+            f"{shares[1]} during {compared.b}, so a change may be due to them"
         )
     if cause.kind in ("stage", "setting", "placement"):
         values = [str(each) if each is not None else "absent" for each in (cause.a, cause.b)]
@@ -154,9 +156,11 @@ def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str
         yield f"parallel {a.parallelism:,} → {b.parallelism:,}"
     if a.name != b.name:
         yield f"was {a.name}"
-    if a.cost_per_batch_s and b.cost_per_batch_s:
-        factor = b.cost_per_batch_s / a.cost_per_batch_s
-        if not 1 / _STAGE_FACTOR < factor < _STAGE_FACTOR:
+    before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
+    if before_s and after_s:
+        factor, step_s = after_s / before_s, compared.figure("step_time").b or 0.0
+        is_notable = abs(after_s - before_s) >= _STAGE_SHARE * step_s
+        if is_notable and not 1 / _STAGE_FACTOR < factor < _STAGE_FACTOR:
             yield f"{units.number(factor)}× the time"
 
 
@@ -220,7 +224,9 @@ def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
         return f"{figure.name} is not known of {' and '.join(missing)}"
     if figure.change is None:
         return f"{figure.name} is 0 in {compared.a}"
-    return f"no interval, because {NO_INTERVAL}"
+    if figure.name in ("first_step", "run_time"):
+        return "no interval: the runs differ in steps, or other processes used the machine's cores"
+    return f"no interval: {_TOO_FEW}"
 
 
 def markdown(compared: RunComparison) -> str:

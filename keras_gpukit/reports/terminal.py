@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Container, Iterable, Sequence
+from html import escape
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -56,7 +57,8 @@ def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -
 def as_text(shown: RenderableType) -> str:
     """Returns the text that a terminal of 100 columns shows, without colours."""
     text = io.StringIO()
-    Console(width=_COLUMNS, file=text).print(shown)
+    # A notebook's kernel asks for colours by an environment variable.
+    Console(width=_COLUMNS, file=text, force_terminal=False, force_jupyter=False).print(shown)
     return text.getvalue()
 
 
@@ -68,6 +70,11 @@ def as_html(shown: RenderableType) -> str:
     console.print(shown)
     html = console.export_html(theme=_THEME, code_format=_HTML, inline_styles=True)
     return html.replace(_DIM, "opacity: 0.75")
+
+
+def text_as_html(text: str) -> str:
+    """Returns plain text as HTML that looks like that of `as_html`."""
+    return _HTML.format(code=escape(text))
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:

@@ -334,8 +334,9 @@ def in_python():
 
 
 MUL = "Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"
-DOUBLE, ODD = (
+DOUBLE, DOUBLE_A100, ODD = (
     "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n",
+    "cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1",
     "cutlass_75_tensorop_bf16_s1688gemm_nn_align1",
 )
 TO_NHWC = "cudnn::ops::nchwToNhwcKernel<float>"
@@ -429,6 +430,7 @@ FIRES = [
         "float64-kernels critical: of a step in these kernels 40 %",
         computing([(DOUBLE, "matmul", 0.5)]),
     ),
+    ("float64-kernels warning: of them per step", computing([(DOUBLE_A100, "matmul", 0.3)])),
     ("misaligned-products warning: of a step in these", computing([(ODD, "matmul", 0.3)])),
     ("layout-changes warning: of them per step 10", computing([(TO_NHWC, "data movement", 0.3)])),
     ("python-in-step critical: of a step in Python functions 20 %", computing(python_ms=1.0)),

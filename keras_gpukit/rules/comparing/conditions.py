@@ -38,10 +38,11 @@ def judge_condition(condition: FailCondition, compared: RunComparison) -> bool |
     """Returns whether a condition is met; None if the figure's change is unknown.
 
     It is met if the change is larger than allowed, and is real: its whole interval is on that side
-    of 0. Figures that are never given an interval are judged by their change alone.
+    of 0. Figures that never have an interval are judged by their change alone.
     """
-    found = compared.figure(condition.figure)
-    if found.change is None or (FIGURES[condition.figure].tag and not found.has_windows):
+    found, how = compared.figure(condition.figure), FIGURES[condition.figure]
+    has_interval = bool(how.tag) or how.allowance is not None
+    if found.change is None or (has_interval and found.low is None):
         return None
     rises = condition.expression.count(">") > 0
     is_beyond = found.change > condition.change if rises else found.change < condition.change

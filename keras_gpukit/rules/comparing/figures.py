@@ -50,6 +50,9 @@ FIGURES = {
     "examples_per_s": Compared("/s", True, EXAMPLE_RATE, over_time=True),
     "input_stall": Compared("share", False, INPUT_STALL, 1e-2, over_time=True),
     "peak_memory": Compared("B", False, allowance=0.02),
+    "weights": Compared("B", allowance=0.0),
+    "optimizer_slots": Compared("B", allowance=0.0),
+    "step_memory": Compared("B", False, allowance=0.02),
     "host_memory": Compared("B", False, allowance=0.15),
     "first_step": Compared("s", False, allowance=0.5),
     "run_time": Compared("s", False, allowance=0.2),
@@ -57,15 +60,19 @@ FIGURES = {
     "steps": Compared("count"),
 }
 """Figures by name, as `--fail-on` names them."""
+OTHERS = 0.15
+"""Share of the machine's cores, used by other processes, from which a comparison is doubtful."""
 _INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 
 
 def changes(a: RunReport, b: RunReport) -> tuple[FigureChange, ...]:
     """Returns all figures with their changes."""
     values = _values(a), _values(b)
+    is_shared = max(used_by_others(run.summary) or 0.0 for run in (a, b)) >= OTHERS
     found = []
     for name, how in FIGURES.items():
-        if name == "run_time" and values[0]["steps"] != values[1]["steps"]:
+        has_other_steps = name == "run_time" and values[0]["steps"] != values[1]["steps"]
+        if has_other_steps or (is_shared and name in ("first_step", "run_time")):
             how = Compared(how.unit)
         over = [over_windows(run.summary, how) if how.tag else None for run in (a, b)]
         change = _change(name, how, values[0][name], values[1][name], *over)
@@ -124,14 +131,18 @@ def _marked(change: FigureChange, how: Compared) -> FigureChange:
 def _values(run: RunReport) -> dict[str, float | None]:
     """Returns the figures of a run as its summary has them."""
     summary = run.summary
-    parts, host = summary.breakdown, summary.host
+    parts, host, memory = summary.breakdown, summary.host, summary.memory
+    fullest = memory.fullest if memory else None
     wall_s = summary.throughput.wall_s if summary.throughput else None
     busy = mean_busy_percent(summary.gpus)
     return {
         "step_time": summary.step_time_s,
         "examples_per_s": summary.examples_per_s,
         "input_stall": summary.input_stall_fraction,
-        "peak_memory": max(summary.memory_peak_bytes.values(), default=None),
+        "peak_memory": fullest.needed_bytes if fullest else None,
+        "weights": memory.weights_bytes if memory else None,
+        "optimizer_slots": memory.slots_bytes if memory else None,
+        "step_memory": memory.steps_bytes(fullest) if memory and fullest else None,
         "host_memory": host.memory_max_bytes if host else None,
         "first_step": parts.first_step_s if parts else None,
         "run_time": wall_s,
@@ -183,3 +194,12 @@ def step_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
         rest_s = known.pop("") - sum(known.values())
         means.append({**known, "compute": max(rest_s, 0.0)})
     return tuple(TimePair(name, means[0][name], means[1][name]) for name in means[0])
+
+
+def used_by_others(summary: RunSummary) -> float | None:
+    """Returns the share of the machine's cores that processes outside the job used."""
+    host = summary.host
+    if host is None or host.cpu_percent is None or host.process_cpu_percent is None:
+        return None
+    own = (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
+    return max(host.cpu_percent - sum(each or 0.0 for each in own), 0.0) / 100

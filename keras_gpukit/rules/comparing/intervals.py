@@ -18,7 +18,8 @@ WARM_UP = 0.2
 is cold, idle cores wake up. Our choice."""
 LEAST_WINDOWS = 8
 """Least number of windows after the warm-up; of fewer, the correlation cannot be estimated."""
-MOST_CORRELATED = 0.9
+MOST_CORRELATED, LEAST_FREEDOM = 0.9, 3.0
+"""Bounds of what few windows say about their correlation; our choice."""
 LARGEST_LOG = 100.0
 """Largest logarithm of a ratio; larger ones come from damaged files and have no exponential."""
 BETWEEN_RUNS = 0.015
@@ -68,7 +69,7 @@ def estimate(values: Sequence[float], weights: Sequence[float]) -> Estimate | No
     correlation = min(max(correlation, 0.0), MOST_CORRELATED)
     variance = squares / (count - 1) / count * (1 + correlation) / (1 - correlation)
     freedom = (count - 1) * (1 - correlation**2) / (1 + correlation**2)
-    return Estimate(mean, math.sqrt(variance), max(freedom, 1.0))
+    return Estimate(mean, math.sqrt(variance), max(freedom, LEAST_FREEDOM))
 
 
 def relative_change(a: Estimate, b: Estimate) -> tuple[float, float, float] | None:
