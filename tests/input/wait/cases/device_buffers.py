@@ -63,6 +63,7 @@ records["mirrored ready"] = record_of(replicated, fast_dataset(20), epochs=2)
 records["mirrored starved"] = record_of(replicated, slow_dataset(10, 0.3), epochs=2)
 monitor = gpukit.Monitor(sys.argv[1], verbose=1)
 replicated.fit(slow_dataset(10, 0.3), verbose=0, callbacks=[monitor])
+records["monitored"] = monitor.summary.input_stall_fraction
 monitored = weights_after(fast_dataset(20), [gpukit.InputStall(None)])
 records["bit identical"] = monitored == weights_after(fast_dataset(20), [])
 print(json.dumps(records))
