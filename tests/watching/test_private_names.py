@@ -1,0 +1,143 @@
+"""Training is the same without any one of the private names that a measurement needs.
+
+A name is hidden from this package only: TensorFlow and Keras need most of them themselves.
+"""
+
+import functools
+import importlib
+import inspect
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import BATCH, FEATURES, arrays
+
+import keras_gpukit as gpukit
+from keras_gpukit.placement import registry
+from keras_gpukit.records.codec import to_dict
+from keras_gpukit.sensors import compilations
+from keras_gpukit.sensors.private_names import NEEDED_FOR
+from keras_gpukit.watching.step_flops import _of_step
+
+pytestmark = pytest.mark.slow
+ELSEWHERE = {  # not needed while one process trains on one device
+    "changes of an input pipeline",
+    "input wait with several devices",
+    "rematerialize() of segments",
+    "restoring a model after a trial",
+    "time in collectives",
+    "round trips between workers",
+    "repairs of Keras on several workers",
+    "loops without fit in unchanged scripts",
+    "short tracebacks of unchanged scripts",
+}
+NAMES = sorted({name for kind in NEEDED_FOR.keys() - ELSEWHERE for name in NEEDED_FOR[kind]})
+
+
+def hide(monkeypatch, name):
+    """Hides a private name from this package."""
+    module, _, path = name.partition(":")
+    *owners, last = path.split(".")
+    owner = functools.reduce(getattr, owners, importlib.import_module(module))
+
+    def found(self, attribute):
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if attribute == last and caller.startswith("keras_gpukit."):
+            raise AttributeError(f"no attribute {last!r}")
+        return original(self, attribute)
+
+    original = type(owner).__getattribute__
+    if isinstance(owner, type):
+        original = owner.__getattribute__
+        monkeypatch.setattr(owner, "__getattribute__", found)
+    elif hasattr(owner, last):
+        hiding = type("Hiding", (type(owner),), {"__getattribute__": found})
+        monkeypatch.setattr(owner, "__class__", hiding)
+    else:  # a variable in a closure
+        read = inspect.getclosurevars
+
+        def without(function):
+            found = read(function)
+            rest = {key: value for key, value in found.nonlocals.items() if key != last}
+            return found._replace(nonlocals=rest)
+
+        monkeypatch.setattr(inspect, "getclosurevars", without)
+
+
+class TracesAgain(keras.callbacks.Callback):
+    """Traces a function in each epoch."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.double(epoch)
+
+    @staticmethod
+    @tf.function
+    def double(epoch):
+        return 2 * epoch
+
+
+def batches(count):
+    inputs, targets = arrays(count)
+
+    def examples():
+        yield from zip(inputs, targets, strict=True)
+
+    spec = tf.TensorSpec((FEATURES,)), tf.TensorSpec((1,))
+    made = tf.data.Dataset.from_generator(examples, output_signature=spec)
+    return made.map(lambda x, y: (2.0 * x, y)).batch(BATCH)
+
+
+def trained(*callbacks):
+    """History and weights of a short fit, and the operations of its step."""
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=2)
+    model.compile(optimizer, "mse", jit_compile=False)
+    data = {"x": batches(5), "validation_data": batches(2), "epochs": 2, "verbose": 0}
+    history = model.fit(**data, callbacks=[*callbacks, TracesAgain()]).history
+    return history, [each.numpy() for each in model.weights], model
+
+
+def watched():
+    for remembers in (compilations._definitions, registry.operation_kernels):
+        remembers.cache_clear()
+    monitor = gpukit.Monitor(None, verbose=0, predict_memory=True)
+    history, weights, model = trained(monitor)
+    record = to_dict(monitor.summary)
+    for judged_or_drawn in ("verdict", "series"):
+        del record[judged_or_drawn]
+    record["flops"] = to_dict(_of_step(model, BATCH))
+    return history, weights, record
+
+
+@pytest.fixture(scope="module")
+def intact():
+    unwatched = trained()
+    history, weights, record = watched()
+    assert history == unwatched[0]
+    return history, weights, record
+
+
+def lost(before, after, path=""):
+    """Yields what is unknown or zero in a record and was known before, if no reason is given."""
+    if any(key.endswith("_because") and after[key] not in (None, before[key]) for key in after):
+        return
+    for key, value in before.items():
+        now = after[key]
+        if isinstance(value, dict) and isinstance(now, dict) and now.keys() >= value.keys():
+            yield from lost(value, now, f"{path}{key}.")
+        elif value and not now:
+            yield f"{path}{key}", value, now
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_private_name_training_is_the_same_and_the_record_says_what_is_missing(
+    name, intact, monkeypatch
+):
+    hide(monkeypatch, name)
+    history, weights, record = watched()
+    assert history == intact[0]
+    assert all(np.array_equal(*pair) for pair in zip(weights, intact[1], strict=True))
+    assert list(lost(intact[2], record)) == []
