@@ -156,11 +156,15 @@ def missing_names() -> tuple[MissingNames, ...]:
 
 def _is_there(name: str) -> bool:
     module, _, path = name.partition(":")
-    try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # a package around the module is gone
-        return False
-    if found is None or found.origin is None:
-        return False
-    source = Path(found.origin).read_text(encoding="utf-8")
+    source = _source(module)
     return all(re.search(rf"\b{part}\b", source) for part in path.split("."))
+
+
+def _source(module: str) -> str:
+    """Returns the source of a package's module, without importing it; "" if it has no such file."""
+    package, *rest = module.split(".")
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        return ""
+    file = Path(found.origin).parent.joinpath(*rest).with_suffix(".py")
+    return file.read_text(encoding="utf-8") if file.is_file() else ""

@@ -13,17 +13,19 @@ from keras_gpukit.sensors.private_names import NEEDED_FOR, missing_names
 def framework(tmp_path, monkeypatch):
     """A framework with one class, which has one private attribute."""
     source = "class Iterator:\n    def __init__(self):\n        self._dataset = None\n"
-    (tmp_path / "gpukit_framework.py").write_text(source)
+    (tmp_path / "gpukit_framework").mkdir()
+    (tmp_path / "gpukit_framework" / "__init__.py").touch()
+    (tmp_path / "gpukit_framework" / "ops.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "is_missing"),
     [
-        ("gpukit_framework:Iterator._dataset", False),
-        ("gpukit_framework:Iterator._resource", True),
-        ("gpukit_framework:Dataset._dataset", True),
-        ("gpukit_framework.moved:Iterator._dataset", True),
+        ("gpukit_framework.ops:Iterator._dataset", False),
+        ("gpukit_framework.ops:Iterator._resource", True),
+        ("gpukit_framework.ops:Dataset._dataset", True),
+        ("gpukit_framework.moved_ops:Iterator._dataset", True),
         ("no_gpukit_framework.ops:Iterator._dataset", True),
     ],
 )
