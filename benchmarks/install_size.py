@@ -2,15 +2,17 @@
 
     python benchmarks/install_size.py --json benchmarks/results/install_size.json
 
-The files of each installed package that keras-gpukit requires, directly or not, and that TensorFlow
-and Keras do not. An extra counts what it adds to all before. An extra that is not installed is left
-out. Compiled files (`.pyc`) count, since pip makes them.
+The files of each installed package that `pyproject.toml` requires, directly or not, and that
+TensorFlow and Keras do not. An extra counts what it adds to all before; what is not installed
+counts nothing. Compiled files (`.pyc`) count, since pip makes them. Needs Python 3.11 for `tomllib`.
 """
 
 from __future__ import annotations
 
 from importlib import metadata
+from pathlib import Path
 
+import tomllib
 from harness import argument_parser, print_table
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -18,14 +20,15 @@ from results_file import save
 
 from keras_gpukit.reports.units import size
 
-NAME = "keras-gpukit"
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 EXTRAS = ("profile", "demo", "nvtx")
 
 
-def required(requirements: list[str], extras: tuple[str, ...] = ()) -> set[str]:
+def required(requirements: list[str]) -> set[str]:
     """Names of the installed packages that requirements lead to."""
     found: set[str] = set()
-    waiting = [(Requirement(each), extras) for each in requirements]
+    waiting: list[tuple[Requirement, tuple[str, ...]]]
+    waiting = [(Requirement(each), ()) for each in requirements]
     seen = set()
     while waiting:
         requirement, wanted = waiting.pop()
@@ -54,11 +57,13 @@ def size_bytes(package: str) -> int:
 
 def main() -> None:
     args = argument_parser(__doc__).parse_args()
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     known = required(["tensorflow", "keras"])
     before = sum(map(size_bytes, known))
     rows = []
     for extra in ("", *EXTRAS):
-        added = required([f"{NAME}[{extra}]" if extra else NAME]) - known - {NAME}
+        requirements = project["optional-dependencies"][extra] if extra else project["dependencies"]
+        added = required(requirements) - known
         known |= added
         sizes = sorted(((size_bytes(each), each) for each in added), reverse=True)
         rows.append(
@@ -73,7 +78,7 @@ def main() -> None:
         ("what", "adds", "of which"),
         [
             (
-                f"{NAME}[{row['extra']}]" if row["extra"] else NAME,
+                f"the extra {row['extra']}" if row["extra"] else "keras-gpukit",
                 size(row["bytes"]),
                 ", ".join(f"{name} {size(each)}" for name, each in row["packages"].items()),
             )

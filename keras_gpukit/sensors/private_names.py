@@ -58,7 +58,7 @@ NEEDED_FOR: dict[str, tuple[str, ...]] = {
         f"{_WRAPPER}._func",
     ),
     "Python code that makes batches": (
-        "tensorflow.python.data.ops.dataset_ops:_GeneratorState._generator",
+        f"{_DATASETS}._GeneratorState._generator",
         "tensorflow.python.ops.script_ops:_py_funcs",
         "tensorflow.python.autograph.impl.api:_TRANSPILER",
         f"{_ADAPTERS}.py_dataset_adapter:PyDatasetAdapter.py_dataset",
