@@ -4,7 +4,7 @@
 
 The files of each installed package that `pyproject.toml` requires, directly or not, and that
 TensorFlow and Keras do not. An extra counts what it adds to all before; what is not installed
-counts nothing. Compiled files (`.pyc`) count, since pip makes them. Needs Python 3.11 for `tomllib`.
+counts nothing. Compiled files (`.pyc`) count, since pip makes them. Needs Python 3.11.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.gpu.part import Outcome
+
 SLACK = 0.03
 """Of the wall time, by which a saving may lie outside its range: runs differ by about that."""
 
@@ -32,11 +34,22 @@ def promised(findings: list[dict[str, Any]], code: str) -> dict[str, Any] | None
     return next(named, None)
 
 
-def is_kept(promise: dict[str, Any], saved_s: float) -> bool:
-    """Whether what a change saved lies in the promised range."""
+def is_kept(promise: dict[str, Any], saved_s: float) -> bool | None:
+    """Whether what a change saved lies in the promised range; None if runs differ by more."""
     slack_s = SLACK * promise["of_s"]
     high_s = promise["of_s"] if promise["high_s"] is None else promise["high_s"]
+    if high_s <= slack_s:
+        return None
     return bool(promise["low_s"] - slack_s <= saved_s <= high_s + slack_s)
+
+
+def judge_promise(promise: dict[str, Any] | None, saved_s: float, evidence: str) -> Outcome:
+    """Returns whether a promised saving is kept, with the evidence in words."""
+    if promise is None:
+        return Outcome(None, f"{evidence} Nothing was promised.")
+    kept = is_kept(promise, saved_s)
+    small = "" if kept is not None else f", less than two runs differ by (about {100 * SLACK:g} %)"
+    return Outcome(kept, f"{evidence} Promised: {range_of(promise)}{small}.")
 
 
 def range_of(promise: dict[str, Any]) -> str:

@@ -46,8 +46,8 @@ writes one JSON file per slice. `python -m benchmarks.gpu stall:8-steps memory` 
 one part. Started again, it continues with the cases that are missing. The second command makes this
 page from these files. On a CPU the parts run as well, to test themselves, but prove nothing.
 
-A verdict is about the code that ran: a false claim may have been corrected since, and is then
-still open until it runs again.
+A verdict is about the code that ran. Where that has been corrected since, the row says so; the
+claim stays false until it runs again.
 """
 
 
@@ -102,6 +102,8 @@ def _headlines(folder: Path) -> str:
 def _summary(folder: Path) -> str:
     judged = _judged(folder)
     verdicts = [outcome.holds for _, outcomes in judged.values() for outcome in outcomes]
+    corrected = sum(bool(one.corrected) for _, outcomes in judged.values() for one in outcomes)
+    since = f" ({corrected} corrected since, not run again)" if corrected else ""
     devices = sorted({_name(one["device"]) for results, _ in judged.values() for one in results})
     if not devices:
         return (
@@ -111,7 +113,7 @@ def _summary(folder: Path) -> str:
     missing = ", ".join(name for name, (results, _) in judged.items() if not results) or "nothing"
     return (
         f"Of {len(verdicts)} claims about GPUs, {verdicts.count(True)} held on "
-        f"{' and '.join(devices)}, {verdicts.count(False)} were false, and "
+        f"{' and '.join(devices)}, {verdicts.count(False)} were false{since}, and "
         f"{verdicts.count(None)} are open. Not run there: {missing}."
     )
 
@@ -139,7 +141,8 @@ def _section(part: Part, results: list[Result]) -> str:
 def _verdict(outcome: Outcome) -> str:
     if outcome.holds is None and outcome.evidence in NOT_RUN:
         return VERDICTS[None]  # the section says why
-    return f"{VERDICTS[outcome.holds]}: {_cell(outcome.evidence)}"
+    since = f" **Corrected since**: {outcome.corrected}" if outcome.corrected else ""
+    return f"{VERDICTS[outcome.holds]}: {_cell(outcome.evidence)}{since}"
 
 
 def _circumstances(results: list[Result]) -> str:

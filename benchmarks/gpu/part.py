@@ -69,6 +69,8 @@ class Outcome:
     """One sentence with the figures, or with the reason why the claim was not judged."""
     headline: str | None = None
     """What README's first screen says of it, unless it is falsified."""
+    corrected: str = ""
+    """If falsified, what has been corrected since; no GPU has shown yet that it is."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,15 @@ class Claim:
             else, so that old measurements can be judged again.
         needs: Names of the measurements that it takes; without any it takes all, by name, which
             those of a killed part may lack.
+        corrected: Slice and hash of the code that falsified it, as in "all:29a3492594e7", and what
+            has been corrected in the code since.
     """
 
     name: str
     expected: str
     judge: Callable[..., Outcome] | None = None
     needs: tuple[str, ...] = ()
+    corrected: tuple[str, str] = "", ""
 
     def outcome(self, measured: Measured) -> Outcome:
         """Judges the claim, if its measurements are there and did not fail."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
+from keras_gpukit.saved_runs.exporting.services import check_log_to
 from keras_gpukit.saved_runs.folding.run_fold import concluded
 from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.epoch_memory import FitMemory
@@ -62,14 +64,17 @@ class Monitor(WatchingCallback[RunSummary]):
             cluster, where that may crash a worker, nor next to another profiler. False does not.
         nvtx: Whether to name phases, epochs and steps as NVTX ranges for Nsight Systems. This needs
             the extra `nvtx`.
+        log_to: Services that each `fit` is also logged to: "mlflow", "wandb" (Weights & Biases),
+            "otel" (OpenTelemetry), or several as a list. Each needs the extra of its name.
 
     Attributes:
         summary: After the run, a `RunSummary`.
 
     Raises:
-        TypeError: If `log_dir` is not a path, or `nvtx` not True or False.
+        TypeError: If `log_dir` is not a path, `nvtx` not True or False, or `log_to` neither a name
+            nor a list or tuple.
         ValueError: If `log_dir` is empty or a file, or another argument has no value listed above.
-        ImportError: If `nvtx` is True and the package nvtx is not installed.
+        ImportError: If the package is not installed that `nvtx` or `log_to` needs.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class Monitor(WatchingCallback[RunSummary]):
         predict_memory: Literal["auto"] | bool = "auto",
         capture: Literal["auto", False] = "auto",
         nvtx: bool = False,
+        log_to: str | Sequence[str] = (),
     ) -> None:
         super().__init__(log_dir)
         check_verbose(verbose)
@@ -89,6 +95,7 @@ class Monitor(WatchingCallback[RunSummary]):
         check_flag("nvtx", nvtx)
         if nvtx:
             load_nvtx()
+        self._log_to = check_log_to(log_to)
         self._nvtx = nvtx
         self._ranges: NVTXRanges | None = None
         self.verbose = verbose
@@ -139,6 +146,8 @@ class Monitor(WatchingCallback[RunSummary]):
         if phase == session.phase:
             self._summary = None
             self._learning = LearningWatch(session) if phase == "fit" else None
+            if phase == "fit":
+                session.output.log_to(self._log_to, is_chief=session.environment.is_chief)
             if phase == "fit" and session.environment.gpus:
                 FlopsWatch(session)
             self._comparing = worker_watch.watch_what_trains_in_step(session)
@@ -189,13 +198,14 @@ class Monitor(WatchingCallback[RunSummary]):
         return bool(self.verbose)
 
 
-def monitor_of_script(log_dir: Path, fits: FitMemory) -> Monitor:
+def monitor_of_script(log_dir: Path, fits: FitMemory, log_to: Sequence[str]) -> Monitor:
     """Returns a `Monitor` that prints nothing, for one of several fits of a script.
 
     Args:
         log_dir: Log directory.
         fits: Memory in use after the earlier fits, which this one continues.
+        log_to: Services to log to.
     """
-    monitor = Monitor(log_dir, verbose=0)
+    monitor = Monitor(log_dir, verbose=0, log_to=log_to)
     monitor._memory._fits = fits
     return monitor

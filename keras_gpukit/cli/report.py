@@ -39,7 +39,22 @@ def add_parser(subparsers: Any) -> None:
         help="where to write; by default report.html, or standard output with --json",
     )
     parser.add_argument("--json", action="store_true", help="write JSON instead of HTML")
+    parser.add_argument(
+        "--json-schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of --json"
+    )
     parser.set_defaults(func=run)
+
+
+class _PrintSchema(argparse.Action):
+    """Prints the schema and ends, as `--help` does: without a folder."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> None:
+        import json
+
+        from keras_gpukit.records.report import json_schema
+
+        print(json.dumps(json_schema(), indent=2))
+        parser.exit()
 
 
 def _path(text: str) -> Path:

@@ -40,6 +40,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--details", action="store_true", help="print every finding with its figures and advice"
     )
+    parser.add_argument(
+        "--log-to",
+        metavar="NAME[,NAME]",
+        default=(),
+        type=lambda text: text.split(","),
+        help="also log each fit() to mlflow, wandb or otel, or several of them",
+    )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
 
@@ -47,6 +54,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
     from keras_gpukit.configure.settings import check
+    from keras_gpukit.saved_runs.exporting.services import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.scripts.on_imports import OnImports
@@ -59,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     gpu_settings = given_gpu_flags(args)
     try:
         check(**gpu_settings)
-    except (TypeError, ValueError) as error:
+        log_to = check_log_to(args.log_to)
+    except (TypeError, ValueError, ImportError) as error:
         args.error(str(error))
     log_dir = args.log_dir.expanduser().absolute()
     shared = os.environ.pop(SHARED, None)
@@ -80,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
     before_fit = Termination(finish).install
     loops = OwnLoops()
-    fits = WatchedFits(run_folder, profile=args.profile, before_fit=before_fit)
+    fits = WatchedFits(run_folder, profile=args.profile, log_to=log_to, before_fit=before_fit)
     on_imports = OnImports(fits, loops, gpu_settings)
     conclusion = Conclusion(
         fits,

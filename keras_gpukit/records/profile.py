@@ -226,11 +226,11 @@ class ProfileRecord:
             kernel exchanged data among GPUs; without a GPU, an operation exchanged data with other
             workers, or waited for them, and no other ran. "other copies": a copy ran that is not
             from the host. "input wait": the host waited for the next batch. "host to device": a
-            copy from the host ran. "kernel launch": on a GPU, TensorFlow ran the step's function,
-            which launches kernels. "host compute": an operation ran on the host or waited for a
-            GPU; without a GPU, between a step's first operation and its last. "between steps":
-            between two steps' functions. "idle": none of these, which is Python code around the
-            operations.
+            copy from the host ran, or the host copied to pinned memory for one. "kernel launch":
+            on a GPU, TensorFlow ran the step's function, which launches kernels. "host compute": an
+            operation ran on the host or waited for a GPU; without a GPU, between a step's first
+            operation and its last. "between steps": between two steps' functions. "idle": none of
+            these, which is Python code around the operations.
         kinds_s: Mean seconds per step of "device compute" (without a GPU: "host compute") by kind
             of computation. They add up to that part. If two kinds run at the same time, the first
             in the order of `Kind` counts.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.finding import Finding, Verdict
@@ -136,9 +140,13 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All runs under a folder, and the profiles that belong to none of them, the oldest first.
+    """All runs under a folder, and the profiles that belong to none of them.
 
-    `script_finding` is the finding on the script's calls.
+    Attributes:
+        runs: Runs, the newest first.
+        captures: Profiles, the oldest first.
+        schema: Version of the layout. It increases when a field changes its meaning or is removed.
+        script_finding: The finding on the script's calls.
     """
 
     log_dir: str
@@ -147,7 +155,7 @@ class Report:
     runs: tuple[RunReport, ...] = ()
     captures: tuple[CaptureReport, ...] = ()
     notes: tuple[str, ...] = ()
-    schema: int = 1
+    schema: int = SCHEMA
     script: ScriptRecord | None = None
     script_finding: Finding | None = None
 
@@ -156,3 +164,17 @@ class Report:
         """The newest of `captures` that was read, if possible with steps; None without any."""
         read = [each for each in reversed(self.captures) if each.profile is not None]
         return max(read, key=lambda each: bool(each.profile and each.profile.steps), default=None)
+
+
+def json_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of a report as JSON, draft 2020-12, made from these classes."""
+    schema = msgspec.json.schema(Report)
+    for each in schema["$defs"].values():
+        if "description" in each:
+            each["description"] = inspect.cleandoc(each["description"])
+    schema["$defs"]["Report"]["properties"]["schema"] = {"const": SCHEMA}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:keras-gpukit:report:{SCHEMA}",
+        **schema,
+    }

@@ -91,6 +91,22 @@ def together(layers: Sequence[LayerProfile]) -> LayerProfile:
     )
 
 
+def kinds_table(profile: ProfileRecord, most: int) -> Table:
+    """Returns the kinds of layers that take the most time, and what they mostly compute."""
+    whole_s = sum(each.time_s for each in profile.layers)
+    rows = tuple(
+        (
+            f"{name} ×{count:,}" if count > 1 else name,
+            units.percentage(each.time_s / whole_s),
+            kinds_of(each.kinds_s, 1),
+            tensor_cores(each),
+        )
+        for name, count, each in kinds_of_layers(profile)[:most]
+        if each.time_s >= _LEAST_SHARE * whole_s
+    )
+    return Table(("kind of layer", "share", "mostly", "Tensor Cores"), rows)
+
+
 def layers_table(profile: ProfileRecord) -> Table:
     """Returns the time of each layer, in the model's order."""
     whole_s = sum(each.time_s for each in profile.layers)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from keras_gpukit.records.memory import HeldTensor, MemoryOption, OutOfMemory
+from keras_gpukit.records.memory import HeldTensor, MemoryOption, MemoryPrediction, OutOfMemory
 from keras_gpukit.reports import units
+from keras_gpukit.reports.phrases import predicted_peak
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
 HEADING = "keras_gpukit: why memory ran out"
@@ -55,9 +56,7 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     """Describes the allocator's state, the largest tensors and other processes, in sentences."""
     lines = [*_state(record)]
     prediction = record.prediction
-    if prediction is not None and prediction.low and prediction.high:
-        low, high = map(units.size, (prediction.low.total_bytes, prediction.high.total_bytes))
-        span = f"at least {low}" if prediction.is_lower_bound else units.span(low, high)
+    if prediction is not None and (span := _predicted(record, prediction)):
         lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
         if largest := named_sizes(prediction.largest[:_LARGEST_SHOWN]):
             lines.append(f"Largest tensors at its peak: {largest}.")
@@ -70,6 +69,18 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     elif record.holders is None and record.device.startswith("GPU"):
         lines.append("What other processes hold on this GPU is not visible from here.")
     return tuple(lines)
+
+
+def _predicted(record: OutOfMemory, prediction: MemoryPrediction) -> str | None:
+    """Returns what the step was predicted to need; None if unknown, or if XLA asked for more."""
+    low, high = prediction.low, prediction.high
+    if low is None or high is None:
+        return None
+    if prediction.is_upper_bound and (record.state.asked_bytes or 0) > high.total_bytes:
+        return None
+    if prediction.is_upper_bound or prediction.is_lower_bound:
+        return predicted_peak(prediction)
+    return units.span(units.size(low.total_bytes), units.size(high.total_bytes))
 
 
 def named_sizes(tensors: Iterable[HeldTensor]) -> str:

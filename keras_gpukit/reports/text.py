@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Verdict
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports.layers import kinds_table
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.tables import Table, markdown_table, stages_table
+
+_MOST_LAYERS = 8
 
 
 def markdown(summary: RunSummary) -> str:
@@ -22,6 +26,7 @@ def markdown(summary: RunSummary) -> str:
         phrases.captured(summary),
         phrases.conclusion(summary),
         findings_markdown(summary.verdict),
+        _layers_markdown(summary.profile) if summary.profile else None,
         _input_markdown(summary.input) if summary.input else None,
     )
     return "\n\n".join(part for part in parts if part)
@@ -40,6 +45,13 @@ def findings_markdown(verdict: Verdict) -> str:
         reasons = verdict.not_applicable.items()
         blocks.append("\n".join(f"- `{code}`: {one_line(reason)}" for code, reason in reasons))
     return "\n\n".join(blocks)
+
+
+def _layers_markdown(profile: ProfileRecord) -> str | None:
+    """Returns a table of the kinds of layers that take the most time; None without layers."""
+    if not profile.layers:
+        return None
+    return f"### Time by kind of layer\n\n{markdown_table(kinds_table(profile, _MOST_LAYERS))}"
 
 
 def _input_markdown(record: InputRecord) -> str:

@@ -47,7 +47,7 @@ def _environment(profile: ProfileRecord) -> Environment:
             GPUInfo(index, compute_capability=_capability(device.compute_capability))
             for index, device in enumerate(profile.devices)
         ),
-        jit_compile=is_compiled(unknown, profile) if profile.kernels else None,
+        jit_compile=is_compiled(unknown, profile) if profile.layers or profile.kernels else None,
         steps_per_execution=profile.steps_per_execution if profile.steps else None,
     )
 

@@ -24,6 +24,10 @@ FAIR_SHARE = 0.5
 # On a CPU, a step after a pause takes longer, because the cores slept and their caches cooled down:
 # by up to 15 % of the pause (`benchmarks/results/step_after_pause.json`). Not measured on a GPU.
 AFTER_PAUSE = 0.15
+# Shares of the steps' time by which batches that are ready save less, or more, than the wait on a
+# GPU: our choices. In 25 fits on an H100 it was up to 3.1 percentage points less, and up to 5.9
+# more where Python makes batches (`benchmarks/results/gpu/stall.*.json`, one step per execution).
+GPU_MARGINS = 0.04, 0.06
 # Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in all
 # runs of `benchmarks/verdict_truth.py`; half of that is our choice.
 LEAST_WORK = 0.2
@@ -81,8 +85,8 @@ def of_run(
 def of_input(summary: RunSummary) -> Saving | None:
     """Returns what a run would save if every batch were ready when its step needs it.
 
-    The saving is at least the wait, or the lower end of its range. On a GPU it is no more than the
-    wait. On a CPU, making batches also takes cores away from the steps; how busy the cores were
+    On a GPU the saving is about the wait, and on a CPU at least that, or the lower end of its
+    range. On a CPU, making batches also takes cores away from the steps; how busy the cores were
     limits that part. Steps also get faster if they no longer start after a pause. If Python code
     that makes batches holds the GIL, the only upper bound is the total time of the steps. In any
     case the steps keep a fifth of their own time.
@@ -90,14 +94,16 @@ def of_input(summary: RunSummary) -> Saving | None:
     wait_s = _waited_s(summary)
     if wait_s is None or summary.input is None:
         return None
-    confidence = summary.input.confidence
-    if confidence == "upper bound":
+    if summary.input.confidence == "upper bound":
         return of_run(summary, 0.0, wait_s, basis="wait", upper_bound=True)
-    margin_s = SAMPLED_MARGIN * time_of_steps_s(summary) if confidence == "sampled" else 0.0
     least, most = summary.input.stall_fraction, summary.input.most_stall_fraction
-    low_s, high_s = wait_s - margin_s, wait_s * (most / least if least and most else 1) + margin_s
+    low_s = wait_s - _sampled_margin_s(summary)
+    high_s = wait_s * (most / least if least and most else 1) + _sampled_margin_s(summary)
     if summary.environment.gpus:
-        return of_run(summary, low_s, high_s, basis="wait", upper_bound=True)
+        if summary.input.confidence == "exact":
+            less_s, more_s = (each * time_of_steps_s(summary) for each in GPU_MARGINS)
+            low_s, high_s = low_s - less_s, high_s + min(more_s, _most_gain_s(summary))
+        return of_run(summary, low_s, high_s, basis="wait")
     contended = gil_is_contended(summary.contention, summary.environment.cpu_count)
     if contended and time_of_steps_s(summary) > 0:
         high_s += _most_gain_s(summary)
@@ -107,6 +113,15 @@ def of_input(summary: RunSummary) -> Saving | None:
         return of_run(summary, low_s, None, basis="wait")
     gained_s = min(freed_s + _slower_after_pauses_s(summary, wait_s), _most_gain_s(summary))
     return of_run(summary, low_s, high_s + gained_s, basis="wait and freed cores")
+
+
+def severity_of_input(summary: RunSummary) -> Severity:
+    """Returns the severity of the wait for input, by what was seen of it."""
+    wait_s = _waited_s(summary)
+    if wait_s is None:
+        return "warning"
+    seen_s = wait_s - _sampled_margin_s(summary)
+    return severity(of_run(summary, seen_s, None, basis="wait"), summary)
 
 
 def of_callbacks(summary: RunSummary, low_s: float, high_s: float) -> Saving | None:
@@ -195,6 +210,12 @@ def _waited_s(summary: RunSummary) -> float | None:
     if record is None or record.wait_s is None:
         return None
     return record.wait_s * record.measured_steps
+
+
+def _sampled_margin_s(summary: RunSummary) -> float:
+    """Returns by how much the total wait may be off because it was sampled; 0 if it was not."""
+    is_sampled = summary.input is not None and summary.input.confidence == "sampled"
+    return SAMPLED_MARGIN * time_of_steps_s(summary) if is_sampled else 0.0
 
 
 def time_of_steps_s(summary: RunSummary) -> float:

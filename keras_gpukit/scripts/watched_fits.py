@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class WatchedFits:
     Args:
         folder: Folder that the fits are written to.
         profile: Whether to add a `Profiler` too.
+        log_to: Services that each `Monitor` logs to.
         before_fit: Called at the start of each `fit`.
 
     Attributes:
@@ -47,6 +48,7 @@ class WatchedFits:
         folder: RunFolder,
         *,
         profile: bool = False,
+        log_to: Sequence[str] = (),
         before_fit: Callable[[], None] = lambda: None,
     ) -> None:
         self.calls = ScriptCalls(self._cost_s)
@@ -55,6 +57,7 @@ class WatchedFits:
         self.has_own = False
         self._folder = folder
         self._profile = profile
+        self._log_to = log_to
         self._before_fit = before_fit
         self._guard = Guard("Adding a Monitor", "Later fits are not monitored.")
         self._lock = threading.RLock()  # an interrupt may leave it locked
@@ -111,7 +114,7 @@ class WatchedFits:
             if self._profile and not any(isinstance(each, Profiler) for each in own):
                 wanted.append(Profiler(log_dir))
             if all(isinstance(each, Profiler) for each in own):
-                self._monitor = monitor_of_script(log_dir, self._memory)
+                self._monitor = monitor_of_script(log_dir, self._memory, self._log_to)
                 wanted.append(self._monitor)
                 self.count += 1
             return wanted

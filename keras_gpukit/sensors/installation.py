@@ -7,25 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.records.environment_variables import OF_GPUS
 from keras_gpukit.records.installation import Build, CUDALibrary, Machine, TensorFlowState
 from keras_gpukit.sensors import cuda_libraries, tf_private
 from keras_gpukit.sensors.devices import listed_gpus
 from keras_gpukit.sensors.driver import read_driver
-
-ENVIRONMENT_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "KERAS_BACKEND",
-    "NVIDIA_TF32_OVERRIDE",
-    "TF_DETERMINISTIC_OPS",
-    "TF_FORCE_GPU_ALLOW_GROWTH",
-    "TF_GPU_ALLOCATOR",
-    "TF_GPU_THREAD_COUNT",
-    "TF_GPU_THREAD_MODE",
-    "TF_XLA_FLAGS",
-    "XLA_FLAGS",
-)
-"""Environment variables that affect the use of GPUs."""
 
 
 def read_machine() -> Machine:
@@ -98,7 +84,7 @@ def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
 
 def read_environment() -> dict[str, str]:
     """Reads the environment variables that affect GPUs and are set."""
-    return {name: os.environ[name] for name in ENVIRONMENT_VARIABLES if name in os.environ}
+    return {name: os.environ[name] for name in OF_GPUS if name in os.environ}
 
 
 def _ask(getter: Callable[[], Any]) -> bool | None:

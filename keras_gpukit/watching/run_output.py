@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.run import Overhead, RunHeader
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.saved_runs.exporting.services import SERVICES, start_logging
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.writing.run_log import RunLog
+from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
 
 
 class RunOutput:
@@ -30,26 +32,35 @@ class RunOutput:
     def __init__(self, log_dir: Path | None) -> None:
         self.log_dir = log_dir
         self.fold = RunFold(SERIES_POINTS)
-        self._log: RunLog | None = None
+        self._logs: list[WriterThread] = []
         self._claimed: set[str] = set()
         self._guard = Guard("Summing up records", "Figures are missing in the summary.")
 
     def start(self, worker: Worker | None, phase: Phase | None = None) -> None:
         """Opens the files of the run, if there is a log directory."""
+        header = RunHeader(SCHEMA, time.time(), phase=phase)
         if self.log_dir is not None:
-            self._log = RunLog(self.log_dir, worker, phase=phase)
-        header = self._log.header if self._log else RunHeader(SCHEMA, time.time(), phase=phase)
+            log = RunLog(self.log_dir, worker, phase=phase)
+            self._logs.append(log)
+            header = log.header
         self.fold.add("run", header, header.time_s or 0.0, None)
+
+    def log_to(self, services: Iterable[str], *, is_chief: bool) -> None:
+        """Passes the records from now on to services too, each on a thread of its own."""
+        for name in services:
+            if (is_chief or not SERVICES[name].chief_only) and self.claim(f"logging to {name}"):
+                thread = start_logging(name)
+                self._logs += [thread] if thread else []
 
     @property
     def opening_s(self) -> float:
         """Processor time spent opening the files, in seconds."""
-        return self._log.opening_cpu_s if self._log else 0.0
+        return sum(log.opening_cpu_s for log in self._logs)
 
     @property
     def writing_s(self) -> float:
         """Processor time spent writing to the files so far, in seconds."""
-        return self._log.cpu_s - self._log.opening_cpu_s if self._log else 0.0
+        return sum(log.cpu_s - log.opening_cpu_s for log in self._logs)
 
     def claim(self, readings: str) -> bool:
         """Returns whether the caller is the first to make readings of a kind, and so is to go on.
@@ -65,8 +76,8 @@ class RunOutput:
         time_s = time.time()
         with self._guard:
             self.fold.add(kind, record, time_s, step)
-        if self._log is not None:
-            self._log.record(kind, record, step, time_s)
+        for log in self._logs:
+            log.record(kind, record, step, time_s)
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
         """Returns a listener for windows of steps that writes the overhead per step."""
@@ -83,5 +94,6 @@ class RunOutput:
 
     def close(self) -> None:
         """Writes the remaining records, and closes the files; may be called repeatedly."""
-        if self._log is not None:
-            self._log.close()
+        for wait in (False, True):  # all finish at the same time
+            for log in self._logs:
+                log.close(wait=wait)

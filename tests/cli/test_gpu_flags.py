@@ -10,7 +10,7 @@ import pytest
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.cli.command_line import split
-from keras_gpukit.cli.main import parsers
+from keras_gpukit.cli.main import main, parsers
 from keras_gpukit.cli.run import add_gpu_flags, given_gpu_flags
 from keras_gpukit.configure.settings import check
 
@@ -78,3 +78,9 @@ def test_what_follows_the_script_is_its_own(ours, theirs):
     words = [*ours.split(), *theirs.split()]
     _, with_values = parsers()
     assert split(words, with_values) == (ours.split(), theirs.split())
+
+
+def test_a_service_that_does_not_exist_is_refused_before_the_script_runs(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "--log-to", "otel,tb", "train.py"])
+    assert "Received: log_to=['otel', 'tb']" in capsys.readouterr().err

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from helpers.workers import write_worker
+from jsonschema import Draft202012Validator
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.codec import from_dict
@@ -59,6 +62,26 @@ def test_json_has_all_that_the_page_is_made_of(logs, capsys):
     assert main(["report", str(logs), "--json", "--out", "report.json"]) == 0
     assert main(["report", str(logs), "--json", "--out", "report.json"]) == 0
     assert from_dict(json.loads((logs.parent / "report.json").read_text()), Report)
+
+
+def test_json_is_as_its_schema_says(logs, capsys):
+    killed = Path(__file__).parents[1] / "saved_runs" / "killed_in_first_step.jsonl.gz"
+    (logs / "killed" / "gpukit").mkdir(parents=True)
+    (logs / "killed" / "gpukit" / "run.jsonl").write_bytes(gzip.decompress(killed.read_bytes()))
+    write_profile(logs / "elsewhere", "transformer")
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", "--json-schema"])
+    schema = json.loads(capsys.readouterr().out)
+    validator = Draft202012Validator(schema)
+    validator.check_schema(schema)
+    assert main(["report", str(logs), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["runs"]) == 2
+    assert report["captures"][0]["verdict"]["findings"]
+    assert schema["$id"].endswith(f":{report['schema']}")
+    validator.validate(report)
+    report["runs"][1]["summary"]["verdict"]["findings"][0]["severity"] = "terrible"
+    assert not validator.is_valid(report)
 
 
 def test_no_run_is_an_error_that_says_what_was_looked_for(tmp_path, capsys):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.gpu.page import box, documents, page, with_box
-from benchmarks.gpu.part import load_part
-from benchmarks.gpu.results import save
+from benchmarks.gpu.part import Claim, Outcome, Part, load_part
+from benchmarks.gpu.results import outcomes, save
 
 
 def result(part, measured, kind="gpu", small=False):
@@ -54,7 +55,7 @@ def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
 def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     wrong = DOCTOR["doctor"] | {"exit_code": 1}
     save(tmp_path, result("setup", {"doctor": wrong}))
-    assert "0 held on NVIDIA Test, 1 were false" in box(tmp_path, "there.md")
+    assert "0 held on NVIDIA Test, 1 were false, and" in box(tmp_path, "there.md")
     assert "| **false**: Exit code 1" in page(tmp_path)
 
     save(tmp_path, result("setup", DOCTOR))
@@ -66,6 +67,18 @@ def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     assert run in written
     assert "| holds: Exit code 0" in written
     assert "| open: growth was not measured |" in written
+
+
+def test_a_correction_is_named_only_while_the_code_that_was_false_is_the_one_that_ran():
+    claim = Claim("low", "it is high", lambda row: Outcome(row["low"] > 1, "Low."), ("all",))
+    part = Part("limits", "Is it?", {}, (replace(claim, corrected=("doctor:abc", "It rises.")),))
+
+    def outcome(row, **circumstances):
+        return outcomes(part, [result("limits", {"all": row}) | circumstances])["low"]
+
+    assert outcome({"low": 1}) == Outcome(False, "Low.", corrected="It rises.")
+    assert outcome({"low": 1}, code="new").corrected == ""
+    assert outcome({"low": 2}) == Outcome(True, "Low.")
 
 
 def test_old_measurements_are_judged_by_the_judge_of_today(tmp_path):

@@ -5,6 +5,9 @@ make screenshots
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +16,7 @@ import time
 from pathlib import Path
 
 from helpers.browsing import chromium, fit, profile_page, report_frame, tensorboard, wait_until
+from helpers.processes import ROOT
 
 SIZE = {"width": 1280, "height": 860}
 TALL = {"width": 1280, "height": 1700}
@@ -68,7 +72,28 @@ def take(logs: Path, charts: Path) -> None:
             page.close()
 
 
+def draw_verdict(charts: Path) -> None:
+    """Draws a panel that `benchmarks/everyday.py` kept, in the colours of a terminal."""
+    from rich._export_format import CONSOLE_SVG_FORMAT
+    from rich.console import Console
+    from rich.text import Text
+
+    results = json.loads((ROOT / "benchmarks/results/everyday.json").read_text(encoding="utf-8"))
+    shown = Text("\n".join(results["situations"]["waiting_map"]["panels"]["with"]))
+    shown.highlight_words(("Verdict", "Why", "Next"), "bold")
+    cause = r"(?<=Verdict )86 %.*?(?= *│)|(?<=│ {9})\(waiting_map\.py:22\)"
+    shown.highlight_regex(cause, "bold red")
+    shown.highlight_regex(r"\(input-bound\)|Also.*?(?=│)|(?<=│ )(60 steps|s, then).*?(?=│)", "dim")
+    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
+    console.print(shown)
+    # A page of the site fetches nothing, so the reader's own fonts are used.
+    form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    title = "keras-gpukit run waiting_map.py"
+    console.save_svg(str(charts / "verdict.svg"), title=title, code_format=form, unique_id="v")
+
+
 def main(charts: Path) -> None:
+    draw_verdict(charts)
     # The charts show where the runs are, so the folder has no name by chance.
     folder = Path(tempfile.gettempdir(), "demo")
     folder.mkdir()

@@ -18,6 +18,7 @@ from keras_gpukit.records.report import CaptureReport, Report
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.evidence import SENTENCES
 from keras_gpukit.reports.html import render
+from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules.profiled_steps import of_profile
 from keras_gpukit.saved_runs import load_report
 
@@ -164,6 +165,13 @@ def test_the_panel_has_a_line_on_the_captured_step():
         "A captured step of 10 ms: device compute 90 %, idle 10 %. By kind of layer: bn_1 67 %, "
         "dense 22 %, optimizer 8.9 %"
     ) in text.getvalue()
+
+
+def test_the_text_for_tensorboard_has_a_table_of_the_layers():
+    text = markdown(of_profile(PROFILE))
+    assert "### Time by kind of layer\n\n| kind of layer | share | mostly | Tensor Cores |" in text
+    assert "\n| bn_1 | 67 % |" in text
+    assert "Time by kind of layer" not in markdown(of_profile(replace(PROFILE, layers=())))
 
 
 @pytest.mark.parametrize("watched", [True, False])

@@ -75,6 +75,15 @@ def test_steps_compiled_by_xla_are_predicted_as_an_upper_bound():
     assert "%" not in chart.caption
 
 
+def test_a_note_on_a_step_compiled_by_xla_gives_an_upper_bound_unless_xla_asked_for_more():
+    prediction = replace(MEMORY.prediction, execution="xla")
+    record = OutOfMemory("GPU:0", execution="xla", prediction=prediction)
+    assert "A step with a batch of 64 is predicted to need at most 10 GiB." in note(record)
+    asked = replace(record, state=AllocatorState(11 * GIB))
+    assert "asked for 11 GiB in one block" in note(asked)
+    assert "predicted" not in note(asked)
+
+
 def test_a_run_that_ran_out_of_memory_is_not_held_against_the_prediction():
     died = replace(SUMMARY, memory=MEMORY, out_of_memory=OutOfMemory("GPU:0"))
     caption = memory_causes(RunReport("run", "interrupted", summary=died)).caption
@@ -93,7 +102,9 @@ def test_the_state_of_the_allocator_is_told_in_sentences():
 def test_without_a_prediction_it_says_why():
     chart = chart_of(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
     assert chart.shown.note == "Not predicted: it was not asked for."
-    assert chart.caption == "GPU:0 held at most 9 GiB."
+    assert (chart.caption, chart.shown_title) == ("GPU:0 held at most 9 GiB.", "By cause")
+    unknown = MemoryRecord((), weights_bytes=GIB, prediction=MemoryPrediction(64))
+    assert chart_of(unknown).caption == ""
     assert isinstance(chart_of(None), Omitted)
 
 

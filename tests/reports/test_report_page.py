@@ -78,7 +78,7 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         words.index(part)
         for part in (
             "critical 38 % of the time is spent waiting for data: the bottleneck is decode (tr",
-            "Fixing it saves 24 s of 64 s, 1.6× faster (basis: wait)",
+            "Fixing it saves 21.6 s to 27.6 s of 64 s, 1.5× to 1.8× faster (basis: wait)",
             "What to do",
             "ds.cache() right after decode",
             "decode takes 16 ms per batch, 2 in parallel.",

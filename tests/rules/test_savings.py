@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from helpers.processes import ROOT
 
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Saving
@@ -65,11 +67,45 @@ def saving(code, summary):
     return next(each.saving for each in judge(summary).findings if each.code == code)
 
 
-def test_a_wait_of_74_percent_of_the_run_makes_it_no_more_than_3_8_times_as_fast():
+def test_a_wait_of_74_percent_of_the_run_makes_it_about_3_8_times_as_fast():
     on_gpu = saving("input-bound", run(gpus=(GPU,)))
-    assert (on_gpu.low_s, on_gpu.high_s, on_gpu.of_s) == (18.5, 18.5, WALL_S)
-    assert on_gpu.upper_bound
-    assert on_gpu.speed_up == on_gpu.highest_speed_up == pytest.approx(3.85, abs=0.01)
+    # Less by 4 %, or more by 6 %, of the steps' 23 s.
+    assert (on_gpu.low_s, on_gpu.high_s) == pytest.approx((17.58, 19.88))
+    assert on_gpu.of_s == WALL_S
+    assert on_gpu.speed_up == pytest.approx(3.37, abs=0.01)
+    assert on_gpu.highest_speed_up == pytest.approx(4.88, abs=0.01)
+
+
+H100_FITS = {
+    name: row
+    for way in ("1-step", "synchronous", "jit", "8-steps", "mirrored", "to-device")
+    for name, row in json.loads((ROOT / f"benchmarks/results/gpu/stall.{way}.json").read_text())[
+        "measured"
+    ].items()
+}
+"""Fits on an H100. Of a fit in the way "8 steps, …" older code reported more than the stall."""
+STALLED_FITS = [
+    name
+    for name, row in H100_FITS.items()
+    if "8 steps, " not in name
+    and not name.endswith(("ready", "transferred"))
+    and row["reported"] > 0.15
+]
+
+
+@pytest.mark.parametrize("name", STALLED_FITS)
+def test_ready_batches_saved_an_h100_what_is_promised_of_the_wait(name):
+    row, ready = H100_FITS[name], H100_FITS[f"{name.partition('/')[0]}/ready"]
+    steps_s = 20.0
+    summary = run(
+        input_s=steps_s * row["reported"],
+        compute_s=steps_s * (1 - row["reported"]),
+        confidence=row["confidence"],
+        gpus=(GPU,),
+        record={"most_stall_fraction": row.get("most")},
+    )
+    found = saving("input-bound", summary)
+    assert found.low_s <= steps_s * (1 - ready["step_ms"] / row["step_ms"]) <= found.high_s
 
 
 @pytest.mark.parametrize(

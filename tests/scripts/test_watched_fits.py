@@ -14,6 +14,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.scripts import watched_fits
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits
+from keras_gpukit.watching import run_output
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 
 BATCHES = 4
@@ -196,3 +197,11 @@ def test_a_failure_of_ours_is_logged_and_the_fit_goes_on(watched, tmp_path, capl
     assert fits.count == 0
     assert [record.message for record in caplog.records if "Adding a Monitor" in record.message]
     assert len(caplog.records) == 1
+
+
+def test_each_fit_is_logged_to_the_services(watched, monkeypatch):
+    started = []
+    monkeypatch.setattr(run_output, "start_logging", started.append)
+    watched(log_to=["mlflow", "otel"])
+    fit(model("logged"))
+    assert started == ["mlflow", "otel"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from helpers.processes import environment
+from helpers.processes import environment, wait_for
 from helpers.training import arrays, small_model
 
 import keras_gpukit as gpukit
@@ -68,6 +70,41 @@ def test_a_script_that_cannot_be_measured_says_why(tmp_path):
     assert "cannot be measured: the script called no fit()" in done.stderr
     script.write_text("raise OSError('no such data')\n")
     assert "OSError: no such data" in command(script).stderr
+
+
+WAITS_WHEN_CHANGED = f"""
+import os, sys, time
+from pathlib import Path
+
+unchanged, changed = Path("unchanged"), Path("changed")
+if unchanged.exists():
+    changed.write_text(str(os.getpid()))
+    time.sleep(600)
+unchanged.touch()
+sys.path.insert(0, {str(CASE.parent)!r})
+import tiny
+
+tiny.build().fit(*tiny.data(), batch_size=4, epochs=5)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_a_change_is_tried_keeps_what_is_known(tmp_path):
+    (tmp_path / "train.py").write_text(WAITS_WHEN_CHANGED)
+    asked = [sys.executable, "-m", "keras_gpukit", "tune", "--try", "jit", "--json", "train.py"]
+    started = subprocess.Popen(
+        asked, env=environment(), cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
+    )
+    changed = tmp_path / "changed"
+    number = int(wait_for(lambda: changed.exists() and changed.read_text(), 240))
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does
+    output, _ = started.communicate(timeout=60)
+    assert started.returncode == 130
+    found = json.loads(output)
+    assert found["ending"] == "interrupted"
+    assert found["rate"]["median"] > 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
 
 
 def test_what_cannot_be_tried_is_refused():

@@ -133,7 +133,7 @@ def intact():
 
 
 def lost(before, after, path=""):
-    """Yields the fields that are zero or empty in a record without a reason, and were not before."""
+    """Yields the fields that are now zero or empty in a record, where it gives no reason."""
     reasons = [key for key in after if key.endswith("_because") and key != "balanced_because"]
     if any(after[key] not in (None, before.get(key)) for key in reasons):
         return
@@ -156,4 +156,4 @@ def test_without_a_private_name_training_is_the_same_and_nothing_unknown_is_zero
     assert [each for each in lost(intact[2], record) if not each.endswith(COUNTS)] == []
     part, field, reason = SAID.get(name.rpartition(":")[2], ("environment", "worker", None))
     said = functools.reduce(dict.get, part.split("."), record)[field]
-    assert reason is said is None or reason in said
+    assert said is None if reason is None else reason in said

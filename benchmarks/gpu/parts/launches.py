@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.findings import findings_of, in_percent, is_kept, promised, range_of
+from benchmarks.gpu.findings import findings_of, in_percent, judge_promise, promised
 from benchmarks.gpu.part import Cases, Claim, Outcome, Part, Slice
 
 OPERATIONS = 500
@@ -88,16 +88,13 @@ def judge_named(plain: dict[str, Any], idle: dict[str, Any]) -> Outcome:
     )
 
 
-def judge_promise(plain: dict[str, Any], *cured: dict[str, Any]) -> Outcome:
-    promise = promised(plain["findings"], CODE)
+def judge_saving(plain: dict[str, Any], *cured: dict[str, Any]) -> Outcome:
     steps_ms = {name: row["step_ms"] for name, row in zip(CURES, cured, strict=True)}
     best = min(steps_ms, key=lambda name: steps_ms[name])
     saved_s = 1e-3 * plain["steps"] * (plain["step_ms"] - steps_ms[best])
     took = ", ".join(f"{ms:.2f} ms with {name}" for name, ms in steps_ms.items())
     evidence = f"A step takes {plain['step_ms']:.2f} ms, {took}; the best saves {saved_s:.1f} s."
-    if promise is None:
-        return Outcome(None, f"{evidence} No finding {CODE} promised a saving.")
-    return Outcome(is_kept(promise, saved_s), f"{evidence} Promised: {range_of(promise)}.")
+    return judge_promise(promised(plain["findings"], CODE), saved_s, evidence)
 
 
 PART = Part(
@@ -116,8 +113,14 @@ PART = Part(
             "promise",
             "the better one of jit and 8 steps per execution saves what the finding promises, "
             "within 3 % of the run",
-            judge_promise,
+            judge_saving,
             ("plain", *CURES),
+            (
+                "all:29a3492594e7",
+                "the kernels that XLA fuses and the time between launches count too. From these "
+                "figures, 8.2 s to 29.5 s are promised today "
+                "(`tests/rules/compute/test_planted_causes.py`).",
+            ),
         ),
     ),
 )

@@ -162,6 +162,11 @@ PART = Part(
             "that it suggests trains",
             judge_note,
             ("out of memory",),
+            (
+                "out-of-memory:29a3492594e7",
+                "what other processes hold is taken off a limit only where they leave less than "
+                "that (`tests/memory/test_what_would_fit.py`).",
+            ),
         ),
         Claim("note_jit", "the same with jit", judge_note, ("out of memory, jit",)),
         Claim(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar, get_args
 
+import numpy as np
+
 from keras_gpukit.profiling.reading.events import Events, Mask
 from keras_gpukit.profiling.reading.gpu import GPU, GPUs
 from keras_gpukit.profiling.reading.host import Host, operation_name
@@ -36,7 +38,7 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
         "collectives": gpus.collectives if gpus.each else host.collectives,
         "other copies": gpus.other_copies,
         "input wait": exposed_waits(host, gpus),
-        "host to device": gpus.from_host,
+        "host to device": gpus.from_host | host.staging,
         "kernel launch": host.launches if gpus.each else NOTHING,
         "host compute": host.computed,
         "between steps": steps.counted - steps.inside,
@@ -78,11 +80,12 @@ def exposed_collectives_s(gpu: GPU, steps: Steps) -> tuple[float, ...]:
 
 def _by_kind(events: Events, chosen: Mask, *, of_gpu: bool) -> dict[Kind, Spans]:
     """Returns when each kind of computation ran."""
-    kinds = [kind_of(name if of_gpu else operation_name(name)[1]) for name in events.names]
+    _, firsts = np.unique(events.kind, return_index=True)
+    named = events.names if of_gpu else [operation_name(events.operation(at))[1] for at in firsts]
+    kinds = np.array([kind_of(name) for name in named], object)
     return {
-        kind: Spans.of(events, chosen & events.of(of_kind.__contains__))
-        for kind in set(kinds)
-        if (of_kind := {name for name, its in zip(events.names, kinds, strict=True) if its == kind})
+        kind: Spans.of(events, chosen & (kinds == kind)[events.kind])
+        for kind in dict.fromkeys(kinds)
     }
 
 

@@ -49,6 +49,12 @@ class Events:
         """Returns a mask of the events on lines whose names are `wanted`."""
         return np.array([wanted(name) for name in self.lines], bool)[self.line]
 
+    def operation(self, index: int) -> str:
+        """Returns the operation that an event computes: of an instruction of XLA's, its origin."""
+        stats = self.stats[index]
+        named = stats.get("tf_op") or stats.get("hlo_op") or self.names[self.kind[index]]
+        return str(named)
+
     @cached_property
     def duration_ps(self) -> Numbers:
         """Duration of each event, in picoseconds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,8 +17,12 @@ COLLECTIVE = "collective"
 STEP = "StatefulPartitionedCall/"
 # A whole step, compiled by XLA for a CPU.
 _XLA_STEP = "CpuExecutable::ExecuteAsyncOnStream"
+_XLA_ENDED = "end: "
 _LOOP = "while/body/"
 _LAUNCHES = ("cuLaunch", "cudaLaunch", "cuGraphLaunch", "cudaGraphLaunch")
+_FETCH, _SEND = "IteratorGetNext", ":_Send"
+# How TensorFlow 2.21 names what it does before it copies memory that is not pinned to a GPU.
+_STAGING = "Staging CPU buffer to pinned memory"
 _DATA_THREADS = "tf_data"
 _EAGER = "EagerLocalExecute: "
 _FUNCTION = f"{_EAGER}__inference_"
@@ -28,7 +32,7 @@ _ASYNC_OPERATION = re.compile(r"^(?!Iterator)\w+Op::DoCompute$")
 # Operations that contain other operations, or wait for them.
 _CONTAINERS = re.compile(
     r":(Stateful|Stateless)?(PartitionedCall|While|If|Case)$|:_?(Host)?(Send|Recv|Retval|Arg)$"
-    r"|^EagerLocalExecute: (_*inference_|\w*Iterator)"
+    r"|^EagerLocalExecute: (_*inference_|\w*Iterator)|^(while|call|conditional)([._]\d+)*$"
 )
 
 
@@ -38,6 +42,7 @@ class Host:
 
     Attributes:
         waits: Time in which the next batch was being fetched.
+        staging: Time in which memory was copied to pinned memory, and from there to a GPU after.
         nested_fetches: Time in which the input pipeline fetched from another pipeline, as
             `prefetch_to_device` does.
         launches: Time in which Python had called a graph, as a step's function, and none of its
@@ -55,6 +60,7 @@ class Host:
 
     events: Events
     waits: Spans
+    staging: Spans
     nested_fetches: Spans
     launches: Spans
     operations: Mask
@@ -67,8 +73,9 @@ class Host:
 
 def sort_out(events: Events) -> Host:
     """Classifies the host's events."""
+    events = _until_they_ended(events)
     operations, computed = _operations(events), computations(events)
-    fetches = events.of(lambda name: name.startswith("IteratorGetNext"))
+    fetches = events.of(lambda name: name.startswith(_FETCH) and not name.endswith(_SEND))
     nested = _nested(events, fetches)
     launches = events.of(lambda name: name.startswith((*_LAUNCHES, _FUNCTION)))
     exchanges = operations & events.of(lambda name: kind_of(operation_name(name)[1]) == COLLECTIVE)
@@ -76,6 +83,7 @@ def sort_out(events: Events) -> Host:
     return Host(
         events,
         waits=Spans.of(events, fetches & ~nested),
+        staging=Spans.of(events, events.of(_STAGING.__eq__)),
         nested_fetches=Spans.of(events, nested),
         launches=Spans.of(events, launches) - Spans.of(events, operations),
         operations=operations,
@@ -85,6 +93,36 @@ def sort_out(events: Events) -> Host:
         computations=computed,
         loops=any(name.startswith(_LOOP) for name in events.names),
     )
+
+
+def _until_they_ended(events: Events) -> Events:
+    """Returns the events, those of XLA's instructions until the instructions ended.
+
+    XLA for CPUs hands large ones, such as products, to other threads. Their own events last until
+    they are handed over; another event marks the end of each (`thunk_executor.cc`).
+    """
+    kinds = {name: kind for kind, name in enumerate(events.names)}
+    pairs = [
+        (kinds.get(name.removeprefix(_XLA_ENDED)), kind)
+        for name, kind in kinds.items()
+        if name.startswith(_XLA_ENDED)
+    ]
+    if not pairs:
+        return events
+    order = np.lexsort((events.begin_ps, events.kind))
+    edges = np.searchsorted(events.kind[order], np.arange(len(events.names) + 1))
+    end_ps = events.end_ps.copy()
+    for begun, ended in pairs:
+        if begun is None:
+            continue
+        runs, marks = (order[edges[kind] : edges[kind + 1]] for kind in (begun, ended))
+        begin_ps, ends_ps = events.begin_ps[runs], events.end_ps[marks]
+        places = np.searchsorted(ends_ps, begin_ps)
+        runs, places, begin_ps = (each[places < len(ends_ps)] for each in (runs, places, begin_ps))
+        # A capture may lack an end: then the next one belongs to a later run.
+        own = ends_ps[places] <= np.append(begin_ps[1:], ends_ps[-1:])
+        end_ps[runs[own]] = np.maximum(end_ps[runs[own]], ends_ps[places[own]])
+    return replace(events, end_ps=end_ps)
 
 
 def operation_name(event: str) -> tuple[str, str]:

@@ -151,10 +151,9 @@ def _layer(
 def _runs(events: Events, chosen: Mask, computed: Spans) -> Iterator[tuple[str, str, int, int]]:
     """Yields name, operation, start and counted time of each chosen event."""
     times_ps = computed.covered_ps(events.begin_ps, events.end_ps)
-    for index in np.flatnonzero(chosen):
-        name, stats = events.names[events.kind[index]], events.stats[index]
-        operation = str(stats.get("tf_op") or stats.get("hlo_op") or name)
-        yield name, operation, int(events.begin_ps[index]), int(times_ps[index])
+    for index in np.flatnonzero(chosen).tolist():
+        name = events.names[events.kind[index]]
+        yield name, events.operation(index), int(events.begin_ps[index]), int(times_ps[index])
 
 
 @lru_cache(maxsize=65536)

@@ -32,8 +32,8 @@ def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationPro
         events = host.events
         chosen = host.operations & counted.holds(events.begin_ps)
         runs = (
-            (events.names[events.kind[index]], float(events.duration_ps[index]) * PS)
-            for index in np.flatnonzero(chosen)
+            (events.operation(index), float(events.duration_ps[index]) * PS)
+            for index in np.flatnonzero(chosen).tolist()
         )
     for event, time_s in runs:
         operation = operation_name(event)

@@ -16,6 +16,7 @@ from keras_gpukit.profiling.reading.schema import program_message
 
 PLANE = b"/host:metadata"
 MOST_DEPTH = 4
+_PRODUCTS = (b"convolution", b"dot")
 
 
 class Program:
@@ -53,16 +54,16 @@ class Program:
     def _operation(self, instruction: Any, depth: int) -> str:
         """Returns an instruction's own operation, or that of its parts, or of its operands.
 
-        XLA adds copies without metadata, and names some fusions after none of their parts.
+        XLA adds copies without metadata, and names some fusions after none of their parts. A
+        product may be of another layer than its operands.
         """
         if instruction.metadata.op_type:
             return _text(instruction.metadata.op_name, b":", instruction.metadata.op_type)
         if instruction.id not in self._found and depth:
             called = (self._parts.get(each, ()) for each in instruction.called_computation_ids)
             parts = [part for each in called for part in reversed(each)]
-            operands = [
-                self._by_id[each] for each in instruction.operand_ids if each in self._by_id
-            ]
+            ids = () if instruction.opcode in _PRODUCTS else instruction.operand_ids
+            operands = [self._by_id[each] for each in ids if each in self._by_id]
             found = (self._operation(each, depth - 1) for each in (*parts, *operands))
             self._found[instruction.id] = next(filter(None, found), "")
         return self._found.get(instruction.id, "")

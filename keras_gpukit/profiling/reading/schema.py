@@ -51,6 +51,7 @@ _MESSAGES = {
     "OpMetadata": {"op_type": "1 bytes", "op_name": "2 bytes"},
     "Instruction": {
         "name": "1 bytes",
+        "opcode": "2 bytes",
         "metadata": "7 OpMetadata",
         "id": "35 int64",
         "operand_ids": "36 *int64",

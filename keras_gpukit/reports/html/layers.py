@@ -8,13 +8,10 @@ from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, draw_bars, r
 from keras_gpukit.reports.layers import (
     kernels_table,
     kinds_of,
-    kinds_of_layers,
+    kinds_table,
     layers_table,
     names_of,
-    tensor_cores,
 )
-from keras_gpukit.reports.phrases import LEAST_SHARE
-from keras_gpukit.reports.tables import Table
 
 _MOST_DRAWN = 12
 _TRACES = (
@@ -47,16 +44,6 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
     ]
     names = [name for name, _ in drawn]
     height = 130 + 26 * len(names)
-    rows = tuple(
-        (
-            f"{name} ×{count:,}" if count > 1 else name,
-            units.percentage(each.time_s / whole_s),
-            kinds_of(each.kinds_s, 1),
-            tensor_cores(each),
-        )
-        for name, count, each in kinds_of_layers(profile)[:_MOST_DRAWN]
-        if each.time_s >= LEAST_SHARE * whole_s
-    )
     words = _words(profile, whole_s)
     if left_out:
         share = sum(each.time_s for _, each in left_out) / whole_s
@@ -67,7 +54,7 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
         layers_table(profile),
         draw_bars(traces, names, "ms a step", height=height, hovermode="y unified"),
         (("Largest kernels of each layer", kernels_table(profile)),),
-        shown=Table(("kind of layer", "share", "mostly", "Tensor Cores"), rows),
+        shown=kinds_table(profile, _MOST_DRAWN),
         shown_title="By kind of layer",
     )
 

@@ -36,7 +36,7 @@ def memory_causes(run: RunReport) -> Chart | Omitted:
     heads = ("operation", "layer", "shape", "size")
     largest = Table(heads, tensors, "The largest tensors at the predicted peak.")
     words = _words(prediction, fullest, run.summary.out_of_memory is not None)
-    return Chart(words, largest if tensors else causes, shown=causes)
+    return Chart(words, largest if tensors else causes, shown=causes, shown_title="By cause")
 
 
 def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> tuple[tuple[str, ...], ...]:
@@ -70,7 +70,7 @@ def _words(prediction: MemoryPrediction | None, fullest: DeviceMemory | None, di
         parts.append(f"{held}{off}")
         if fullest.peak_bytes > fullest.needed_bytes:
             parts.append(f"the first step took {units.size(fullest.peak_bytes)}")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _note(record: MemoryRecord) -> str:

@@ -9,8 +9,8 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.kernel_names import group_of
-from keras_gpukit.rules.compute.launch_bound import LaunchBound
-from keras_gpukit.rules.compute.profile_shares import PRODUCT_KINDS
+from keras_gpukit.rules.compute.launch_bound import BATCHED, LaunchBound
+from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
 from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.compute.slow_kernels import (
     Float64Kernels,
@@ -32,6 +32,11 @@ ADVICE: dict[LayerRole, str] = {
     "loss": "Compute the loss of the whole batch together, as those of `keras.losses` do",
     "metrics": "Fewer metrics while training, and all of them in `evaluate` once per epoch",
 }
+
+
+MANY_OPERATIONS = 100
+"""Least number of operations of one layer from which they are called small; our choice. A batch
+normalization has 39."""
 
 
 class DominantLayer(Rule):
@@ -75,7 +80,8 @@ class DominantLayer(Rule):
         if not fitting:
             return None
         name = max(fitting, key=lambda each: fitting[each])
-        return self._found(name, groups[name], sum(map(_time_s, layers)))
+        compiled = is_compiled(summary, profile)
+        return self._found(name, groups[name], sum(map(_time_s, layers)), compiled)
 
     def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
         others = [each for each in layers if each.role == "layer" and each not in group]
@@ -85,7 +91,9 @@ class DominantLayer(Rule):
         own_s = sum(map(_time_s, group)) / len(group)
         return group[0].role != "layer" or own_s >= self.ratio * usual_s
 
-    def _found(self, name: str, group: list[LayerProfile], total_s: float) -> Finding:
+    def _found(
+        self, name: str, group: list[LayerProfile], total_s: float, compiled: bool
+    ) -> Finding:
         time_s, kind = sum(map(_time_s, group)), _kind(group)
         share, mostly = time_s / total_s, "" if kind == group[0].role else f", mostly {kind}"
         return self.find(
@@ -94,13 +102,22 @@ class DominantLayer(Rule):
             percent("of_it_in", sum(each.kinds_s.get(kind, 0.0) for each in group) / time_s, kind),
             percent("of_it_backward", sum(each.backward_s for each in group) / time_s),
             figure("layers", len(group), of=name),
-            advice=(
-                ADVICE.get(group[0].role)
-                or f"Look at {name} first: its dtype, its sizes, and whether it computes one by "
-                "one what could be computed together",
-            ),
+            advice=_advice(name, group, compiled),
             title=f"{100 * share:.0f} % of the computation is {name}{mostly}",
         )
+
+
+def _advice(name: str, group: list[LayerProfile], compiled: bool) -> tuple[str, ...]:
+    if role := ADVICE.get(group[0].role):
+        return (role,)
+    advice = []
+    operations = sum(each.kernels for each in group) / len(group)
+    if operations >= MANY_OPERATIONS and any("matmul" in each.kinds_s for each in group):
+        advice.append(BATCHED.format(name=name, many=f"{operations:.0f} operations"))
+    if _kind(group) in FUSED_KINDS and not compiled:
+        advice.append("`compile(jit_compile=True)`: XLA makes few operations of many")
+    general = f"Look at {name} first: its dtype, its sizes, and whether it computes one by one "
+    return (*advice, f"{general}what could be computed together")
 
 
 def _kind(group: list[LayerProfile]) -> Kind:

@@ -142,7 +142,7 @@ CUDNN = (
     "it has `recurrent_dropout=0`, `unroll=False` and the default activations"
 )
 BATCHED = (
-    "{name}: one batched product in place of {count:.0f} small ones, as "
+    "{name}: one batched product in place of {many}, as "
     "`tf.einsum('bcw,cwv->bcv', parts, matrices)` or `tf.matmul` of stacked matrices"
 )
 
@@ -271,7 +271,8 @@ def _main(profile: ProfileRecord | None) -> _Main | None:
     if any(_LOOP in (each.operation or "") for each in most.largest):
         advice = CUDNN.format(name=name)
     elif most.role == "layer" and _small_products(profile) >= MANY_PRODUCTS:
-        advice = BATCHED.format(name=name, count=_small_products(profile))
+        many = f"{_small_products(profile):.0f} small ones"
+        advice = BATCHED.format(name=name, many=many)
     return _Main(name, sum(each.time_s for each in within), kernels, advice)
 
 

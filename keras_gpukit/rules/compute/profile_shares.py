@@ -60,10 +60,13 @@ def idle_fraction(summary: RunSummary, parts: Collection[Part] = HOST_PARTS) -> 
 
 
 def is_compiled(summary: RunSummary, profile: ProfileRecord) -> bool:
-    """Whether XLA compiled the steps, by the setting or else by the kernels' names."""
+    """Whether XLA compiled the steps, by the setting or else by the names of what ran."""
     if summary.environment.jit_compile is not None:
         return summary.environment.jit_compile
-    return any(_OF_XLA.search(kernel.name) for kernel in profile.kernels)
+    largest = [kernel for layer in profile.layers for kernel in layer.largest]
+    # Without a GPU: XLA's instructions have a name, TensorFlow's operations a type after it.
+    named = profile.kernels or [each for each in largest if ":" not in each.name]
+    return any(_OF_XLA.search(kernel.name) for kernel in named)
 
 
 def fused_fraction(summary: RunSummary) -> float | None:

@@ -22,7 +22,7 @@ from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
     of_input,
-    severity,
+    severity_of_input,
 )
 from keras_gpukit.rules.setup.settings import in_effect, undone, written
 
@@ -66,7 +66,7 @@ class InputBound(Rule):
             advice = (advise(FILLS_CACHE if is_cached else FIRST_EPOCH), *others)
             figures.append(percent("after_the_first_epoch", later))
         saving = of_input(summary)
-        level: Severity = "warning" if figures else severity(saving, summary)
+        level: Severity = "warning" if figures else severity_of_input(summary)
         known = in_effect(summary.environment).items()
         causes = {key: each for key, each in known if each.slows == "input"}
         what = what or _share_waited(summary, stall)

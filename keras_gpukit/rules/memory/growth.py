@@ -36,6 +36,9 @@ LEAST_DEVICE_BYTES = 16 * 2**20
 """Least total growth on a device. Allocators count exactly; the same healthy runs grew by less."""
 LEAST_RATIO, LEAST_BYTES = 1.25, 256 * 2**20
 """Least growth over time, where the readings are of any moment of an epoch; our choice."""
+FAR = 10
+"""How many times as long a run may be without filling the memory, for its growth to be left out;
+our choice."""
 _STILL = 0.5
 """Least growth rate in the last third, as a share of the mean rate."""
 # Medians of pieces leave out the noise, which is large between one reading and the next.
@@ -74,10 +77,16 @@ class Growth:
 
     @property
     def turns_left(self) -> int | None:
-        """Whole epochs or fits until nothing is left, at this rate; None if unknown."""
-        if self.left_bytes is None or not self.per_turn_bytes:
+        """Whole epochs or fits until nothing is left, at this rate; None if unknown or far."""
+        if self.left_bytes is None or not self.per_turn_bytes or self.is_far:
             return None
         return int(self.left_bytes / self.per_turn_bytes)
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a run ten times as long as this one would not fill what is left."""
+        is_known = self.left_bytes is not None and self.turns is not None
+        return is_known and self.urgency < 1 / FAR
 
     @property
     def urgency(self) -> float:

@@ -172,6 +172,7 @@ class MemoryGrows(Rule):
             return too_short(f"needs {self.requires}")
         found = [each for each in by_epochs or () if not is_filling(summary, each)]
         found = found or by_fits or (over_time if by_epochs is None else None) or []
+        found = [each for each in found if not each.is_far or cause_of(summary, each)]
         if not found:
             return None
         worst = max(found, key=lambda growth: growth.urgency)

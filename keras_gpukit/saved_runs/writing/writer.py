@@ -20,8 +20,8 @@ class Record(NamedTuple):
 class Writer:
     """Base class of writers.
 
-    `RunLog` opens, calls and closes writers on its own thread. If a writer raises an exception, it
-    is logged once and the writer is closed; training and the other writers continue.
+    A `WriterThread` opens, calls and closes writers on its own thread. If a writer raises an
+    exception, it is logged once and the writer is closed; training and the other writers continue.
     """
 
     def write_records(self, records: Sequence[Record], /) -> None:

@@ -11,14 +11,14 @@ def row(predicted: float | None, unknown_because: str | None = None) -> dict:
 
 GOOD = {
     **{name: row(1.05e9) for name in MODELS},
-    **{f"{name}, jit": row(0.95e9) for name in MODELS},
+    **{f"{name}, jit": row(1.3e9) for name in MODELS},
     "LSTM": row(0.2e9, "what cuDNN keeps"),
     "GRU": row(1e9),
 }
 assert set(RECURRENT) < set(GOOD)
 FALSIFIED = {
     "plain": [{"VGG16": row(1.2e9)}, {"dense": row(0.8e9)}],
-    "jit": [{"transformer, jit": row(1.2e9, "what XLA fuses")}],
+    "jit": [{"VGG16, jit": row(0.99e9)}, {"transformer, jit": row(1.2e9, "its loops")}],
     "recurrent": [{"LSTM": row(0.2e9)}],
 }
 UNJUDGED = {"plain": {"VGG16": {"error": "it crashed"}}}

@@ -1,4 +1,4 @@
-"""The stall of 8 steps per execution, from clocks that were recorded on an H100."""
+"""The stall from clocks of an H100: recorded ones, and those that follow from recorded figures."""
 
 from __future__ import annotations
 
@@ -7,45 +7,112 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.processes import ROOT
 
 from keras_gpukit.input.wait import hidden_wait
+from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
-from keras_gpukit.input.wait.meters import Stretch
+from keras_gpukit.input.wait.meters import Stretch, WaitReading
 
 RECORDED = json.loads(
     Path(__file__).with_name("recorded").joinpath("h100_8_steps.json").read_text()
 )
-POINTS = 0.05
+EMPTY_CALLS_MS = RECORDED["empty_call_ms"]
+FIGURES = {
+    name: row
+    for way in ("synchronous", "jit")
+    for name, row in json.loads((ROOT / f"benchmarks/results/gpu/stall.{way}.json").read_text())[
+        "measured"
+    ].items()
+}
+"""Of 37 fits. With 8 steps, all fetching was taken for a stall: it shows how long fetches took."""
+STEPS, CALLS = 8, 10
+POINTS, POINTS_OF_ONE_STEP = 0.05, 0.03
 FEW_AND_IRREGULAR = "graph/jitter 50"
 
 
-def read(name, empty_call_s, monkeypatch):
+def read(stretch, gaps_s, empty_call_ms, monkeypatch):
     """Returns the ends of the range of the stall, as shares of the executions' time."""
     monkeypatch.setattr(hidden_wait, "is_made_by_keras", lambda function: True)
     monkeypatch.setattr(hidden_wait, "empty_iterator", iter)
     monkeypatch.setattr(hidden_wait.time, "sleep", lambda seconds: None)
-    now_s = iter(np.tile([0.0, empty_call_s], 2 * hidden_wait.EMPTY_CALLS))
+    now_s = iter(np.tile([0.0, 1e-3 * empty_call_ms], 2 * hidden_wait.EMPTY_CALLS))
     monkeypatch.setattr(hidden_wait.time, "perf_counter", lambda: next(now_s))
-    hidden = HiddenWait(next, RECORDED["steps_per_execution"])
+    hidden = HiddenWait(lambda iterator: next(iterator), STEPS)  # times are kept for each function
     hidden.calibrate(())
+    reading = hidden.read(stretch, gaps_s, None)
+    return reading.wait_s / stretch.duration_s, reading.most_s / stretch.duration_s
+
+
+def recorded(name):
+    """Returns the calls of a recording, and the gaps between their fetches."""
     entries_s, exits_s, gaps_s = (
         1e-6 * np.array(RECORDED["executions"][name][clock])
         for clock in ("entries_us", "exits_us", "gaps_us")
     )
-    reading = hidden.read(Stretch(entries_s, exits_s, entries_s[-1]), gaps_s, None)
-    return reading.wait_s / entries_s[-1], reading.most_s / entries_s[-1]
+    return Stretch(entries_s, exits_s, entries_s[-1]), gaps_s
 
 
-@pytest.mark.parametrize("empty_call_ms", RECORDED["empty_call_ms"])
+def clocks_of(name, call_s):
+    """Returns calls and gaps that fit a row of `FIGURES`, and the stall that they show.
+
+    Args:
+        name: Key of the row.
+        call_s: How long entering and leaving a call takes, which was not recorded.
+    """
+    row, pipeline = FIGURES[name], name.partition("/")[2].split()[0]
+    step_s, compute_s = 1e-3 * row["step_ms"], 1e-3 * (row["step_ms"] - row["idle_ms"])
+    # All of the time goes into one of eight batches; two batches come at a time; or all are alike.
+    shares = {"bursty": [0] * 7 + [8], "parallel": [2, 0] * 4}.get(pipeline, [1] * 8)
+    fetches_s = row["reported"] * step_s * np.array(shares)
+    hidden_s = np.minimum(compute_s, fetches_s[1:])
+    gaps_s = np.r_[0.0, compute_s - hidden_s]
+    gaps_s[-1] += compute_s + call_s
+    left_s = STEPS * step_s - fetches_s.sum() - gaps_s.sum()
+    entries_s = STEPS * step_s * np.arange(CALLS + 1)
+    stretch = Stretch(entries_s, entries_s[1:], entries_s[-1])
+    stall = (fetches_s.sum() - hidden_s.sum()) / (STEPS * step_s)
+    return stretch, np.tile(gaps_s + left_s / STEPS, (CALLS, 1)), stall
+
+
+@pytest.mark.parametrize("empty_call_ms", EMPTY_CALLS_MS)
 @pytest.mark.parametrize("name", sorted(RECORDED["executions"].keys() - {FEW_AND_IRREGULAR}))
 def test_a_range_holds_the_time_that_the_gpu_idled_for_want_of_a_batch(
     name, empty_call_ms, monkeypatch
 ):
-    least, most = read(name, 1e-3 * empty_call_ms, monkeypatch)
+    least, most = read(*recorded(name), empty_call_ms, monkeypatch)
     idle = RECORDED["executions"][name]["idle_while_fetching"]
     assert least - POINTS <= idle <= most + POINTS
 
 
 def test_five_irregular_executions_give_too_little_rather_than_too_much(monkeypatch):
-    least, _ = read(FEW_AND_IRREGULAR, 1e-3 * RECORDED["empty_call_ms"][0], monkeypatch)
+    least, _ = read(*recorded(FEW_AND_IRREGULAR), EMPTY_CALLS_MS[0], monkeypatch)
     assert 0.3 < least < RECORDED["executions"][FEW_AND_IRREGULAR]["idle_while_fetching"]
+
+
+@pytest.mark.parametrize("empty_calls", [1, 2])
+@pytest.mark.parametrize("empty_call_ms", EMPTY_CALLS_MS)
+@pytest.mark.parametrize("name", [name for name in FIGURES if name.startswith("8")])
+def test_eight_steps_whose_fetches_were_taken_for_a_stall_have_a_range_that_holds_it(
+    name, empty_call_ms, empty_calls, monkeypatch
+):
+    stretch, gaps_s, stall = clocks_of(name, 1e-3 * empty_calls * empty_call_ms)
+    idle = FIGURES[name]["idle_while_fetching"]
+    assert stall == pytest.approx(idle, abs=0.015)  # the clocks are those of that fit
+    least, most = read(stretch, gaps_s, empty_call_ms, monkeypatch)
+    assert least - POINTS <= idle <= most + POINTS
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if name.startswith("1")])
+def test_one_step_whose_call_returns_at_its_end_is_stalled_for_all_of_its_wait(name):
+    row = FIGURES[name]
+    entries_s = 1e-3 * row["step_ms"] * np.arange(CALLS + 1)
+    waits_s = np.full(CALLS, row["reported"] * entries_s[1])
+    finished_s = iter(entries_s)
+    device = DeviceWork(now=lambda: next(finished_s))
+    for _ in range(CALLS):
+        device.note_finished()
+    stretch = Stretch(entries_s, entries_s[1:], entries_s[-1])
+    found = device.exposed(WaitReading(waits_s.sum(), waits_s), stretch, first_call=1)
+    stall = found.wait_s / stretch.duration_s
+    assert stall == pytest.approx(row["idle_while_fetching"], abs=POINTS_OF_ONE_STEP)

@@ -14,12 +14,18 @@ import pytest
 from helpers.processes import ROOT
 
 from keras_gpukit.profiling import read_profile
+from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import time_of_steps_s
 from keras_gpukit.saved_runs import load_report
 
 RESULTS = ROOT / "benchmarks/results/gpu"
 MEASURED = json.loads((RESULTS / "compute.all.json").read_text())["measured"]
+TINY = json.loads((RESULTS / "launches.all.json").read_text())["measured"]
+"""A model of 500 tiny operations: as it is, the parts of a captured step, and with each change."""
 MARGIN = 0.03
 """Of the run; step times differed by up to 12 % between two fits of the same model."""
 
@@ -92,3 +98,34 @@ def test_without_the_cause_it_is_not_found(name, tmp_path):
     findings = judged(f"{name}-fixed", tmp_path).findings
     causes = {each.code for each in findings if each.severity != "info"}
     assert causes == STILL.get(name, set())
+
+
+def test_a_model_of_tiny_operations_saves_with_xla_what_is_promised():
+    plain, parts_ms = TINY["plain"], TINY["idle"]["parts_ms"]
+    step_s, steps = 1e-3 * plain["step_ms"], plain["steps"]
+    parts_s = {part: 1e-3 * ms for part, ms in parts_ms.items()}
+    profile = ProfileRecord(
+        steps=8,
+        step_time_s=sum(parts_s.values()),
+        parts_s=parts_s,
+        kinds_s={"elementwise": parts_s["device compute"]},
+        devices=(DeviceProfile("GPU:0", 0.08, 0.08, kernels=4000),),
+    )
+    summary = RunSummary(
+        Environment({}, gpus=(GPUInfo(0),), steps_per_execution=1, jit_compile=False),
+        ThroughputRecord("fit", steps, steps, step_s, None, plain["findings"][0]["of_s"]),
+        InputRecord(
+            "fit",
+            confidence="exact",
+            measured_steps=steps,
+            wait_s=step_s * plain["reported"],
+            stall_fraction=plain["reported"],
+        ),
+        profile=profile,
+    )
+    found = judge(summary).findings[0]
+    assert found.code == "launch-bound"
+    assert (found.saving.low_s, found.saving.high_s) == pytest.approx((8.2, 29.5), abs=0.05)
+    saved_s = 1e-3 * steps * (plain["step_ms"] - TINY["jit"]["step_ms"])
+    # 21.0 s of 32.8 s: more than the wait for launches, since XLA fuses the kernels too.
+    assert found.saving.low_s <= saved_s <= found.saving.high_s

@@ -22,7 +22,7 @@ LINE = [2 * GIB + 200 * MIB * epoch for epoch in range(EPOCHS)]
 FLAT = [2 * GIB] * EPOCHS
 
 
-def run(process=FLAT, device=FLAT, peak=None, left_bytes=50 * GIB, kept=lambda epoch: (), trac=0):
+def run(process=FLAT, device=FLAT, peak=None, left_bytes=40 * GIB, kept=lambda epoch: (), trac=0):
     readings = tuple(
         EpochMemory(
             epoch=number + 1,
@@ -65,10 +65,18 @@ def test_it_is_a_warning_where_a_run_as_long_again_would_run_out():
     assert figures["in the end"] == pytest.approx(LINE[-1])
 
 
+def test_growth_that_a_run_ten_times_as_long_would_survive_is_named_with_a_cause_only():
+    # 24 epochs of 200 MiB are 4.7 GiB.
+    assert "memory-grows" in judge(run(process=LINE, left_bytes=48 * GIB)).passed
+    assert "235 more epochs" in finding(run(process=LINE, left_bytes=46 * GIB))[0].title
+    found, _ = finding(run(process=LINE, left_bytes=48 * GIB, trac=1))
+    assert found.title == "Memory of this process grows with each epoch"
+
+
 def test_noise_does_not_hide_it():
     draw = random.Random(0)
     noisy = [value + draw.uniform(-300 * MIB, 300 * MIB) for value in LINE]
-    _, figures = finding(run(process=noisy))
+    _, figures = finding(run(process=noisy, left_bytes=9 * GIB))
     assert figures["each epoch adds"] == pytest.approx(200 * MIB, rel=0.15)
 
 
@@ -191,7 +199,7 @@ HEALTHY = {
 
 @pytest.mark.parametrize("levels", HEALTHY.values(), ids=HEALTHY)
 def test_what_does_not_go_on_growing_is_none(levels):
-    assert "memory-grows" in judge(run(process=levels)).passed
+    assert "memory-grows" in judge(run(process=levels, left_bytes=GIB)).passed
 
 
 def test_noise_alone_is_hardly_ever_taken_for_growth():

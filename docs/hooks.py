@@ -1,0 +1,130 @@
+"""Fills in, when the site is built, what the code and the results of benchmarks already say.
+
+`{{ overhead: variants/bare again/ratio_median as .3f }}` is that figure of
+`benchmarks/results/overhead.json`, in Python's format; `as len` is how many there are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+FIGURE = re.compile(r"\{\{ (\w+): (.+?)(?: as (.+?))? \}\}")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs for each page."""
+    for marker, make in MADE.items():
+        if marker in markdown:
+            markdown = markdown.replace(marker, make())
+    return FIGURE.sub(lambda found: figure(*found.groups()), markdown)
+
+
+def figure(name: str, path: str, form: str | None) -> str:
+    """Returns a figure of a results file; a path that does not exist ends the build."""
+    value = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    for key in path.split("/"):
+        value = value[key]
+    if form == "len":
+        return str(len(value))
+    return f"{value:{form or ''}}".replace("%", " %")
+
+
+def commands() -> str:
+    """Returns the help of each command."""
+    from keras_gpukit.cli.main import parsers
+
+    os.environ["COLUMNS"] = "90"
+    parser, _ = parsers()
+    sections = [f"```text\n{parser.format_help()}```"]
+    [subparsers] = [
+        each for each in parser._actions if isinstance(each, argparse._SubParsersAction)
+    ]
+    for name, command in subparsers.choices.items():
+        sections.append(f"## {name}\n\n```text\n{command.format_help()}```")
+    return "\n\n".join(sections)
+
+
+def environment() -> str:
+    """Returns a table of each group of environment variables."""
+    from keras_gpukit.records.environment_variables import GROUPS
+    from keras_gpukit.rules.setup.settings import SETTINGS
+
+    groups = {
+        **GROUPS,
+        "Named in a verdict if they slow a run": {
+            name: setting.does for name, setting in SETTINGS.items() if name.isupper()
+        },
+    }
+    return "\n\n".join(f"## {title}\n\n{table(group)}" for title, group in groups.items())
+
+
+def cluster_variables() -> str:
+    """Returns the table of those that a user can set."""
+    from keras_gpukit.records.environment_variables import YOURS
+
+    return table(YOURS)
+
+
+def table(meanings: Mapping[str, str]) -> str:
+    """Returns a table of names and meanings."""
+    rows = (f"| `{name}` | {meaning} |" for name, meaning in meanings.items())
+    return "\n".join(("| variable | meaning |", "|---|---|", *rows))
+
+
+def results() -> str:
+    """Returns a section for each results file: what was measured, how, where and when."""
+    measured = last_changes()
+    return "\n\n".join(
+        result(path, measured.get(f"benchmarks/results/{path.name}", "not committed yet"))
+        for path in sorted(RESULTS.glob("*.json"))
+    )
+
+
+def result(path: Path, when: str) -> str:
+    """Returns the section of one results file."""
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    script = ROOT / saved["command"].split()[1]
+    about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")
+    machine = saved["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in saved["versions"].items())
+    return (
+        f"### {path.name}\n\n{' '.join(about[0].split())}\n\n"
+        f"`{saved['command']}`, {when}, on {machine['processor']} with {machine['cores']} cores "
+        f"and {'a' if machine['gpus'] else 'no'} GPU; {versions}."
+    )
+
+
+def last_changes() -> dict[str, str]:
+    """Returns the day and the commit that last changed each results file; {} outside of git."""
+    log = subprocess.run(
+        ["git", "log", "--format=%cs, commit %h", "--name-only", "--", str(RESULTS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    ).stdout
+    changes: dict[str, str] = {}
+    when = ""
+    for line in log.splitlines():
+        if ", commit " in line:
+            when = line
+        elif line:
+            changes.setdefault(line, when)
+    return changes
+
+
+MADE = {
+    "<!-- commands -->": commands,
+    "<!-- environment -->": environment,
+    "<!-- cluster variables -->": cluster_variables,
+    "<!-- results -->": results,
+}

@@ -1,0 +1,1 @@
+"""Writers that log a run's figures and findings to MLflow, Weights & Biases or OpenTelemetry."""
