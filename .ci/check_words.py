@@ -30,8 +30,9 @@ COVERED = (
     "keras_gpukit/**/*",
     "tests/**/*.py",
     "benchmarks/**/*.py",
+    "examples/*",
 )
-SUFFIXES = {".md", ".py", ".js", ".j2", ".css", ".yml", ""}
+SUFFIXES = {".md", ".py", ".ipynb", ".js", ".j2", ".css", ".yml", ""}
 FORBIDDEN = {
     r"(is|are|was|were|be) told|told (are|is|apart|as)|tells(?!:)": (
         "reports, shows, prints, logs, says"

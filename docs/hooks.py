@@ -16,9 +16,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, Files
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 FIGURE = re.compile(r"\{\{ (\w+): (.+?)(?: as (.+?))? \}\}")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Called by mkdocs for the list of files: adds the schema of `report --json`."""
+    from keras_gpukit.records.report import json_schema
+
+    content = json.dumps(json_schema(), indent=2)
+    files.append(File.generated(config, "reference/report.schema.json", content=content))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from keras_gpukit.distributed.split_model import split_model as split_model
     from keras_gpukit.memory.less.accumulation import accumulate_gradients as accumulate_gradients
     from keras_gpukit.memory.less.rematerialization import rematerialize as rematerialize
+    from keras_gpukit.saved_runs.log_folder import load_report as load_report
     from keras_gpukit.speedups.tune import tune as tune
     from keras_gpukit.trials.diagnose import diagnose as diagnose
     from keras_gpukit.trials.find_batch_size import find_batch_size as find_batch_size
@@ -54,6 +55,7 @@ _HOMES = {
     "configure_gpus": "keras_gpukit.configure.api",
     "diagnose": "keras_gpukit.trials.diagnose",
     "find_batch_size": "keras_gpukit.trials.find_batch_size",
+    "load_report": "keras_gpukit.saved_runs.log_folder",
     "rematerialize": "keras_gpukit.memory.less.rematerialization",
     "split_model": "keras_gpukit.distributed.split_model",
     "predict_memory": "keras_gpukit.trials.predict_memory",

@@ -58,6 +58,10 @@ pydataset-threads/graph/spe8/one 50
 generator/graph/spe8/one 0 50
 serial/graph/spe8/two 0 50 75
 interleaved/graph/spe8/two 50
+serial/short/spe5/one 0 25 50 63 75
+prefetched/short/spe5/one 63
+parallel/short/spe5/one 63
+bursty/short/spe5/one 63
 """
 
 

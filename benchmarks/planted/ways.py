@@ -23,13 +23,15 @@ from planted.known_times import (
 
 # Long enough to tell two points of a hundred, short enough for a profile.
 STRETCH_S = 1.5
-STEP_S = 0.03
+STEP_S, SHORT_STEP_S = 0.03, 0.006
 LONGEST_CAPTURE = 48
 AGREE = 0.02
 ATTEMPTS = 3
 
+# "short" has steps of 6 ms, the others of 30 ms.
 MODES = {
     "graph": {"jit_compile": False},
+    "short": {"jit_compile": False},
     "jit": {"jit_compile": True},
     "eager": {"jit_compile": False, "run_eagerly": True},
 }
@@ -38,12 +40,16 @@ MODES = {
 class Sleep(keras.layers.Layer):
     """Makes a step take a known time. XLA cannot sleep."""
 
+    def __init__(self, step_s: float) -> None:
+        super().__init__()
+        self.step_s = step_s
+
     def call(self, inputs):
         # TensorFlow has no operation that sleeps, but a dataset can, and a step can ask one. It
         # needs the inputs, or it would sleep while they are being fetched; and asked for a second
         # element, as it is, it would sleep once more.
         needed = tf.data.Dataset.from_tensors(0.0 * tf.reduce_sum(inputs))
-        slept = needed.apply(sleep(STEP_S)).take(1)
+        slept = needed.apply(sleep(self.step_s)).take(1)
         return inputs + slept.get_single_element()
 
 
@@ -84,6 +90,8 @@ class Way:
     def __init__(self, mode: str, an_execution: int, devices: str) -> None:
         self.an_execution = an_execution
         self.sleeps = mode != "jit"
+        step_s = SHORT_STEP_S if mode == "short" else STEP_S
+        self.longest_capture = round(LONGEST_CAPTURE * STEP_S / step_s)
         self.overlaps = an_execution > 1 and mode != "eager"
         strategy = tf.distribute.get_strategy()
         if devices == "two":
@@ -96,7 +104,7 @@ class Way:
                 ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
             )
         with strategy.scope():
-            busy = Sleep() if self.sleeps else Sort()
+            busy = Sleep(step_s) if self.sleeps else Sort()
             self.model = keras.Sequential([keras.Input((FEATURES,)), busy, keras.layers.Dense(1)])
             options = {"steps_per_execution": an_execution, **MODES[mode]}
             self.model.compile(keras.optimizers.SGD(1e-6), "mse", **options)
@@ -170,7 +178,9 @@ class Way:
 
     def measure_once(self, pipeline: Pipeline, batch_s: float, *, waits: bool) -> dict[str, object]:
         wanted = round(STRETCH_S / batch_s / self.an_execution)
-        steps = min(max(wanted * self.an_execution, 12, 5 * self.an_execution), LONGEST_CAPTURE)
+        steps = min(
+            max(wanted * self.an_execution, 12, 5 * self.an_execution), self.longest_capture
+        )
         time_step = functools.partial(self.waiting_step_s, batch_s) if waits else self.ready_step_s
         steps_s = [time_step()]
         stall, capture = gpukit.InputStall(None), Capture()
@@ -193,6 +203,7 @@ class Way:
         )
         return {
             "reported": record.stall_fraction,
+            "most": record.most_stall_fraction,
             "profile": capture.stall(overlapping=self.overlaps),
             "constructed": constructed,
             "confidence": record.confidence,

@@ -25,12 +25,14 @@ from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
+from keras_gpukit.reports.notebook import is_notebook
 from keras_gpukit.saved_runs.exporting.services import check_log_to
 from keras_gpukit.saved_runs.folding.run_fold import concluded
 from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
+from keras_gpukit.watching.live_view import LiveView
 from keras_gpukit.watching.nvtx_ranges import NVTXRanges, load_nvtx
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.step_flops import FlopsWatch
@@ -47,6 +49,8 @@ class Monitor(WatchingCallback[RunSummary]):
     and again if they become slower. If such a profile refutes the measured input stall, the summary
     and the verdict are corrected by it, and say so. On a CPU it captures after 4 s, if steps run
     eagerly or the model has preprocessing layers.
+
+    In a notebook it shows its figures and the verdict so far while `fit` runs.
 
     If no step ends for a minute, or 20 times as long as usual, it says on standard error what the
     process does.
@@ -108,6 +112,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._parts += [self._memory, self._utilization, self._placement]
         self._learning: LearningWatch | None = None
         self._comparing: worker_watch.Comparing | None = None
+        self._live: LiveView | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
             self._profiler = profiler_of_monitor(self._log_dir, automatic=capture == "auto")
@@ -157,6 +162,8 @@ class Monitor(WatchingCallback[RunSummary]):
             session.every_second("whether steps go on", hangs.look)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
             self._ranges = NVTXRanges() if self._nvtx else None
+            if is_notebook() and self._prints(session, phase):
+                self._live = LiveView(session)
         if self._ranges is not None:
             self._ranges.begin(phase if phase == session.phase else "validation")
             self._ranges.mark_steps(session, phase)
@@ -168,7 +175,10 @@ class Monitor(WatchingCallback[RunSummary]):
             if self._ranges is not None:
                 self._ranges.end()
             return
-        ranges, self._ranges = self._ranges, None  # so that this callback can be copied
+        live, self._live = self._live, None  # so that this callback can be copied
+        if live is not None:
+            live.close()
+        ranges, self._ranges = self._ranges, None
         if ranges is not None:
             ranges.end_all()
         output, step = session.output, session.step
@@ -180,7 +190,7 @@ class Monitor(WatchingCallback[RunSummary]):
         overhead = Overhead(None, 0, session.overhead_s, session.startup_s)
         output.record("overhead", overhead, step)
         session.record_end()
-        comparing, self._comparing = self._comparing, None  # so that this callback can be copied
+        comparing, self._comparing = self._comparing, None
         captures = self._profiler and self._profiler._captures_so_far()
         measured = output.fold.summary()
         workers = worker_watch.with_comparison(measured, comparing, captures).workers

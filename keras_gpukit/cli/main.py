@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from keras_gpukit.cli import (
     bench,
+    compare,
     demo,
     doctor,
     first_fit,
@@ -60,6 +61,7 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
         doctor,
         bench,
         report,
+        compare,
         scaling,
     ):
         command.add_parser(subparsers)

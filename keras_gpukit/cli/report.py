@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.cli.command_line import fail
-from keras_gpukit.records.report import Report, RunReport
-from keras_gpukit.reports.run_words import verdict_line
-from keras_gpukit.reports.units import printable
+from keras_gpukit.records.report import Report
+from keras_gpukit.reports.run_words import verdict_lines
 from keras_gpukit.whole_files import replace_file
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
@@ -79,22 +78,13 @@ def run(args: argparse.Namespace) -> int:
         _write(out, _json(report) if args.json else _html(report))
     except OSError as error:
         return fail("report", error)
-    headlined = _headlined(report)[:3]
-    for each in headlined:
-        print(printable(f"{each.name}: {verdict_line(each)}"))
-    if len(report.runs) > len(headlined):
-        print(f"and {len(report.runs) - len(headlined)} more runs")
+    for line in verdict_lines(report):
+        print(line)
     newest = report.newest_profile
     if newest is not None and newest.profile is not None:
         print_summary(of_profile(newest.profile), title=f"keras_gpukit, profile {newest.name}")
     print(f"Written to {out}")
     return 0
-
-
-def _headlined(report: Report) -> list[RunReport]:
-    """Returns the runs whose verdicts are shown: of compared workers, only the chief's run."""
-    compared = {each.folder for each in report.runs if each.summary.workers is not None}
-    return [each for each in report.runs if each.folder not in compared or each.is_chief]
 
 
 def _html(report: Report) -> str:

@@ -22,6 +22,10 @@ class Displayed:
         view = _views.get(type(self))
         return None if view is None else view(self)
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Has IPython show the record as `print` does where it shows no HTML."""
+        return {"text/plain": str(self)}
+
     def __str__(self) -> str:
         """Returns the record as text for `print`, or its fields if no text view is registered."""
         text = _texts.get(type(self))

@@ -41,6 +41,7 @@ OF_GPUS = {
 OTHERS = {
     "CUDA_INJECTION64_PATH": "If set, another profiler is at work, and `Monitor` captures nothing",
     "LD_LIBRARY_PATH": "Where the loader looks for CUDA's libraries first",
+    "MLFLOW_RUN_ID": 'The MLflow run that `Monitor(log_to="mlflow")` logs to, if none is active',
     "NO_COLOR": "If set, `launch` colours no names of workers",
     "TF_CONFIG": "The cluster that this process belongs to",
     "TF_CPP_MIN_LOG_LEVEL": "`0` shows TensorFlow's log where a command would hide it",

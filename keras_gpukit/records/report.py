@@ -10,6 +10,7 @@ import msgspec
 
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import RunEvent
 from keras_gpukit.records.finding import Finding, Verdict
@@ -139,7 +140,7 @@ class RunReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Displayed):
     """All runs under a folder, and the profiles that belong to none of them.
 
     Attributes:

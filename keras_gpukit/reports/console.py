@@ -18,8 +18,9 @@ from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.layers import captured_step
+from keras_gpukit.reports.notebook import is_notebook
 from keras_gpukit.reports.roofline import near_the_limits
-from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere
+from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -74,13 +75,19 @@ def render(
     else:
         figures = phrases.in_short(summary) or "Nothing was measured."
         lines += _dim(_others(summary), figures, correction)
-    report = f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)
     measured = (near_the_limits(summary), step, phrases.compared(summary), captured)
-    lines += _dim(*measured, None if log_dir is None else report)
+    lines += _dim(*measured, None if log_dir is None else _report_of(log_dir))
     ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
     return panel(lines, title or ended)
+
+
+def _report_of(log_dir: Path) -> str:
+    """Returns how to see the report: a notebook opens no file, but shows the page in its output."""
+    if is_notebook():
+        return f"Report with charts, in a cell: keras_gpukit.load_report({str(log_dir)!r})"
+    return f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
 
 
 def _dim(*texts: str | None) -> list[RenderableType]:
@@ -92,8 +99,8 @@ def _verdict(summary: RunSummary) -> RenderableType:
     worst = phrases.worst(summary)
     if worst is None:
         rows = [("Verdict", phrases.all_well(summary)), ("Why", phrases.checks(summary.verdict))]
-        rows.append(("Next", phrases.train_longer(summary)))
-        style = "green" if phrases.is_judged(summary) else ""
+        rows.append(("Next", longer := phrases.train_longer(summary)))
+        style = "green" if phrases.is_judged(summary) and longer is None else ""
     else:
         # The stall is a share of the steps' time; a title may have a share of the run.
         is_share = "%" in worst.title
@@ -140,4 +147,8 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         yield from _dim(*(f"not judged: {code}: {one_line(reason)}" for code, reason in reasons))
 
 
-show_by(RunSummary, lambda record: as_html(render(record)))
+show_by(
+    RunSummary,
+    lambda record: as_html(render(record)),
+    lambda record: as_text(render(record)),
+)

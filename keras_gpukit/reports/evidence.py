@@ -110,6 +110,8 @@ SENTENCES = {
     "of_a_step_in_metrics": "Metrics take {value} of a step",
     "of_a_step's_kernels": ", and run {value} of its kernels",
     "of_a_step_in_Python_functions": "Python functions take {value} of a step",
+    "of_a_step_in_copies_to_the_GPU": "While copies to the GPU run, it idles for {value} of a step",
+    "copied_to_the_GPU_per_step": "A step copies {value}",
     "of_the_computation": "{of} takes {value} of the computation",
     "of_it_in": ", {value} of it {of}",
     "of_it_backward": ", {value} of it in the backward pass",

@@ -164,10 +164,15 @@ def all_well(summary: RunSummary) -> str:
     if summary.ending == "interrupted":
         return _INTERRUPTED
     is_profile = summary.input is not None and summary.input.mechanism == FROM_PROFILE
+    too_short = summary.verdict.too_short
+    if is_judged(summary) and is_profile:
+        return NOTHING_IN_PROFILE
+    if is_judged(summary) and ACCOUNT_OF_TIME in too_short:
+        return f"Nothing was found, but the run was short: {one_line(too_short[ACCOUNT_OF_TIME])}."
     if is_judged(summary):
-        return NOTHING_IN_PROFILE if is_profile else NOTHING_FOUND
-    if "input-bound" in summary.verdict.too_short:
-        return f"Too short to judge: {one_line(summary.verdict.too_short['input-bound'])}."
+        return NOTHING_FOUND
+    if "input-bound" in too_short:
+        return f"Too short to judge: {one_line(too_short['input-bound'])}."
     because = one_line(summary.verdict.not_applicable["input-bound"])
     return f"This {'profile' if is_profile else 'run'} could not be judged: {because}."
 
@@ -179,7 +184,8 @@ def is_judged(summary: RunSummary) -> bool:
 
 def train_longer(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short to be judged; None to another."""
-    if is_judged(summary) or "input-bound" not in summary.verdict.too_short:
+    decisive = {ACCOUNT_OF_TIME} if is_judged(summary) else {ACCOUNT_OF_TIME, "input-bound"}
+    if decisive.isdisjoint(summary.verdict.too_short):
         return None
     return "Train for 10 s and 100 steps or more."
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
 from keras_gpukit.rules.verdict import ENDED_BY
 from keras_gpukit.rules.whole_run.endings import doing
 
 _MOST_UNJUDGED = 0.5
+_RUNS_LISTED = 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,19 @@ def headline_of(summary: RunSummary) -> Headline:
     is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable
     severity = "unknown" if is_unclear or summary.ending == "interrupted" else "good"
     return Headline(severity, phrases.all_well(summary), note=phrases.checks(verdict))
+
+
+def verdict_lines(report: Report) -> list[str]:
+    """Returns a line on each of the newest runs, and how many more there are.
+
+    Of workers that were compared, only the chief's run has one.
+    """
+    compared = {each.folder for each in report.runs if each.summary.workers is not None}
+    listed = [each for each in report.runs if each.folder not in compared or each.is_chief]
+    lines = [units.printable(f"{each.name}: {verdict_line(each)}") for each in listed]
+    shown = lines[:_RUNS_LISTED]
+    left_out = len(report.runs) - len(shown)
+    return [*shown, *([f"and {left_out} more runs"] if left_out > 0 else [])]
 
 
 def verdict_line(run: RunReport) -> str:
@@ -82,6 +97,17 @@ def _end(run: RunReport) -> str | None:
         "interrupted": f"interrupted{where}" if by is None else f"interrupted by {by}",
         "unfinished": f"ended without a summary{where} (killed, or without a Monitor)",
     }[run.state]
+
+
+def running(summary: RunSummary, progress: Progress | None) -> str:
+    """Describes a run in progress: what it does, its figures, and the worst finding so far."""
+    now = "starting" if progress is None else doing(progress)
+    lines = [f"keras_gpukit: {now}", *filter(None, [", ".join(phrases.headline(summary))])]
+    worst = phrases.worst(summary)
+    if worst is not None:
+        lines.append(f"So far: {worst.title} ({worst.code})")
+        lines += [f"Next: {each}" for each in worst.advice[:1]]
+    return "\n".join(map(units.printable, lines))
 
 
 def state_note(run: RunReport) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.reports import units
 
 
@@ -51,3 +51,17 @@ def stages_table(pipeline: PipelineRecord) -> Table:
     )
     heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
     return Table(heads, rows)
+
+
+def stage_words(stage: StageRecord | None, *, is_bottleneck: bool) -> str:
+    """Returns a stage's cost and place: "16 ms, 2 parallel, train.py:12"; "" without the stage."""
+    if stage is None:
+        return ""
+    parts = (stage_cost(stage), stage.location, "bottleneck" if is_bottleneck else None)
+    return ", ".join(filter(None, parts))
+
+
+def stage_cost(stage: StageRecord) -> str:
+    """Returns a stage's time per batch, and its parallelism above 1: "16 ms, 2 parallel"."""
+    spent = units.known(stage.cost_per_batch_s, units.duration)
+    return f"{spent}, {stage.parallelism:,} parallel" if stage.parallelism > 1 else spent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Container, Iterable, Sequence
+from html import escape
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from keras_gpukit.reports.units import printable
 
-_ASCII = str.maketrans({"µ": "u", "×": "x"})
+_ASCII = str.maketrans({"µ": "u", "×": "x", "→": "->"})
 # Legible on a light page and on a dark one. The notebook itself sets the colour of plain text.
 _ANSI = [(140,) * 3, (209, 36, 47), (26, 127, 55), (191, 135, 0), *[(27, 124, 131)] * 4]
 _THEME = TerminalTheme((255,) * 3, (24,) * 3, _ANSI)
@@ -56,7 +57,8 @@ def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -
 def as_text(shown: RenderableType) -> str:
     """Returns the text that a terminal of 100 columns shows, without colours."""
     text = io.StringIO()
-    Console(width=_COLUMNS, file=text).print(shown)
+    # A notebook's kernel asks for colours by an environment variable.
+    Console(width=_COLUMNS, file=text, force_terminal=False, force_jupyter=False).print(shown)
     return text.getvalue()
 
 
@@ -70,14 +72,19 @@ def as_html(shown: RenderableType) -> str:
     return html.replace(_DIM, "opacity: 0.75")
 
 
+def text_as_html(text: str) -> str:
+    """Returns plain text as HTML that looks like that of `as_html`."""
+    return _HTML.format(code=escape(text))
+
+
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
-    """Prints to a console, with ASCII replacements if its encoding lacks "µ" or "×".
+    """Prints to a console, with ASCII replacements if its encoding lacks "µ", "×" or "→".
 
     Without a console, it prints to standard output, without colours if that is no terminal.
     """
     console = console or Console()
     try:
-        "µ×".encode(console.encoding)
+        "".join(map(chr, _ASCII)).encode(console.encoding)
     except UnicodeEncodeError:
         with console.capture() as capture:
             console.print(renderable)

@@ -11,6 +11,7 @@ from keras_gpukit.rules.cluster.workers import (
     UnevenShards,
     WorkersTrainAlone,
 )
+from keras_gpukit.rules.compute.batch_copy import BatchCopy
 from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
 from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
@@ -88,6 +89,7 @@ RULES: tuple[Rule, ...] = (
     BatchNotScaled(),
     PreprocessingInModel(),
     PythonInStep(),
+    BatchCopy(),
     Float64Kernels(),
     MisalignedProducts(),
     LayoutChanges(),

@@ -88,7 +88,7 @@ class LogFolder:
             made_s=now_s,
             version=__version__,
             runs=tuple(
-                run if position < MOST_DETAILED else without_time_series(run)
+                run if position < MOST_DETAILED else without_time_series(run, position)
                 for position, run in enumerate(runs[:MOST_LISTED])
             ),
             captures=tuple(map(_with_verdict, captures.values())),
@@ -141,7 +141,23 @@ class LogFolder:
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:
-    """Returns a report of the runs under a folder, read once; see `LogFolder.report`."""
+    """Reads the runs under a log folder; runs in progress are included.
+
+    A notebook cell that ends with the report shows its page, which needs no network, in the output.
+    `print` shows the newest verdicts.
+
+    Args:
+        path: The `log_dir` of a run, or a folder above several.
+
+    Returns:
+        A `Report`, with the newest run first in `runs`.
+
+    Raises:
+        FileNotFoundError: If the folder does not exist, or contains no run and no profile.
+        NotADirectoryError: If the path is a file.
+    """
+    import keras_gpukit.reports.html  # noqa: F401  how notebooks show it
+
     return LogFolder(path).report()
 
 

@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS
@@ -134,9 +135,9 @@ class RunFile:
         if self._current is not None:
             self._skipped_too_much |= not self._current.is_over
             self._ended.append(self._current.report(None))
-            if len(self._ended) > MOST_DETAILED:
-                older = -1 - MOST_DETAILED
-                self._ended[older] = without_time_series(self._ended[older])
+            for most in (MOST_DETAILED, MOST_COMPARED):
+                if len(self._ended) > most:
+                    self._ended[-1 - most] = without_time_series(self._ended[-1 - most], most)
         self._begun += 1
         name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
         points = MOST_POINTS if self._detail == "full" else SERIES_POINTS
@@ -147,11 +148,20 @@ class _Head(msgspec.Struct):
     schema: int
 
 
-def without_time_series(run: RunReport) -> RunReport:
-    """Returns a run without its time series and events, as one of many runs."""
+def without_time_series(run: RunReport, newer: int) -> RunReport:
+    """Returns a run without its time series and events, as one of many runs.
+
+    The summary keeps the series of steps if the run is among the `MOST_COMPARED` newest.
+
+    Args:
+        run: Run with its time series.
+        newer: Number of newer runs.
+    """
+    series = run.summary.series if newer < MOST_COMPARED else ()
+    kept = tuple(each for each in series if each.tag.startswith(("step/", "input/")))
     return replace(
         run,
-        summary=replace(run.summary, series=()),
+        summary=replace(run.summary, series=kept),
         steps=None,
         host=None,
         gpus={},

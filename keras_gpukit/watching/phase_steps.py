@@ -78,7 +78,11 @@ class PhaseSteps:
         self._epoch_iterator: Any = None
         self._device = DeviceWork() if runs_behind(model) else None
         self._calls = CallTimes(model.steps_per_execution, session.first_step)
-        self._totals = StepTotals(phase, model.steps_per_execution, output.fold.measured)
+        self._totals = StepTotals(
+            phase,
+            model.steps_per_execution,
+            lambda record: output.read(lambda fold: fold.measured(record)),
+        )
         counts = not self._requests
         ended = EndedWindows(
             self._totals,

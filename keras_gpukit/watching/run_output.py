@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.codec import SCHEMA
@@ -17,6 +18,8 @@ from keras_gpukit.saved_runs.exporting.services import SERVICES, start_logging
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.writing.run_log import RunLog
 from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
+
+T = TypeVar("T")
 
 
 class RunOutput:
@@ -34,6 +37,7 @@ class RunOutput:
         self.fold = RunFold(SERIES_POINTS)
         self._logs: list[WriterThread] = []
         self._claimed: set[str] = set()
+        self._lock = threading.RLock()
         self._guard = Guard("Summing up records", "Figures are missing in the summary.")
 
     def start(self, worker: Worker | None, phase: Phase | None = None) -> None:
@@ -74,10 +78,15 @@ class RunOutput:
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Adds a record to what is known of the run, and to its file, if there is one."""
         time_s = time.time()
-        with self._guard:
+        with self._guard, self._lock:
             self.fold.add(kind, record, time_s, step)
         for log in self._logs:
             log.record(kind, record, step, time_s)
+
+    def read(self, part: Callable[[RunFold], T]) -> T:
+        """Returns a part of what is known of the run; callable on any thread."""
+        with self._lock:
+            return part(self.fold)
 
     def overhead_writer(self, overhead_s: Callable[[], float]) -> Callable[[StepWindow], None]:
         """Returns a listener for windows of steps that writes the overhead per step."""

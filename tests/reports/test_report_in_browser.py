@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from helpers.browsing import chromium, find_chromium
 from helpers.recorded_profiles import write_profile
-from helpers.recorded_runs import run_lines, with_validation, write_lines
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
+from helpers.series import series_of_points
 
 from keras_gpukit.records.benchmark import Ceilings
+from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.flops import StepFlops
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report
@@ -119,6 +121,30 @@ def test_a_long_table_is_filtered_by_words(page):
     table.locator("input").fill("")
     assert shown.count() == 3
     table.evaluate("table => (table.closest('details').open = false)")
+
+
+def test_two_runs_that_are_picked_are_compared_as_python_compared_them(page, tmp_path):
+    steps = [25.0 + 0.1 * (place % 3) for place in range(20)]
+    for number in range(MOST_COMPARED + 1):
+        series = series_of_points("step/time_ms", [each + 5 * (number % 2) for each in steps])
+        lines = run_lines(1, summary=replace(SUMMARY, series=(series,)), began_s=BEGAN_S + number)
+        write_lines(tmp_path / f"run {number:02}", lines)
+    file = tmp_path / "report.html"
+    file.write_text(render(load_report(tmp_path)), encoding="utf-8")
+    picked = page.context.browser.new_page()
+    picked.goto(file.as_uri())
+    for name in ("run 19", "run 18"):  # the older one is the first, in whichever order
+        picked.get_by_label(f"Compare {name}").check()
+    compared = picked.locator("#comparison")
+    assert compared.locator(".headline").inner_text().startswith("Slower: step time +19.9 %")
+    row = compared.get_by_role("row", name="step time")
+    assert row.locator(".worse").inner_text() == "worse"
+    assert compared.locator("thead").first.inner_text().split("\t")[1:3] == ["run 18", "run 19"]
+    picked.get_by_label("Compare run 00").check()
+    assert "For others: keras-gpukit compare" in compared.inner_text()
+    compared.get_by_role("button", name="Close").click()
+    assert compared.inner_text() == ""
+    picked.close()
 
 
 def test_printing_loses_nothing(page):

@@ -181,6 +181,29 @@ def test_what_was_not_judged_is_not_called_healthy():
     assert "Next Train for 10 s and 100 steps or more." in text
 
 
+def test_a_run_of_two_seconds_on_two_logical_gpus_says_that_it_was_too_short():
+    parts = TimeBreakdown(2.15, 0.0, 0.11, 0.26, 0.47, 0.84, 0.0, 0.47)
+    waits = InputRecord("fit", "batch arrival", "sampled", 18, wait_s=0.0, stall_fraction=0.0)
+    h100 = GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0), logical=(0, 1))
+    run = RunSummary(
+        Environment({}, gpus=(h100,), steps_per_execution=1, replicas=2),
+        ThroughputRecord("fit", 24, 18, 0.00442, 14_469.0, 2.15),
+        replace(waits, breakdown=parts),
+    )
+    text = words_of(printed(judged(run)))
+    short = "Nothing was found, but the run was short: it took less than 5 s."
+    assert f"Verdict {short}" in text
+    assert "Next Train for 10 s and 100 steps or more." in text
+    assert "2.15 s in total: first step 840 ms, then epoch starts 36 %" in text
+    assert short in markdown(judged(run))
+    unread = replace(run.input, measured_steps=0, wait_s=None, stall_fraction=None)
+    not_read = "tf.data's model of the pipeline could not be read"
+    unread = replace(unread, unknown_because=not_read + "\nRoot Member(assigned_device" * 30)
+    text = words_of(printed(judged(replace(run, input=unread))))
+    assert f"Verdict This run could not be judged: {not_read}." in text
+    assert "assigned_device" not in text
+
+
 def test_why_checks_do_not_apply_is_said_once():
     too_short = {"slow-callbacks": "it took less than 5 s", "tiny-steps": "9 of the 100 steps"}
     reasons = {

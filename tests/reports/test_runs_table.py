@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import BEGAN_S, DECODE, ENVIRONMENT, READ, SUMMARY
 
+from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.reports.comparison import headline
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.run_comparison import common_prefix
-from keras_gpukit.reports.html.runs_table import run_id, run_ids, runs_table, settings
+from keras_gpukit.reports.html.runs_table import run_id, run_ids, runs_table
+from keras_gpukit.rules.comparing.compare import compare_runs
+from keras_gpukit.rules.comparing.settings import settings_of
 
 
 def run(name: str, *, began_s: float = BEGAN_S, summary=SUMMARY, **environment) -> RunReport:
@@ -80,25 +84,40 @@ def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers(
     assert not {"peak memory", "GPU busy"} & set(table.columns)
 
 
-def test_two_runs_can_be_compared_by_batch_pipeline_and_setup():
-    result = settings(run("a"))
+def test_each_pair_of_the_newest_runs_is_compared_the_older_one_first():
+    slow = replace(SUMMARY, throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 2560.0, 64.0))
+    cache = StageRecord("cache", "cache", "caching")
+    pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), cache, READ))
+    slow = replace(slow, input=replace(SUMMARY.input, pipeline=pipeline))
+    newer, older = run("sweep/b", began_s=BEGAN_S + 9, summary=slow), run("sweep/a")
+    data = runs_table([newer, older]).data
+    [(pair, compared)] = data["pairs"].items()
+    assert pair == f"{run_id(older)} {run_id(newer)}"
+    result = compare_runs(replace(older, name="a"), replace(newer, name="b"))
+    assert compared["headline"] == headline(result)
+    tables = dict(compared["tables"])
+    assert tables["Settings that differ"].rows == (("examples per step", "32", "64"),)
+    stages = tables["Input pipeline, from training to the sources"]
+    assert stages.columns == ("stage", "a", "b", "differs")
+    bottleneck = "16 ms, 2 parallel, train.py:12, bottleneck"
+    renamed = ("decode_fast", bottleneck, bottleneck.rpartition(",")[0], "was decode")
+    assert renamed in stages.rows
+    assert ("cache", "", "unknown", "only in b") in stages.rows
+
+
+def test_pairs_of_older_runs_are_left_to_the_command():
+    runs = [run(str(number), began_s=BEGAN_S - number) for number in range(MOST_COMPARED + 5)]
+    data = runs_table(runs).data
+    assert len(data["pairs"]) == MOST_COMPARED * (MOST_COMPARED - 1) // 2
+    assert "keras-gpukit compare" in data["others"]
+
+
+def test_settings_are_named_the_most_changed_first():
+    result = settings_of(run("a"))
     assert result["examples per step"] == "32"
     assert result["precision"] == "float32"
     assert result["GPU 1"] == "NVIDIA H100, 80 GiB"
     assert list(result).index("precision") < list(result).index("python")
-    throughput = ThroughputRecord("fit", 2400, 2398, 0.025, 2560.0, 64.0)
-    cache = StageRecord("cache", "cache", "caching")
-    pipeline = PipelineRecord((replace(DECODE, name="decode_fast"), cache, READ))
-    other = replace(SUMMARY, throughput=throughput, input=replace(SUMMARY.input, pipeline=pipeline))
-    data = runs_table([run("a"), run("b", summary=other)]).data
-    a, b = data["runs"].values()
-    differ = {name for name, value in a["settings"].items() if value != b["settings"][name]}
-    assert differ == {"examples per step"}
-    assert b["settings"]["examples per step"] == "64"
-    assert data["stages"] == ["decode_fast", "cache", "decode", "files"]
-    bottleneck = "16 ms, 2 parallel, train.py:12, bottleneck"
-    assert a["stages"] == {"decode": bottleneck, "files": "2 ms, 4 parallel, train.py:9"}
-    assert b["stages"]["cache"] == "unknown"
 
 
 def test_each_of_two_hundred_runs_is_reached_by_a_link_in_a_small_page():

@@ -285,6 +285,14 @@ def computing(kernels=(), layers=(), kinds=None, python_ms=0.0, **settings):
     return replace(summary, profile=profile)
 
 
+def copying(copies_ms):
+    """The same run with 5 kB copied in each of its 10 captured steps."""
+    summary = computing()
+    parts_s = {**summary.profile.parts_s, "host to device": copies_ms / 1e3}
+    gpu = replace(summary.profile.devices[0], host_to_device_bytes=50_000)
+    return replace(summary, profile=replace(summary.profile, parts_s=parts_s, devices=(gpu,)))
+
+
 def layers_of(**times_ms):
     """Three dense layers and others, each with the milliseconds of its elementwise kernels."""
     others = {f"dense_{number}": {"matmul": 0.2} for number in range(3)}
@@ -326,8 +334,9 @@ def in_python():
 
 
 MUL = "Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"
-DOUBLE, ODD = (
+DOUBLE, DOUBLE_A100, ODD = (
     "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n",
+    "cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1",
     "cutlass_75_tensorop_bf16_s1688gemm_nn_align1",
 )
 TO_NHWC = "cudnn::ops::nchwToNhwcKernel<float>"
@@ -421,9 +430,12 @@ FIRES = [
         "float64-kernels critical: of a step in these kernels 40 %",
         computing([(DOUBLE, "matmul", 0.5)]),
     ),
+    ("float64-kernels warning: of them per step", computing([(DOUBLE_A100, "matmul", 0.3)])),
     ("misaligned-products warning: of a step in these", computing([(ODD, "matmul", 0.3)])),
     ("layout-changes warning: of them per step 10", computing([(TO_NHWC, "data movement", 0.3)])),
     ("python-in-step critical: of a step in Python functions 20 %", computing(python_ms=1.0)),
+    ("batch-copy warning: of a step in copies to the GPU 20 %", copying(1.0)),
+    ("batch-copy info: copied to the GPU per step 5000 B", copying(0.6)),
     ("dense-embedding-update critical: of a step in the optimizer 60 %", embedding()),
     ("dense-embedding-update warning: of a step in the optimizer 30 %", on_cpu(embedding())),
     ("slow-metrics warning: of a step in metrics 11 %", computing(layers=layers_of(metrics=0.55))),
@@ -556,6 +568,7 @@ QUIET = [
     ("misaligned-products", computing([(ODD.replace("align1", "align8"), "matmul", 1.0)])),
     ("layout-changes", computing([("SwapDimension1And2InTensor3", "data movement", 1.0)])),
     ("python-in-step", computing(python_ms=0.49)),
+    ("batch-copy", copying(0.49)),
     ("dense-embedding-update", embedding("Sum")),
     ("slow-metrics", computing(layers=layers_of(metrics=0.2))),
     ("float32-layers", in_float32(casts_ms=0.09)),
@@ -653,6 +666,8 @@ ABSTAINS = [
     ("slow-metrics", computing(), "the time of each layer"),
     ("float32-layers", in_float32(precision=None), "needs the precision"),
     ("python-in-step", on_gpu(), "needs a profile"),
+    ("batch-copy", on_gpu(), "needs a profile"),
+    ("batch-copy", on_cpu(copying(1.0)), "there is no GPU"),
     ("dominant-layer", computing(), "needs a profile"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", replace(idling(), operations=PYTHON_IN_STEP), "Python functions"),

@@ -18,9 +18,10 @@ from keras_gpukit.records.machine import (
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerFigures
-from keras_gpukit.reports.html.words import key_figures, setup
+from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.comparing.settings import setup
 
 
 def run(workers=None, step_time_s=0.05, **parts):
@@ -228,7 +229,7 @@ def test_workers_without_a_strategy_that_connects_them_train_alone(strategy):
     assert 'configure_gpus(strategy="auto")' in finding.advice[0]
     assert "launch --workers 2 -m keras_gpukit run --strategy auto" in finding.advice[1]
     assert "640 examples/s" in headline(run(settings=settings))
-    result = dict(setup(run(settings=settings)))
+    result = setup(run(settings=settings).environment)
     assert result["worker"] == "worker, index 0 of 2, trains alone: it made no strategy"
 
 
@@ -236,7 +237,7 @@ def test_workers_that_train_together_and_servers_do_not_train_alone():
     together = {"worker": Worker("worker", 0, 2), "replicas": 2}
     together["strategy"] = "CollectiveAllReduceStrategy"
     assert "workers-train-alone" in judge(run(settings=together)).passed
-    result = dict(setup(run(settings=together)))
+    result = setup(run(settings=together).environment)
     assert result["worker"] == "worker, index 0 of 2 that train together"
     coordinator = {"worker": Worker("chief", None, 2), "replicas": 1}
     assert "workers-train-alone" in judge(run(settings=coordinator)).passed

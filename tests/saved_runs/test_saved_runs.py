@@ -14,6 +14,7 @@ from helpers.recorded_runs import BEGAN_S, GIB, STEPS, SUMMARY, run_lines, windo
 
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.shift import Series
@@ -269,13 +270,17 @@ def test_a_damaged_series_costs_its_line_alone(tmp_path):
     assert shifts_of(run.summary) == ()
 
 
-def test_of_older_runs_the_summary_is_kept_without_series(tmp_path):
-    series = (Series("step/time_ms", (1,), (1.0,), (25.0,), (40.0,)),)
-    for number in range(MOST_DETAILED + 1):
-        lines = run_lines(3, summary=replace(SUMMARY, series=series), began_s=BEGAN_S + 99 * number)
+def test_of_older_runs_the_summary_is_kept_with_series_of_steps_only_if_they_can_be_compared(
+    tmp_path,
+):
+    steps = Series("step/time_ms", (1,), (1.0,), (25.0,), (40.0,))
+    series = (replace(steps, tag="host/cpu_percent"), steps)
+    for number in range(MOST_COMPARED + 1):
+        lines = run_lines(1, summary=replace(SUMMARY, series=series), began_s=BEGAN_S + 99 * number)
         write_lines(tmp_path, lines)
-    newest, *_, oldest = load_report(tmp_path).runs
+    newest, *older, oldest = load_report(tmp_path).runs
     assert newest.summary.series == series
+    assert older[-1].summary == replace(SUMMARY, series=(steps,))
     assert oldest.summary == replace(SUMMARY, series=())
 
 

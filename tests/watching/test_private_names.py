@@ -36,7 +36,17 @@ ELSEWHERE = {  # not needed while one process trains on one device
 NAMES = sorted({name for kind in NEEDED_FOR.keys() - ELSEWHERE for name in NEEDED_FOR[kind]})
 
 
-VARYING = ("measured_steps", "batches", "costs")  # counts, and what depends on the speed
+# Counts of what was measured, and details of the wait, which may really be 0.
+VARYING = (
+    "measured_steps",
+    "batches",
+    "costs",
+    "_fraction",
+    "median_s",
+    "p95_s",
+    "bursts",
+    "gil_wait_s",
+)
 SHORT = "only the first execution of each epoch was measured"
 SAID: dict[str, tuple[str, str, str | None]] = {
     "OwnedIterator._iterator_resource": ("input", "unknown_because", "could not be read"),

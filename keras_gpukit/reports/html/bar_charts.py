@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.worker_comparison import WorkerFigures
@@ -13,7 +13,7 @@ from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, bar, draw_ba
 from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import compared
 from keras_gpukit.reports.placement import compiled_note, operations_table, placement_tables
-from keras_gpukit.reports.tables import Table, stages_table
+from keras_gpukit.reports.tables import Table, stage_cost, stages_table
 from keras_gpukit.rules.cluster.comparison import StepParts, late_member, slow_link, step_parts
 
 _MOST_STAGES = 30
@@ -59,12 +59,6 @@ def stages_chart(run: RunReport) -> Chart | Omitted:
     figure = draw_bars(traces, names, "ms per batch", height=110 + 30 * len(stages))
     words = _stage_words(run, record)
     return Chart(words, stages_table(replace(record, stages=stages)), figure)
-
-
-def stage_cost(stage: StageRecord) -> str:
-    """Returns a stage's time per batch, and its parallelism above 1: "16 ms, 2 parallel"."""
-    spent = units.known(stage.cost_per_batch_s, units.duration)
-    return f"{spent}, {stage.parallelism:,} parallel" if stage.parallelism > 1 else spent
 
 
 def _stage_words(run: RunReport, record: PipelineRecord) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from keras_gpukit.records.capture import CaptureRecord
+from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.run import RunSummary
@@ -40,6 +41,8 @@ from keras_gpukit.reports.html.runs_table import run_ids, runs_table
 from keras_gpukit.reports.html.step_charts import distribution_chart, input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
+from keras_gpukit.reports.notebook import in_frame
+from keras_gpukit.rules.comparing.settings import setup
 from keras_gpukit.rules.profiled_steps import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"
@@ -168,6 +171,7 @@ def render(
         evidence=evidence,
         phrases=phrases,
         run_words=run_words,
+        setup=setup,
         units=units,
         words=words,
         profile_href=profile_href,
@@ -260,3 +264,10 @@ def _packaged(name: str) -> str:
     from importlib.resources import files
 
     return (files(_FOLDER) / name).read_text(encoding="utf-8")
+
+
+show_by(
+    Report,
+    lambda record: in_frame(render(record)),
+    lambda record: "\n".join(run_words.verdict_lines(record)),
+)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.bar_charts import stage_cost
 from keras_gpukit.reports.html.chart import (
     PALETTE,
     Chart,
@@ -21,7 +20,7 @@ from keras_gpukit.reports.html.chart import (
     scaled,
 )
 from keras_gpukit.reports.html.over_time import TimeAxis, corners
-from keras_gpukit.reports.tables import Table
+from keras_gpukit.reports.tables import Table, stage_words
 
 # Lines must differ by more than their colour.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
@@ -56,11 +55,15 @@ def stages_of_runs_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
     height = 110 + (12 + 14 * len(drawn)) * len(names)
     figure = draw_bars(traces, names, "ms per batch", height=height, barmode="group")
     found = list(zip(drawn, stages, strict=True))
-    rows = tuple(
-        (name, *(stage_words(run, each.get(name)) for run, each in found)) for name in names
-    )
+    rows = tuple((name, *(_words(run, each.get(name)) for run, each in found)) for name in names)
     words = "Time of each stage per batch, from the stage nearest to training back to the sources."
     return Chart(words, Table(("stage", *short), rows), figure)
+
+
+def _words(run: RunReport, stage: StageRecord | None) -> str:
+    pipeline = run.summary.pipeline
+    bottleneck = pipeline.bottleneck if pipeline else None
+    return stage_words(stage, is_bottleneck=stage == bottleneck)
 
 
 def run_stages(run: RunReport) -> dict[str, StageRecord]:
@@ -86,16 +89,6 @@ def stage_names_of(runs: Sequence[RunReport]) -> list[str]:
                 names.insert(place, name)
             place = names.index(name) + 1
     return names
-
-
-def stage_words(run: RunReport, stage: StageRecord | None) -> str:
-    """Returns a stage's cost and place: "16 ms, 2 parallel, train.py:12"; "" without the stage."""
-    if stage is None:
-        return ""
-    pipeline = run.summary.pipeline
-    is_bottleneck = pipeline is not None and stage == pipeline.bottleneck
-    parts = (stage_cost(stage), stage.location, "bottleneck" if is_bottleneck else None)
-    return ", ".join(filter(None, parts))
 
 
 def common_prefix(names: Sequence[str]) -> str:

@@ -50,63 +50,49 @@
     if (one("#runs-count").textContent !== text) one("#runs-count").textContent = text;
   }
 
+  // Python compares the runs, `keras-gpukit compare` in the same way; here a comparison is shown.
   function compare() {
-    const { runs: data, stages } = JSON.parse(one("#compared").textContent);
-    view.picked = view.picked.filter((id) => id in data);
+    const { order: ids, pairs, others } = JSON.parse(one("#compared").textContent);
+    view.picked = view.picked.filter((id) => ids.includes(id));
     for (const box of document.querySelectorAll(".runs-table input")) {
       box.checked = view.picked.includes(box.value);
     }
-    const made = view.picked.length === 2 ? comparison(...view.picked.map((id) => data[id]), stages) : [];
+    // The newest run is the first; a comparison has the older one first.
+    const [newer, older] = [...view.picked].sort((a, b) => ids.indexOf(a) - ids.indexOf(b));
+    const made = older ? comparison(pairs[`${older} ${newer}`], others) : [];
     const place = one("#comparison");
     const next = element("div", {}, ...made);
     if (place.innerHTML !== next.innerHTML) place.replaceChildren(...made);
   }
 
-  function comparison(a, b, order) {
-    const names = [...new Set([...Object.keys(a.settings), ...Object.keys(b.settings)])];
-    const differ = names.filter((name) => a.settings[name] !== b.settings[name]);
-    const alike = names.length - differ.length;
-    const settings = differ.map((name) => [name, ...[a, b].map((run) => run.settings[name] ?? "unknown")]);
-    const others = new Map(b.figures.map(([name, ...figure]) => [name, figure]));
-    // A ratio of small shares says nothing.
-    const uncompared = ["began", "verdict", "input stall", "GPU busy"];
-    const figures = a.figures.map(([name, text, value]) => {
-      const [otherText, otherValue] = others.get(name);
-      return [name, text, otherText, uncompared.includes(name) ? "" : times(value, otherValue)];
-    });
-    const stages = order.filter((name) => name in a.stages || name in b.stages);
-    const same = `${alike} other recorded ${alike === 1 ? "setting is" : "settings are"} the same.`;
+  function comparison(found, others) {
+    const header = element(
+      "header", {},
+      element("h3", { textContent: "Two runs compared" }),
+      element("button", { type: "button", textContent: "Close" }),
+    );
+    if (!found) return [header, element("p", { textContent: others })];
+    const { headline: [severity, text], reasons, tables } = found;
     return [
-      element(
-        "header", {},
-        element("h3", { textContent: "Two runs compared" }),
-        element("button", { type: "button", textContent: "Close" }),
-      ),
-      element("h4", { textContent: "Settings that differ" }),
-      differ.length
-        ? table(["setting", a.name, b.name], settings)
-        : element("p", { textContent: "No recorded setting differs." }),
-      ...(differ.length ? [element("p", { textContent: same })] : []),
-      element("h4", { textContent: "Figures" }),
-      table(["figure", a.name, b.name, "second / first"], figures),
-      ...(stages.length
-        ? [
-            element("h4", { textContent: "Stages of the input pipeline, from training to the sources" }),
-            table(["stage", a.name, b.name], stages.map((name) => [name, a.stages[name] ?? "", b.stages[name] ?? ""])),
-          ]
+      header,
+      element("p", { className: `headline ${severity}`, textContent: text }),
+      ...(reasons.length
+        ? [element("ul", {}, ...reasons.map((each) => element("li", { textContent: each })))]
         : []),
+      ...tables.flatMap(([title, { columns, rows, note }]) => [
+        element("h4", { textContent: title }),
+        ...(rows.length ? [table(columns, rows)] : []),
+        ...(note ? [element("p", { textContent: note })] : []),
+      ]),
     ];
   }
 
-  function times(a, b) {
-    if (a === null || b === null || !(a > 0)) return "";
-    const ratio = b / a;
-    return `${ratio >= 100 ? Math.round(ratio).toLocaleString("en") : Number(ratio.toPrecision(2))}×`;
-  }
-
   function table(columns, body) {
-    const cells = (row) => row.map((text, place) =>
-      place ? element("td", { textContent: text }) : element("th", { scope: "row", textContent: text }));
+    const cells = (row) => row.map((text, place) => {
+      if (!place) return element("th", { scope: "row", textContent: text });
+      const isMark = place === row.length - 1 && ["better", "worse"].includes(text);
+      return element("td", { textContent: text, className: isMark ? text : "" });
+    });
     return element(
       "table", {},
       element("thead", {}, element("tr", {}, ...columns.map((text) =>

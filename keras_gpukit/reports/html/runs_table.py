@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports import units
+from keras_gpukit.reports import comparison, units
 from keras_gpukit.reports.html import words
-from keras_gpukit.reports.html.run_comparison import (
-    common_prefix,
-    run_stages,
-    stage_names_of,
-    stage_words,
-)
+from keras_gpukit.reports.html.run_comparison import common_prefix
 from keras_gpukit.reports.run_words import headline_of
+from keras_gpukit.rules.comparing.compare import compare_runs
+from keras_gpukit.rules.comparing.settings import settings_of
 
 _UNKNOWN = "unknown"
 _SEVERITIES = ("critical", "warning", "info", "good", "unknown")
@@ -56,8 +55,8 @@ class RunsTable(NamedTuple):
         prefix: Prefix that all names share; the table leaves it out.
         columns: Headings of the columns.
         rows: Rows of the table, the newest run first.
-        data: Data for comparisons: each run's name, figures, settings and stages by run id, and
-            the names of all stages in their order.
+        data: Comparisons of pairs of runs, the older run first, by their ids; and the text for
+            pairs that are not compared.
     """
 
     prefix: str
@@ -94,31 +93,40 @@ def runs_table(
     `href` returns the URL of the page that shows a run; None if it is shown in this page.
     """
     prefix = common_prefix([run.name for run in runs])
-    all_settings = [settings(run) for run in runs]
+    all_settings = [settings_of(run) for run in runs]
     cells = [_cells(run) for run in runs]
     _mark_best(cells)
     # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
     kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
     names = dict.fromkeys(name for each in all_settings for name in each)
     differ = [name for name in names if len({each.get(name) for each in all_settings}) > 1]
-    rows, compared = [], {}
-    for name, run, figures, each in zip(run_ids(runs), runs, cells, all_settings, strict=True):
+    ids, rows = run_ids(runs), []
+    for name, run, figures, each in zip(ids, runs, cells, all_settings, strict=True):
         short = run.name[len(prefix) :]
         shown = [figures[column] for column in kept]
         shown += [RunCell(each.get(column, _UNKNOWN)) for column in differ]
         rows.append(RunRow(name, href(run) or f"#{name}", short, run.name, tuple(shown)))
-        compared[name] = {
-            "name": short,
-            "figures": [[name, _text(figures[name]), figures[name].value] for name in kept],
-            "settings": each,
-            "stages": {name: stage_words(run, stage) for name, stage in run_stages(run).items()},
+    return RunsTable(prefix, (*kept, *differ), tuple(rows), _compared(runs, ids, len(prefix)))
+
+
+def _compared(runs: Sequence[RunReport], ids: Sequence[str], cut: int) -> dict[str, Any]:
+    """Returns the comparisons of the newest runs as text and tables."""
+    newest = [
+        (name, replace(run, name=run.name[cut:])) for name, run in zip(ids, runs, strict=True)
+    ][:MOST_COMPARED]
+    pairs = {}
+    for (newer_id, newer), (older_id, older) in itertools.combinations(newest, 2):
+        compared = compare_runs(older, newer)
+        pairs[f"{older_id} {newer_id}"] = {
+            "headline": comparison.headline(compared),
+            "reasons": comparison.reasons(compared),
+            "tables": comparison.tables(compared),
         }
-    data = {"runs": compared, "stages": stage_names_of(runs)}
-    return RunsTable(prefix, (*kept, *differ), tuple(rows), data)
-
-
-def _text(cell: RunCell) -> str:
-    return cell.text or (cell.badge[1] if cell.badge else "")
+    others = (
+        f"This page compares the newest {MOST_COMPARED} runs. For others: keras-gpukit compare "
+        "LOGDIR#NAME LOGDIR#NAME"
+    )
+    return {"order": ids, "pairs": pairs, "others": others}
 
 
 def _cells(run: RunReport) -> dict[str, RunCell]:
@@ -159,27 +167,3 @@ def _cell(value: float | None, text: Callable[[float], str], part: float | None 
     if value is None:
         return RunCell(_UNKNOWN)
     return RunCell(text(value), float(value), part=part and min(max(part, 0.0), 1.0))
-
-
-def settings(run: RunReport) -> dict[str, str]:
-    """Returns a run's settings by name, the most frequently changed settings first."""
-    summary = run.summary
-    versions = summary.environment.versions
-    known = {
-        "call": run.phase,
-        "examples per step": _examples_per_step(summary),
-        **{name: value for name, value in words.setup(summary) if name not in versions},
-        **versions,
-    }
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def _examples_per_step(summary: RunSummary) -> str | None:
-    """Returns the batch size of a step, computed from examples per second and the step time."""
-    rate, step_s = summary.examples_per_s, summary.step_time_s
-    if not rate or not step_s:
-        return None
-    examples = rate * step_s
-    # A smaller last batch lowers the mean slightly below the batch size.
-    whole = abs(examples - round(examples)) <= 0.01 * examples
-    return f"{examples:,.0f}" if whole else units.number(examples)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from keras_gpukit.records.capture import ANOMALIES, CaptureRecord
-from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
@@ -52,6 +51,7 @@ _CHARTS: dict[str, tuple[str, ...]] = {
         (
             *("unfused", "float32", "float64", "misaligned-products", "layout-changes"),
             *("dense-embedding", "dominant-layer", "slow-metrics", "python-in-step"),
+            "batch-copy",
         ),
         _COMPUTE,
     ),
@@ -121,46 +121,6 @@ def _key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
         yield "steps", f"{throughput.steps:,}"
         yield "whole run", units.if_known(throughput.wall_s, units.duration)
     yield "overhead per step", units.if_known(summary.overhead_s, units.duration)
-
-
-def setup(summary: RunSummary) -> tuple[tuple[str, str], ...]:
-    """Returns the run's setup as pairs of name and value."""
-    environment = summary.environment
-    facts: list[tuple[str, object]] = [*environment.versions.items()]
-    for gpu in environment.gpus:
-        memory = "" if gpu.memory_bytes is None else f", {units.size(gpu.memory_bytes)}"
-        facts.append((f"GPU {gpu.index}", f"{gpu.name or 'of unknown name'}{memory}"))
-    if environment.versions and not environment.gpus:
-        facts.append(("GPUs", "none"))
-    facts += (
-        ("TensorFlow built with CUDA", environment.cuda_build),
-        ("cores", environment.cpu_count),
-        ("precision", environment.precision),
-        ("jit_compile", environment.jit_compile),
-        ("run_eagerly", environment.run_eagerly),
-        ("steps_per_execution", environment.steps_per_execution),
-        ("strategy", environment.strategy),
-        ("replicas", environment.replicas),
-        ("worker", _worker(environment)),
-        ("TensorFloat-32 allowed", environment.tf32),
-    )
-    words = {True: "yes", False: "no"}
-    return tuple(
-        (name, words[value] if isinstance(value, bool) else str(value))
-        for name, value in facts
-        if value is not None
-    )
-
-
-def _worker(environment: Environment) -> str | None:
-    worker = environment.worker
-    if worker is None or worker.task_type is None:
-        return None
-    index = "" if worker.index is None else f", index {worker.index}"
-    together = " that train together"
-    how = ", trains alone: it made no strategy" if environment.trains_alone else together
-    count = "" if worker.count is None else f" of {worker.count:,}{how}"
-    return f"{worker.task_type}{index}{count}"
 
 
 def first_charts(finding: Finding | None, charts: Mapping[str, T]) -> tuple[T, ...]:

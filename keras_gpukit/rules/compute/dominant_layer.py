@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from operator import attrgetter
 
-from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.kernel_names import group_of
@@ -32,8 +33,6 @@ ADVICE: dict[LayerRole, str] = {
     "loss": "Compute the loss of the whole batch together, as those of `keras.losses` do",
     "metrics": "Fewer metrics while training, and all of them in `evaluate` once per epoch",
 }
-
-
 MANY_OPERATIONS = 100
 """Least number of operations of one layer from which they are called small; our choice. A batch
 normalization has 39."""
@@ -80,8 +79,10 @@ class DominantLayer(Rule):
         if not fitting:
             return None
         name = max(fitting, key=lambda each: fitting[each])
-        compiled = is_compiled(summary, profile)
-        return self._found(name, groups[name], sum(map(_time_s, layers)), compiled)
+        advice = _advice(name, groups[name], is_compiled(summary, profile))
+        # Of a GPU, other rules judge what these changes save.
+        level: Severity = "warning" if len(advice) > 1 and not profile.devices else "info"
+        return self._found(level, name, groups[name], sum(map(_time_s, layers)), advice)
 
     def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
         others = [each for each in layers if each.role == "layer" and each not in group]
@@ -92,22 +93,28 @@ class DominantLayer(Rule):
         return group[0].role != "layer" or own_s >= self.ratio * usual_s
 
     def _found(
-        self, name: str, group: list[LayerProfile], total_s: float, compiled: bool
+        self,
+        level: Severity,
+        name: str,
+        group: list[LayerProfile],
+        total_s: float,
+        advice: Sequence[str],
     ) -> Finding:
         time_s, kind = sum(map(_time_s, group)), _kind(group)
         share, mostly = time_s / total_s, "" if kind == group[0].role else f", mostly {kind}"
         return self.find(
-            "info",
+            level,
             percent("of_the_computation", share, name),
             percent("of_it_in", sum(each.kinds_s.get(kind, 0.0) for each in group) / time_s, kind),
             percent("of_it_backward", sum(each.backward_s for each in group) / time_s),
             figure("layers", len(group), of=name),
-            advice=_advice(name, group, compiled),
+            advice=advice,
             title=f"{100 * share:.0f} % of the computation is {name}{mostly}",
         )
 
 
 def _advice(name: str, group: list[LayerProfile], compiled: bool) -> tuple[str, ...]:
+    """Returns what to change, the last line of which is general for layers."""
     if role := ADVICE.get(group[0].role):
         return (role,)
     advice = []

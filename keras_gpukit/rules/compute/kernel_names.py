@@ -7,7 +7,7 @@ import re
 from keras_gpukit.records.profile import LayerProfile
 
 _DTYPES = {
-    "float64": re.compile(r"double|(?<![a-z0-9])f64|dgemm", re.I),
+    "float64": re.compile(r"double|(?<![a-z0-9])f64|dgemm|(?<![a-z0-9])d\d+gemm", re.I),
     "bfloat16": re.compile(r"bfloat16|bf16", re.I),
     "float16": re.compile(r"half|(?<![a-z0-9b])f16", re.I),
     "float32": re.compile(r"float|f32|sgemm|main_kernel", re.I),

@@ -14,6 +14,8 @@ from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
 CLOSE_WITHIN_S = 30.0
 """Maximum seconds that the end of a `fit` waits for a service. Our choice: a slow server still gets
 the verdict, and one that hangs does not keep the script."""
+_latest: dict[str, WriterThread] = {}
+"""Latest thread of each service."""
 
 
 class Service(NamedTuple):
@@ -70,8 +72,11 @@ def start_logging(name: str) -> WriterThread | None:
     module, exporter = service.exporter
     part = f"Logging to {service.title}"
     with Guard(part, "Nothing is logged there in this run."):
+        if name in _latest and _latest[name].is_late:  # or each `fit` would wait for it at its end
+            raise TimeoutError("an earlier run is still being sent")
         kind = getattr(import_module(f"keras_gpukit.saved_runs.exporting.{module}"), exporter)
         thread = WriterThread(part, [partial(kind, kind.active())], CLOSE_WITHIN_S)
         thread.start()
+        _latest[name] = thread
         return thread
     return None

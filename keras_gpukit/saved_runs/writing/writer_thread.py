@@ -60,6 +60,11 @@ class WriterThread:
             made_s = time.time() if time_s is None else time_s
             self._records.append(Record(made_s, step, kind, record))
 
+    @property
+    def is_late(self) -> bool:
+        """Whether it was closed, and still writes."""
+        return self._closing.is_set() and self._thread.is_alive()
+
     def close(self, *, wait: bool = True) -> None:
         """Writes the rest and closes the writers.
 

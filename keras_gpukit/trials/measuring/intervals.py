@@ -7,13 +7,9 @@ import statistics
 from collections.abc import Sequence
 
 from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.rules.comparing.intervals import student
 
 CONFIDENCE = 0.95
-# Two-sided 95 % quantiles of Student's t for 1 to 19 degrees of freedom.
-_STUDENT = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093),
-)
 
 
 def summarize(rounds: Sequence[float], unit: str = "batches/s") -> Rate:
@@ -38,9 +34,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Returns Student's t interval of the mean of 2 to 20 values; it is infinite for one value."""
+    """Returns Student's t interval of the mean of several values; it is infinite for one value."""
     mean, freedom = statistics.fmean(values), len(values) - 1
     if not freedom:
         return -math.inf, math.inf
-    half = _STUDENT[freedom - 1] * statistics.stdev(values) / math.sqrt(len(values))
+    half = student(freedom) * statistics.stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half

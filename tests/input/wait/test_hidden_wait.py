@@ -56,8 +56,8 @@ def empty_call(monkeypatch, seconds):
     return step
 
 
-@pytest.mark.parametrize("steps", [3, 8, 100])
-@pytest.mark.parametrize("fetch_s", [0.001, 0.006, 0.02])
+@pytest.mark.parametrize("steps", [3, 5, 8, 100])
+@pytest.mark.parametrize("fetch_s", [0.001, 0.006, 0.011, 0.02])
 def test_steady_steps(monkeypatch, steps, fetch_s):
     shape = (10, steps)
     fetches_s, computes_s = np.full(shape, fetch_s), np.full(shape, COMPUTE_S)

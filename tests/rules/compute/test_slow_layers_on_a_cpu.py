@@ -40,6 +40,7 @@ def test_the_slow_layer_comes_first(name, how, tmp_path):
     found = summary.findings[0]
     assert FIRST[name] in found.title
     assert found.advice[0].startswith(ADVICE.get(name) or ADVICE[f"{name}-{how}"])
+    assert (found.severity == "info") == found.advice[0].startswith("Look at ")
     assert summary.environment.jit_compile == (how == "jit")
     layers_s = sum(each.time_s for each in profile.layers)
     assert layers_s == pytest.approx(profile.parts_s["host compute"], rel=0.01)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from helpers.processes import environment
+from helpers.processes import environment, wait_for
 from helpers.recorded_runs import SUMMARY, run_lines
 
 from keras_gpukit.saved_runs.exporting import mlflow_run, services
@@ -73,10 +74,10 @@ def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
     assert of_user["summary"].items() >= FIGURES.items()
     assert of_user["summary"]["gpukit/findings"] == CODES
     assert of_user["artifacts"] == [["summary.json", "verdict.md"]]
-    # The user's rows and steps are as without it; the open one also has our figures.
+    # The user's rows and steps are as without it; the next one also has our figures.
     assert [(row["_step"], row["loss"]) for row in of_user["rows"]] == [(5, 1), (6, 0.5), (7, 0.25)]
-    assert of_user["rows"][0]["gpukit/input/stall_percent"] == pytest.approx(40.0)
-    assert of_user["rows"][0]["gpukit/step"] == 2400
+    assert of_user["rows"][1]["gpukit/input/stall_percent"] == pytest.approx(40.0)
+    assert of_user["rows"][1]["gpukit/step"] == 2400
 
 
 @pytest.mark.heavy
@@ -145,6 +146,27 @@ def test_a_service_that_fails_is_named_once(monkeypatch, caplog):
     (warning,) = caplog.messages
     assert "Logging to MLflow failed (ConnectionError: the server is gone)" in warning
     assert "Training continues" in warning
+
+
+def test_a_server_that_hangs_is_waited_for_once(monkeypatch, caplog):
+    answers = threading.Event()
+
+    def hangs(self, run_id):
+        assert answers.wait(60)
+
+    monkeypatch.setattr(mlflow_run.MLflowRun, "__init__", hangs)
+    monkeypatch.setattr(mlflow_run.MLflowRun, "close", lambda self: None)
+    monkeypatch.setattr(services, "CLOSE_WITHIN_S", 0.01)
+    thread = start_logging("mlflow")
+    thread.close()
+    assert start_logging("mlflow") is None
+    assert "not done after" in caplog.messages[0]
+    assert "an earlier run is still being sent" in caplog.messages[1]
+    answers.set()
+    wait_for(lambda: not thread.is_late)
+    again = start_logging("mlflow")
+    assert again is not None
+    again.close()
 
 
 def test_names_are_checked_and_a_missing_package_names_its_extra(monkeypatch):

@@ -109,7 +109,7 @@ after_the_fit = collected()
 
 tracer = trace.get_tracer("user")
 with mlflow.start_run(), wandb.init() as own, tracer.start_as_current_span("training"):
-    own.log({"loss": 1.0}, step=5)
+    own.log({"loss": 1.0}, step=5, commit=True)
     threads = [start_logging(name) for name in SERVICES]
     *lines, last = run_lines()
     for thread in threads:

@@ -1,0 +1,162 @@
+"""`keras-gpukit compare`: what became slower or faster from one run to another, and why."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_gpukit.cli.command_line import fail
+
+if TYPE_CHECKING:
+    from keras_gpukit.records.comparison import FailCondition, RunComparison
+    from keras_gpukit.records.report import RunReport
+
+FAILED, UNKNOWN = 1, 3
+"""Exit codes: a condition is met; a figure of a condition is unknown."""
+_STYLES = {"better": "green", "worse": "bold red"}
+_HEADLINES = {"good": "bold green", "warning": "bold red", "info": "bold", "unknown": "bold yellow"}
+
+
+def add_parser(subparsers: Any) -> None:
+    """Adds the command to the `keras-gpukit` parser."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="compare two runs: what became slower or faster, and why",
+        description="Compares two recorded runs: figures with 95 % intervals from the runs' own "
+        "windows, settings, the input pipeline stage by stage, memory, placement and layers. Exits "
+        "with 1 if a condition of --fail-on is met, with 3 if its figure is unknown, and with 2 if "
+        "a run is missing.",
+    )
+    run_help = "log folder of a run; LOGDIR#NAME is one of several in a folder"
+    parser.add_argument("run_a", metavar="RUN_A", help=f"the run to compare with: {run_help}")
+    parser.add_argument("run_b", metavar="RUN_B", help="the run that may be slower or faster")
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        type=_condition,
+        metavar="CONDITION",
+        help='such as "step_time>+10%%" or "examples_per_s<-5%%"; may be given several times',
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="write JSON instead of text")
+    how.add_argument("--markdown", action="store_true", help="write Markdown instead of text")
+    parser.add_argument(
+        "--junit", metavar="FILE", type=Path, help="also write the conditions as JUnit XML"
+    )
+    parser.set_defaults(func=run)
+
+
+def _condition(text: str) -> FailCondition:
+    from keras_gpukit.rules.comparing.conditions import parse_condition
+
+    try:
+        return parse_condition(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the comparison."""
+    from keras_gpukit.reports.junit import junit
+    from keras_gpukit.rules.comparing.compare import compare_runs
+    from keras_gpukit.rules.comparing.conditions import judge_condition
+    from keras_gpukit.whole_files import replace_file
+
+    try:
+        a, b = _shortened(args.run_a, args.run_b)
+        compared = compare_runs(
+            replace(_read_run(args.run_a), name=a), replace(_read_run(args.run_b), name=b)
+        )
+        conditions = [
+            replace(each, is_met=judge_condition(each, compared)) for each in args.fail_on
+        ]
+        compared = replace(compared, conditions=tuple(conditions))
+        if args.junit is not None:
+            replace_file(args.junit, junit(compared).encode())
+    except (OSError, ValueError) as error:
+        return fail("compare", error)
+    _print(compared, args)
+    states = [each.is_met for each in conditions]
+    return FAILED if True in states else UNKNOWN if None in states else 0
+
+
+def _shortened(a: str, b: str) -> tuple[str, str]:
+    """Returns the names of two runs without the folders that both are in."""
+    ours, theirs = list(Path(a).parts), list(Path(b).parts)
+    while min(len(ours), len(theirs)) > 1 and ours[0] == theirs[0]:
+        del ours[0], theirs[0]
+    names = (os.fsencode(Path(*each)).decode("utf-8", "replace") for each in (ours, theirs))
+    return next(names), next(names)
+
+
+def _read_run(text: str) -> RunReport:
+    """Reads the run that an argument names.
+
+    Raises:
+        FileNotFoundError: If there is no such folder, or no run in it.
+        ValueError: If the folder has several runs, or none of that name.
+    """
+    from keras_gpukit.saved_runs import load_report
+
+    folder, _, name = (text, "", "") if Path(text).exists() else text.rpartition("#")
+    log_dir = Path(folder or text)
+    runs = [each for each in load_report(log_dir).runs if each.is_chief]
+    if name:
+        found = [each for each in runs if each.name in (name, f"{log_dir.name} #{name}")]
+    else:
+        # Evaluations and predictions are seldom what is compared.
+        found = [each for each in runs if each.phase == "fit"] or runs
+    if len(found) == 1:
+        [run] = found
+        if not run.has_time_series:
+            # The newest runs only are read in full, so it is read again from its own folder.
+            own = load_report(log_dir / run.folder).runs
+            run = next((each for each in own if each.began_s == run.began_s), run)
+        return run
+    names = ", ".join(each.name for each in runs) or "none"
+    if not found:
+        raise ValueError(f"there is no run {name!r} under {log_dir}; runs: {names}")
+    raise ValueError(
+        f"{text} has {len(found)} runs; give the folder of one, or {text}#NAME. Runs: {names}"
+    )
+
+
+def _print(compared: RunComparison, args: argparse.Namespace) -> None:
+    from keras_gpukit.reports import comparison
+
+    if args.json:
+        import msgspec
+
+        print(msgspec.json.format(msgspec.json.encode(compared), indent=2).decode())
+    elif args.markdown:
+        sys.stdout.write(comparison.markdown(compared) + "\n")
+    else:
+        _print_text(compared)
+
+
+def _print_text(compared: RunComparison) -> None:
+    from rich.console import Group
+
+    from keras_gpukit.reports import comparison
+    from keras_gpukit.reports.terminal import plain, print_anywhere, table
+
+    severity, text = comparison.headline(compared)
+    parts: list[Any] = [plain(text, _HEADLINES[severity])]
+    parts += [plain(f"- {each}") for each in comparison.reasons(compared)]
+    for title, each in comparison.tables(compared):
+        parts += [plain(f"\n{title}", "bold")]
+        if each.rows:
+            *columns, last = zip(*each.rows, strict=True)
+            marked = [plain(cell, _STYLES.get(cell, "")) for cell in last]
+            parts.append(table(zip(*columns, marked, strict=True), each.columns))
+        parts += [plain(each.note)] if each.note else []
+    parts += [plain("")] if compared.conditions else []
+    for condition in compared.conditions:
+        style = "bold red" if condition.is_met else ""
+        parts.append(plain(comparison.condition_line(condition, compared), style))
+    print_anywhere(Group(*parts))

@@ -1,0 +1,237 @@
+"""Two runs compared, as text for a terminal, for Markdown and for the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from keras_gpukit.records.comparison import (
+    ChangeCause,
+    FailCondition,
+    FigureChange,
+    RunComparison,
+    StagePair,
+    TimePair,
+)
+from keras_gpukit.reports import units
+from keras_gpukit.reports.tables import Table, markdown_table, stage_words
+
+_UNKNOWN = "unknown"
+_TOO_FEW = (
+    "a run has too few windows after its warm-up (train for half a minute), or shows its wait only "
+    "as an upper bound"
+)
+_NAMES = {
+    "step_time": "step time",
+    "examples_per_s": "examples/s",
+    "input_stall": "input stall",
+    "peak_memory": "peak memory",
+    "optimizer_slots": "optimizer slots",
+    "step_memory": "activations, gradients and workspace",
+    "host_memory": "host memory",
+    "first_step": "first step",
+    "run_time": "whole run",
+    "gpu_busy": "GPU busy",
+}
+_TEXTS = {
+    "s": units.duration,
+    "/s": units.number,
+    "B": units.size,
+    "share": units.percentage,
+    "count": units.number,
+}
+_STAGE_FACTOR = 1.25
+"""Smaller differences of a stage's time are not pointed out: it varies more than a step's."""
+
+
+def headline(compared: RunComparison) -> tuple[str, str]:
+    """Returns the severity ("good", "warning", "info" or "unknown") and which run is faster."""
+    figure = compared.figure(compared.headline)
+    name = _NAMES[figure.name]
+    if figure.change is None:
+        return "unknown", f"Unknown: {name} was not measured in both runs."
+    values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
+    if figure.low is None:
+        return "unknown", f"{name} {_change(figure)}, {values}; no interval: {_TOO_FEW}."
+    found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}), {values}."
+    if figure.mark == "no difference":
+        return "info", f"No difference outside the noise: {found}"
+    return (
+        ("good", f"Faster: {found}") if figure.mark == "better" else ("warning", f"Slower: {found}")
+    )
+
+
+def reasons(compared: RunComparison) -> tuple[str, ...]:
+    """Returns what goes with the change, the most likely first, each in one line."""
+    return (
+        *(_reason(cause, compared) for cause in compared.causes),
+        *(f"found only in {compared.b}: {title}" for title in compared.found),
+        *(f"found only in {compared.a}: {title}" for title in compared.gone),
+    )
+
+
+def _reason(cause: ChangeCause, compared: RunComparison) -> str:
+    if cause.kind == "other processes":
+        shares = [units.known(each, units.percentage) for each in _numbers(cause)]
+        return (
+            f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
+            f"{shares[1]} during {compared.b}, so a change may be due to them"
+        )
+    if cause.kind in ("stage", "setting", "placement"):
+        values = [str(each) if each is not None else "absent" for each in (cause.a, cause.b)]
+        return f"{cause.name}: {values[0]} → {values[1]}"
+    values = [units.known(each, units.duration) for each in _numbers(cause)]
+    per = "batch" if cause.kind == "stage time" else "step"
+    kind = f"{cause.kind} " if cause.kind in ("layer", "callback") else ""
+    share = "" if cause.share is None else f", {100 * cause.share:.0f} % of the change"
+    return f"{kind}{cause.name}: {values[0]} → {values[1]} per {per}{share}"
+
+
+def _numbers(cause: ChangeCause) -> list[float | None]:
+    return [each if isinstance(each, (int, float)) else None for each in (cause.a, cause.b)]
+
+
+def tables(compared: RunComparison) -> tuple[tuple[str, Table], ...]:
+    """Returns the tables with their titles; those without a row are left out."""
+    found = (
+        ("Figures", _figures(compared)),
+        ("Settings that differ", _settings(compared)),
+        ("Input pipeline, from training to the sources", _stages(compared)),
+        ("A step's time", _times(compared, compared.parts, "part")),
+        ("The whole run's time", _times(compared, compared.run_parts, "part")),
+        (
+            "Time by layer in a step, the largest differences",
+            _times(compared, compared.layers, "layer"),
+        ),
+        ("Operations of a step", _operations(compared)),
+    )
+    return tuple((title, table) for title, table in found if table.rows or table.note)
+
+
+def _figures(compared: RunComparison) -> Table:
+    rows = tuple(
+        (
+            _NAMES.get(each.name, each.name),
+            _text(each, each.a),
+            _text(each, each.b),
+            _change(each),
+            _interval(each) if each.has_windows else "",
+            each.mark or "",
+        )
+        for each in compared.figures
+        if each.a is not None or each.b is not None
+    )
+    columns = ("figure", compared.a, compared.b, "change", "95 % interval", "")
+    return Table(columns, rows)
+
+
+def _settings(compared: RunComparison) -> Table:
+    rows = tuple((each.name, each.a or _UNKNOWN, each.b or _UNKNOWN) for each in compared.settings)
+    count = compared.equal_settings
+    same = f"{units.count(count, 'recorded setting')} {'is' if count == 1 else 'are'} the same."
+    note = same if rows else f"No recorded setting differs; {same}"
+    return Table(("setting", compared.a, compared.b), rows, note)
+
+
+def _stages(compared: RunComparison) -> Table:
+    rows = tuple(
+        (
+            (pair.b or pair.a).name,  # type: ignore[union-attr]
+            stage_words(pair.a, is_bottleneck=pair.is_bottleneck[0]),
+            stage_words(pair.b, is_bottleneck=pair.is_bottleneck[1]),
+            ", ".join(_stage_differences(pair, compared)),
+        )
+        for pair in compared.stages
+    )
+    return Table(("stage", compared.a, compared.b, "differs"), rows)
+
+
+def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str]:
+    a, b = pair.a, pair.b
+    if a is None or b is None:
+        yield f"only in {compared.b if a is None else compared.a}"
+        return
+    if a.kind != b.kind:
+        yield f"{a.kind} → {b.kind}"
+    if a.parallelism != b.parallelism:
+        yield f"parallel {a.parallelism:,} → {b.parallelism:,}"
+    if a.name != b.name:
+        yield f"was {a.name}"
+    if a.cost_per_batch_s and b.cost_per_batch_s:
+        factor = b.cost_per_batch_s / a.cost_per_batch_s
+        if not 1 / _STAGE_FACTOR < factor < _STAGE_FACTOR:
+            yield f"{units.number(factor)}× the time"
+
+
+def _times(compared: RunComparison, pairs: Sequence[TimePair], what: str) -> Table:
+    rows = tuple(
+        (
+            pair.name,
+            units.known(pair.a_s, units.duration),
+            units.known(pair.b_s, units.duration),
+            _signed(pair.difference_s) if None not in (pair.a_s, pair.b_s) else "",
+        )
+        for pair in pairs
+    )
+    return Table((what, compared.a, compared.b, "difference"), rows)
+
+
+def _operations(compared: RunComparison) -> Table:
+    rows = tuple((each.name, each.a or "0", each.b or "0") for each in compared.operations)
+    return Table(("operations", compared.a, compared.b), rows)
+
+
+def _text(figure: FigureChange, value: float | None) -> str:
+    return units.known(value, _TEXTS[figure.unit])
+
+
+def _change(figure: FigureChange) -> str:
+    return "" if figure.change is None else _percent(figure, figure.change)
+
+
+def _interval(figure: FigureChange) -> str:
+    if figure.low is None or figure.high is None:
+        return ""
+    return f"{100 * figure.low:+.1f} to {_percent(figure, figure.high)}"
+
+
+def _percent(figure: FigureChange, change: float) -> str:
+    of = "pp" if figure.unit == "share" else "%"
+    return f"{100 * change:+.1f} {of}"  # pp: percentage points
+
+
+def _signed(seconds: float) -> str:
+    sign = "-" if seconds < 0 else "+"
+    return f"{sign}{units.duration(abs(seconds))}"
+
+
+def condition_line(condition: FailCondition, compared: RunComparison) -> str:
+    """Returns whether a condition is met, with the figure: "failed: step_time>+10%: +14 %, …"."""
+    figure = compared.figure(condition.figure)
+    if condition.is_met is None:
+        return f"unknown: {condition.expression}: {_unknown_because(figure, compared)}"
+    state = "failed" if condition.is_met else "passed"
+    interval = f" ({_interval(figure)})" if figure.has_windows else ""
+    values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
+    return f"{state}: {condition.expression}: {_change(figure)}{interval}, {values}"
+
+
+def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
+    """Returns why the change of a figure is unknown."""
+    pairs = ((compared.a, figure.a), (compared.b, figure.b))
+    if missing := [name for name, value in pairs if value is None]:
+        return f"{figure.name} is not known of {' and '.join(missing)}"
+    if figure.change is None:
+        return f"{figure.name} is 0 in {compared.a}"
+    if figure.name in ("first_step", "run_time"):
+        return "no interval: the runs differ in steps, or other processes used the machine's cores"
+    return f"no interval: {_TOO_FEW}"
+
+
+def markdown(compared: RunComparison) -> str:
+    """Returns the comparison as Markdown, such as for the summary of a CI job."""
+    parts = [f"**{headline(compared)[1]}**"]
+    parts += ["\n".join(f"- {each}" for each in reasons(compared))]
+    for title, table in tables(compared):
+        parts += [f"### {title}", markdown_table(table) if table.rows else "", table.note]
+    parts += ["\n".join(f"- {condition_line(each, compared)}" for each in compared.conditions)]
+    return "\n\n".join(filter(None, parts))

@@ -1,0 +1,38 @@
+"""Conditions of a comparison as JUnit XML, which CI systems show as tests."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from keras_gpukit.records.comparison import RunComparison
+from keras_gpukit.reports import comparison
+from keras_gpukit.reports.units import printable
+
+
+def junit(compared: RunComparison) -> str:
+    """Returns one test case per condition: a failure if it is met, an error if it is unknown."""
+    states = [each.is_met for each in compared.conditions]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="keras-gpukit compare",
+        tests=str(len(states)),
+        failures=str(states.count(True)),
+        errors=str(states.count(None)),
+        skipped="0",
+    )
+    why = "\n".join((comparison.headline(compared)[1], *comparison.reasons(compared)))
+    for each in compared.conditions:
+        name = f"{compared.a} → {compared.b}"
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=printable(name), name=each.expression, time="0"
+        )
+        line = comparison.condition_line(each, compared)
+        if each.is_met is not False:
+            tag = "error" if each.is_met is None else "failure"
+            made = ElementTree.SubElement(case, tag, message=printable(line))
+            made.text = printable(why)
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'

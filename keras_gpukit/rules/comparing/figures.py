@@ -1,0 +1,205 @@
+"""The figures by which two runs are compared, and the change of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from keras_gpukit.records.comparison import FigureChange, FigureUnit, Mark, TimePair
+from keras_gpukit.records.machine import mean_busy_percent
+from keras_gpukit.records.names import (
+    BETWEEN_STEPS,
+    EXAMPLE_RATE,
+    INPUT_STALL,
+    INPUT_WAIT,
+    STEP_TIME,
+)
+from keras_gpukit.records.report import RunReport
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
+from keras_gpukit.rules.comparing.intervals import (
+    Estimate,
+    difference,
+    estimate,
+    relative_change,
+)
+
+
+class Compared(NamedTuple):
+    """How a figure is compared.
+
+    Attributes:
+        is_better: Whether more of it is better; None if it is neither.
+        tag: Tag of its series; "" if it is read once a run.
+        factor: Unit of the figure as a multiple of the series' unit.
+        over_time: Whether its mean is over time, not over steps.
+        allowance: Allowed change of a figure that is read once a run, as a share; our choice. None
+            if it is only shown.
+    """
+
+    unit: FigureUnit
+    is_better: bool | None = None
+    tag: str = ""
+    factor: float = 1.0
+    over_time: bool = False
+    allowance: float | None = None
+
+
+FIGURES = {
+    "step_time": Compared("s", False, STEP_TIME, 1e-3),
+    "examples_per_s": Compared("/s", True, EXAMPLE_RATE, over_time=True),
+    "input_stall": Compared("share", False, INPUT_STALL, 1e-2, over_time=True),
+    "peak_memory": Compared("B", False, allowance=0.02),
+    "weights": Compared("B", allowance=0.0),
+    "optimizer_slots": Compared("B", allowance=0.0),
+    "step_memory": Compared("B", False, allowance=0.02),
+    "host_memory": Compared("B", False, allowance=0.15),
+    "first_step": Compared("s", False, allowance=0.5),
+    "run_time": Compared("s", False, allowance=0.2),
+    "gpu_busy": Compared("share"),
+    "steps": Compared("count"),
+}
+"""Figures by name, as `--fail-on` names them."""
+OTHERS = 0.15
+"""Share of the machine's cores, used by other processes, from which a comparison is doubtful."""
+_INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
+
+
+def changes(a: RunReport, b: RunReport) -> tuple[FigureChange, ...]:
+    """Returns all figures with their changes."""
+    values = _values(a), _values(b)
+    is_shared = max(used_by_others(run.summary) or 0.0 for run in (a, b)) >= OTHERS
+    found = []
+    for name, how in FIGURES.items():
+        has_other_steps = name == "run_time" and values[0]["steps"] != values[1]["steps"]
+        if has_other_steps or (is_shared and name in ("first_step", "run_time")):
+            how = Compared(how.unit)
+        over = [over_windows(run.summary, how) if how.tag else None for run in (a, b)]
+        change = _change(name, how, values[0][name], values[1][name], *over)
+        if name == "input_stall" and not _follows_wait(change, a.summary, b.summary):
+            change = replace(change, mark=None)
+        found.append(change)
+    return tuple(found)
+
+
+def _follows_wait(stall: FigureChange, a: RunSummary, b: RunSummary) -> bool:
+    """Whether the wait explains half of its share's change: a slower model lowers the share too."""
+    waits = [over_windows(summary, _INPUT_WAIT) for summary in (a, b)]
+    steps = over_windows(a, FIGURES["step_time"])
+    if not stall.change or steps is None or waits[0] is None or waits[1] is None:
+        return False
+    return (waits[1].mean - waits[0].mean) / steps.mean / stall.change >= 0.5
+
+
+def _change(
+    name: str,
+    how: Compared,
+    a: float | None,
+    b: float | None,
+    over_a: Estimate | None,
+    over_b: Estimate | None,
+) -> FigureChange:
+    if a is None or b is None:
+        return FigureChange(name, how.unit, a, b)
+    if over_a is not None and over_b is not None:
+        is_share = how.unit == "share"
+        found = difference(over_a, over_b) if is_share else relative_change(over_a, over_b)
+        if found is not None:
+            change = FigureChange(name, how.unit, over_a.mean, over_b.mean, *found, True)
+            return _marked(change, how)
+    if how.unit == "share":
+        return FigureChange(name, how.unit, a, b, b - a)
+    if a <= 0:
+        return FigureChange(name, how.unit, a, b)
+    ratio = b / a - 1
+    change = FigureChange(name, how.unit, a, b, ratio)
+    if how.allowance is None:
+        return change
+    low, high = ratio - how.allowance, ratio + how.allowance
+    return _marked(FigureChange(name, how.unit, a, b, ratio, low, high), how)
+
+
+def _marked(change: FigureChange, how: Compared) -> FigureChange:
+    if how.is_better is None or change.change is None:
+        return change
+    mark: Mark = "no difference"
+    if change.is_real:
+        mark = "better" if (change.change > 0) == how.is_better else "worse"
+    return replace(change, mark=mark)
+
+
+def _values(run: RunReport) -> dict[str, float | None]:
+    """Returns the figures of a run as its summary has them."""
+    summary = run.summary
+    parts, host, memory = summary.breakdown, summary.host, summary.memory
+    fullest = memory.fullest if memory else None
+    wall_s = summary.throughput.wall_s if summary.throughput else None
+    busy = mean_busy_percent(summary.gpus)
+    return {
+        "step_time": summary.step_time_s,
+        "examples_per_s": summary.examples_per_s,
+        "input_stall": summary.input_stall_fraction,
+        "peak_memory": fullest.needed_bytes if fullest else None,
+        "weights": memory.weights_bytes if memory else None,
+        "optimizer_slots": memory.slots_bytes if memory else None,
+        "step_memory": memory.steps_bytes(fullest) if memory and fullest else None,
+        "host_memory": host.memory_max_bytes if host else None,
+        "first_step": parts.first_step_s if parts else None,
+        "run_time": wall_s,
+        "gpu_busy": None if busy is None else busy / 100,
+        "steps": summary.steps,
+    }
+
+
+def over_windows(summary: RunSummary, how: Compared) -> Estimate | None:
+    """Returns a figure over the windows after the warm-up; None if they are too few."""
+    series = _series(summary, how.tag)
+    if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
+        return None
+    weights = series.weight
+    if how.over_time:
+        steps_ms = _series(summary, STEP_TIME)
+        each = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
+        weights = tuple(
+            weight * each.get(step, 0.0)
+            for step, weight in zip(series.step, series.weight, strict=True)
+        )
+    return estimate([how.factor * value for value in series.mean], weights)
+
+
+def _wait_is_known(summary: RunSummary) -> bool:
+    """Whether the windows show the wait: not only an upper bound, and refuted by no profile."""
+    record = summary.input
+    if record is None or record.confidence == "upper bound":
+        return False
+    return record.live_stall_fraction is None
+
+
+def _series(summary: RunSummary, tag: str) -> Series | None:
+    return next((each for each in summary.series if each.tag == tag), None)
+
+
+def step_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
+    """Returns the parts of the mean step time in both runs; empty if a wait is unknown."""
+    tags = {"input wait": INPUT_WAIT, "callbacks between steps": BETWEEN_STEPS}
+    means: list[dict[str, float]] = []
+    for summary in (a, b):
+        found = {
+            name: over_windows(summary, Compared("s", tag=tag, factor=1e-3))
+            for name, tag in {**tags, "": STEP_TIME}.items()
+        }
+        known = {name: each.mean for name, each in found.items() if each is not None}
+        if len(known) < len(found):
+            return ()
+        rest_s = known.pop("") - sum(known.values())
+        means.append({**known, "compute": max(rest_s, 0.0)})
+    return tuple(TimePair(name, means[0][name], means[1][name]) for name in means[0])
+
+
+def used_by_others(summary: RunSummary) -> float | None:
+    """Returns the share of the machine's cores that processes outside the job used."""
+    host = summary.host
+    if host is None or host.cpu_percent is None or host.process_cpu_percent is None:
+        return None
+    own = (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
+    return max(host.cpu_percent - sum(each or 0.0 for each in own), 0.0) / 100

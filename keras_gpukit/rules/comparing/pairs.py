@@ -1,0 +1,105 @@
+"""Pairs of what two runs both have: settings, stages of their pipelines, layers, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+
+from keras_gpukit.records.comparison import SettingPair, StagePair, TimePair
+from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.run import RunSummary
+
+MOST_LAYERS = 10
+
+
+def differing(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[SettingPair, ...]:
+    """Returns the values that differ, in their order."""
+    names = dict.fromkeys((*a, *b))
+    pairs = (SettingPair(name, a.get(name), b.get(name)) for name in names)
+    return tuple(pair for pair in pairs if pair.a != pair.b)
+
+
+def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
+    """Returns the stages of both pipelines, the same stage of each together.
+
+    Stages are the same if they have the same name or, for names that only one pipeline has, such as
+    those of functions on another line, the same kind, in the same order.
+    """
+    stages = _stages(a), _stages(b)
+    shared = {each.name for each in stages[0]} & {each.name for each in stages[1]}
+    keys = [[each.name if each.name in shared else f" {each.kind}" for each in of] for of in stages]
+    pairs: list[tuple[StageRecord | None, StageRecord | None]] = []
+    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for _, a_from, a_to, b_from, b_to in matched.get_opcodes():
+        ours, theirs = stages[0][a_from:a_to], stages[1][b_from:b_to]
+        if keys[0][a_from:a_to] == keys[1][b_from:b_to]:
+            pairs += list(zip(ours, theirs, strict=True))
+        else:
+            pairs += [(each, None) for each in ours]
+            pairs += [(None, each) for each in theirs]
+    return tuple(
+        StagePair(ours, theirs, (_is_bottleneck(a, ours), _is_bottleneck(b, theirs)))
+        for ours, theirs in pairs
+    )
+
+
+def _stages(summary: RunSummary) -> tuple[StageRecord, ...]:
+    """Returns the stages of a pipeline, and the Python code that feeds it as another one."""
+    stages = summary.pipeline.stages if summary.pipeline else ()
+    python = summary.input.python if summary.input else None
+    if python is None or any(each.name == python.name for each in stages):
+        return stages
+    code = StageRecord(
+        python.name,
+        "Python code in processes" if python.in_processes else "Python code",
+        "python",
+        python.location,
+        cost_per_batch_s=python.time_per_batch_s,
+        parallelism=python.workers,
+    )
+    return (*stages, code)
+
+
+def _is_bottleneck(summary: RunSummary, stage: StageRecord | None) -> bool:
+    pipeline = summary.pipeline
+    return stage is not None and pipeline is not None and pipeline.bottleneck == stage
+
+
+def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
+    """Returns the layers whose time differs most; empty unless both profiles have layers."""
+    times = [
+        {each.path: each.time_s for each in summary.profile.layers} if summary.profile else {}
+        for summary in (a, b)
+    ]
+    if not all(times):
+        return ()
+    pairs = [
+        TimePair(path, times[0].get(path), times[1].get(path))
+        for path in dict.fromkeys((*times[0], *times[1]))
+    ]
+    pairs.sort(key=lambda pair: -abs(pair.difference_s))
+    return tuple(pairs[:MOST_LAYERS])
+
+
+def operation_pairs(a: RunSummary, b: RunSummary) -> tuple[SettingPair, ...]:
+    """Returns the number of a step's operations by device, and those that fell back to the CPU."""
+    if a.operations is None or b.operations is None:
+        return ()
+    return differing(dict(_operations(a)), dict(_operations(b)))
+
+
+def _operations(summary: RunSummary) -> Iterator[tuple[str, str]]:
+    for device, count in summary.placement.items():
+        yield f"operations on {device}", f"{count:,}"
+    if summary.operations is not None and not summary.operations.predicted:
+        for each in summary.operations.fallbacks:
+            yield f"{each.operation} on the CPU ({each.cause})", f"{each.count:,}"
+
+
+def run_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
+    """Returns the parts of the wall time of both runs; empty unless both are known."""
+    parts = a.breakdown, b.breakdown
+    if parts[0] is None or parts[1] is None:
+        return ()
+    pairs = (TimePair(name, parts[0].parts[name], parts[1].parts[name]) for name in parts[0].parts)
+    return tuple(pair for pair in pairs if pair.a_s or pair.b_s)

@@ -1,0 +1,143 @@
+"""`keras-gpukit compare`: text, exit codes, JUnit, JSON and Markdown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from helpers.recorded_runs import DECODE, READ, SUMMARY, run_lines, write_lines
+from helpers.series import series_of_points
+
+from keras_gpukit.cli.main import main
+from keras_gpukit.records.codec import from_dict
+from keras_gpukit.records.comparison import RunComparison
+from keras_gpukit.records.names import STEP_TIME
+from keras_gpukit.records.pipeline import PipelineRecord
+
+SLOWER = replace(DECODE, parallelism=1, cost_per_batch_s=0.04)
+
+
+def summary(step_ms: float, *stages):
+    steps = [step_ms + 0.1 * (place % 3) for place in range(20)]
+    pipeline = PipelineRecord(stages, stages[0])
+    return replace(
+        SUMMARY,
+        series=(series_of_points(STEP_TIME, steps),),
+        throughput=replace(
+            SUMMARY.throughput, step_time_s=step_ms / 1e3, examples_per_s=32e3 / step_ms
+        ),
+        input=replace(SUMMARY.input, pipeline=pipeline),
+        memory=None,
+    )
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    """Three runs: `main`, its repetition `again`, and `branch`, a quarter slower."""
+    monkeypatch.chdir(tmp_path)
+    runs = {"main": (25.0, DECODE, READ), "again": (25.2, DECODE, READ), "branch": (31.0, SLOWER)}
+    for name, made in runs.items():
+        write_lines(tmp_path / "logs" / name, run_lines(2, summary=summary(*made)))
+    return tmp_path
+
+
+def compare(a: str, b: str, *options: str) -> int:
+    return main(["compare", f"logs/{a}", f"logs/{b}", *options])
+
+
+def test_a_slower_run_is_said_with_its_interval_and_what_differs(logs, capsys):
+    assert compare("main", "branch") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Slower: step time +23.9 % (95 % interval +1")
+    assert "- decode (train.py:12): 2 parallel → 1 parallel\n" in shown
+    assert "- files (train.py:9): present → absent\n" in shown
+    assert "- decode (train.py:12): 16 ms → 40 ms per batch\n" in shown
+    assert "parallel 2 → 1" in shown
+    assert "No recorded setting differs; 1" in shown
+
+
+def test_equal_runs_pass_and_a_slower_one_fails_the_build(logs, capsys):
+    assert compare("main", "again", "--fail-on", "step_time>+0%") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("No difference outside the noise: step time +")
+    assert "passed: step_time>+0%: +0.8 % (-" in shown
+    conditions = ("--fail-on", "peak_memory>+5%", "--fail-on", "step_time>+10%")
+    assert compare("main", "branch", *conditions) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "failed: step_time>+10%: +23.9 % (+1" in shown
+    assert "unknown: peak_memory>+5%: peak_memory is not known of main and branch" in shown
+
+
+def test_an_unknown_figure_has_an_exit_code_of_its_own(logs, capsys):
+    assert compare("main", "branch", "--fail-on", "peak_memory>+5%") == 3
+    write_lines(logs / "logs" / "short", run_lines(2))
+    assert compare("main", "short", "--fail-on", "step_time>+5%") == 3
+    assert "too few windows" in " ".join(capsys.readouterr().out.split())
+
+
+def test_junit_has_a_test_case_for_each_condition(logs, capsys):
+    conditions = ("step_time>+10%", "steps>+5%", "peak_memory>+5%")
+    options = [word for each in conditions for word in ("--fail-on", each)]
+    assert compare("main", "branch", *options, "--junit", "compare.xml") == 1
+    [suite] = ElementTree.parse(logs / "compare.xml").getroot()
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors")}
+    assert counts == {"tests": "3", "failures": "1", "errors": "1"}
+    assert tuple(case.get("name") for case in suite) == conditions
+    failure, passed, error = (list(case) for case in suite)
+    assert failure[0].get("message").startswith("failed: step_time>+10%: +23.9 %")
+    assert "decode (train.py:12): 2 parallel → 1 parallel" in failure[0].text
+    assert passed == []
+    assert error[0].tag == "error"
+
+
+def test_json_is_the_record(logs, capsys):
+    assert compare("main", "branch", "--json", "--fail-on", "step_time>+10%") == 1
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["schema"] == 1
+    record = from_dict(plain, RunComparison)
+    assert (record.a, record.b) == ("main", "branch")
+    assert record.figure("step_time").mark == "worse"
+    assert record.conditions[0].is_met
+
+
+def test_markdown_has_the_same_tables(logs, capsys):
+    assert compare("main", "branch", "--markdown") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("**Slower: step time +23.9 %")
+    assert "| decode | 16 ms, 2 parallel, train.py:12, bottleneck | 40 ms" in shown
+
+
+def test_one_of_several_runs_is_named(logs, capsys):
+    assert main(["compare", "logs", "logs#main"]) == 2
+    error = capsys.readouterr().err
+    assert "logs has 3 runs; give the folder of one, or logs#NAME. Runs: " in error
+    assert "branch" in error
+    assert main(["compare", "logs#main", "logs#branch"]) == 0
+    assert "+23.9 %" in capsys.readouterr().out
+    write_lines(logs / "logs" / "main", run_lines(2, summary=summary(31.0, DECODE)))
+    assert main(["compare", "logs/main#main", "logs/main#2"]) == 0
+    assert "+23.9 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("logs/none", "logs/main"), "There is no folder logs/none"),
+        (("logs#none", "logs/main"), "there is no run 'none' under logs; runs: "),
+        (("logs/main", "logs/main", "--junit", "none/x.xml"), "none"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_named(logs, capsys, arguments, message):
+    assert main(["compare", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_wrong_condition_is_refused_with_the_known_figures(logs, capsys):
+    with pytest.raises(SystemExit) as ended:
+        compare("main", "branch", "--fail-on", "speed>+10%")
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert "figures are step_time, examples_per_s, input_stall, peak_memory" in error
+    assert error.endswith("Received: 'speed>+10%'\n")
