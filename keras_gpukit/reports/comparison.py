@@ -39,8 +39,8 @@ _TEXTS = {
     "share": units.percentage,
     "count": units.number,
 }
-_STAGE_FACTOR = 1.25
-"""Smaller differences of a stage's time are not pointed out: it varies more than a step's."""
+_STAGE_FACTOR, _STAGE_SHARE = 1.25, 0.01
+"""Smaller differences of a stage's time, by themselves or next to a step's time, are left out."""
 
 
 def headline(compared: RunComparison) -> tuple[str, str]:
@@ -156,9 +156,11 @@ def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str
         yield f"parallel {a.parallelism:,} → {b.parallelism:,}"
     if a.name != b.name:
         yield f"was {a.name}"
-    if a.cost_per_batch_s and b.cost_per_batch_s:
-        factor = b.cost_per_batch_s / a.cost_per_batch_s
-        if not 1 / _STAGE_FACTOR < factor < _STAGE_FACTOR:
+    before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
+    if before_s and after_s:
+        factor, step_s = after_s / before_s, compared.figure("step_time").b or 0.0
+        is_notable = abs(after_s - before_s) >= _STAGE_SHARE * step_s
+        if is_notable and not 1 / _STAGE_FACTOR < factor < _STAGE_FACTOR:
             yield f"{units.number(factor)}× the time"
 
 

@@ -10,7 +10,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.comparing.figures import OTHERS, used_by_others
 
 NOTABLE = 0.2
-"""Least share of the change of the step time that a part, callback or layer must account for."""
+"""Least time of a part, stage, callback or layer as a share of the change of the step time."""
 STAGE_FACTOR = 1.25
 """Least factor between the times of a stage; its time varies more than that of a step."""
 # Both are our choice.
@@ -23,14 +23,14 @@ _LAST = ("python", "keras", "tensorflow", "keras_gpukit", "worker", "call")
 def causes(a: RunSummary, b: RunSummary, compared: RunComparison) -> tuple[ChangeCause, ...]:
     """Returns what goes with the change of the step time, the most likely first.
 
-    Without a change of it that is outside the noise, only what makes the comparison doubtful.
+    If the change is within the noise, only what makes the comparison doubtful.
     """
     return (*_with_change(a, b, compared), *_other_processes(a, b))
 
 
 def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Iterator[ChangeCause]:
     step = compared.figure("step_time")
-    if not step.is_real or step.a is None or step.b is None:
+    if step.mark == "no difference" or not step.change or step.a is None or step.b is None:
         return
     changed_s = step.b - step.a
     parts = _notable(compared.parts, changed_s)
@@ -40,7 +40,7 @@ def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Itera
     names = [pair.name for pair in parts]
     is_unknown = not compared.parts
     if _INPUT in names or is_unknown:
-        yield from _stages(compared.stages, slower=changed_s > 0)
+        yield from _stages(compared.stages, changed_s)
     if _CALLBACKS in names or is_unknown:
         yield from _callbacks(a, b, changed_s)
     if names != [_INPUT]:
@@ -59,7 +59,7 @@ def _notable(pairs: Sequence[TimePair], changed_s: float) -> list[TimePair]:
     return sorted(found, key=lambda pair: -abs(pair.difference_s))
 
 
-def _stages(pairs: Sequence[StagePair], *, slower: bool) -> Iterator[ChangeCause]:
+def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCause]:
     """Yields stages of one pipeline only, then those whose parallelism or time differs."""
     timed = []
     for a, b in ((pair.a, pair.b) for pair in pairs):
@@ -74,8 +74,8 @@ def _stages(pairs: Sequence[StagePair], *, slower: bool) -> Iterator[ChangeCause
             yield ChangeCause("stage", named(b), *counts)
         before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
         if before_s and after_s:
-            factor = after_s / before_s if slower else before_s / after_s
-            if factor >= STAGE_FACTOR:
+            factor = after_s / before_s if changed_s > 0 else before_s / after_s
+            if factor >= STAGE_FACTOR and (after_s - before_s) / changed_s >= NOTABLE:
                 timed.append((abs(after_s - before_s), b, before_s, after_s))
     timed.sort(key=lambda each: -each[0])
     for _, stage, before_s, after_s in timed[:MOST_OF_A_KIND]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
 from keras_gpukit.records.comparison import SettingPair, StagePair, TimePair
@@ -10,6 +11,7 @@ from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
 
 MOST_LAYERS = 10
+_NUMBER = re.compile(r"_\d+(?=/|$)")
 
 
 def differing(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[SettingPair, ...]:
@@ -26,21 +28,40 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     those of functions on another line, the same kind, in the same order.
     """
     stages = _stages(a), _stages(b)
-    shared = {each.name for each in stages[0]} & {each.name for each in stages[1]}
-    keys = [[each.name if each.name in shared else f" {each.kind}" for each in of] for of in stages]
-    pairs: list[tuple[StageRecord | None, StageRecord | None]] = []
-    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
-    for _, a_from, a_to, b_from, b_to in matched.get_opcodes():
-        ours, theirs = stages[0][a_from:a_to], stages[1][b_from:b_to]
-        if keys[0][a_from:a_to] == keys[1][b_from:b_to]:
-            pairs += list(zip(ours, theirs, strict=True))
-        else:
-            pairs += [(each, None) for each in ours]
-            pairs += [(None, each) for each in theirs]
+    names = [[each.name for each in of] for of in stages]
+    kinds = [[each.kind for each in of] for of in stages]
+    pairs = [
+        (
+            stages[0][ours] if ours is not None else None,
+            stages[1][theirs] if theirs is not None else None,
+        )
+        for ours, theirs in aligned(*names, *kinds)
+    ]
     return tuple(
         StagePair(ours, theirs, (_is_bottleneck(a, ours), _is_bottleneck(b, theirs)))
         for ours, theirs in pairs
     )
+
+
+def aligned(
+    a: Sequence[str], b: Sequence[str], a_kinds: Sequence[str], b_kinds: Sequence[str]
+) -> Iterator[tuple[int | None, int | None]]:
+    """Yields the places of the same names in both lists; for other names, of the same kinds.
+
+    A place without a counterpart comes with None.
+    """
+    shared = set(a) & set(b)
+    ours, theirs = (
+        [name if name in shared else f" {kind}" for name, kind in zip(names, kinds, strict=True)]
+        for names, kinds in ((a, a_kinds), (b, b_kinds))
+    )
+    matched = SequenceMatcher(None, ours, theirs, autojunk=False)
+    for same, a_from, a_to, b_from, b_to in matched.get_opcodes():
+        if same == "equal":
+            yield from zip(range(a_from, a_to), range(b_from, b_to), strict=True)
+        else:
+            yield from ((place, None) for place in range(a_from, a_to))
+            yield from ((None, place) for place in range(b_from, b_to))
 
 
 def _stages(summary: RunSummary) -> tuple[StageRecord, ...]:
@@ -66,17 +87,21 @@ def _is_bottleneck(summary: RunSummary, stage: StageRecord | None) -> bool:
 
 
 def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
-    """Returns the layers whose time differs most; empty unless both profiles have layers."""
-    times = [
-        {each.path: each.time_s for each in summary.profile.layers} if summary.profile else {}
-        for summary in (a, b)
-    ]
-    if not all(times):
-        return ()
-    pairs = [
-        TimePair(path, times[0].get(path), times[1].get(path))
-        for path in dict.fromkeys((*times[0], *times[1]))
-    ]
+    """Returns the layers whose time differs most; empty unless both profiles have layers.
+
+    Keras numbers layers and models by process ("dense_7"). Those whose names differ in that number
+    only are the same, in the order of the forward pass.
+    """
+    layers = [summary.profile.layers if summary.profile else () for summary in (a, b)]
+    paths = [[each.path for each in of] for of in layers]
+    kinds = [[_NUMBER.sub("", path) for path in of] for of in paths]
+    pairs = []
+    for ours, theirs in aligned(*paths, *kinds) if all(layers) else ():
+        first = None if ours is None else layers[0][ours]
+        second = None if theirs is None else layers[1][theirs]
+        names = dict.fromkeys(each.path for each in (first, second) if each is not None)
+        times_s = (None if each is None else each.time_s for each in (first, second))
+        pairs.append(TimePair(" → ".join(names), *times_s))
     pairs.sort(key=lambda pair: -abs(pair.difference_s))
     return tuple(pairs[:MOST_LAYERS])
 

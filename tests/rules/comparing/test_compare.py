@@ -206,6 +206,29 @@ def test_slower_layers_and_moved_operations_are_named_with_slower_compute():
     assert compared(summary(profile=profiled(0.003)), summary()).layers == ()
 
 
+def test_layers_that_keras_numbered_otherwise_are_the_same():
+    def profiled(first: int, *times_s: float):
+        layers = [
+            LayerProfile(f"sequential_{first}/dense_{first + at}", "layer", time_s, 0.0, {}, 1)
+            for at, time_s in enumerate(times_s)
+        ]
+        return summary(profile=ProfileRecord(steps=4, layers=tuple(layers)))
+
+    result = compared(profiled(1, 0.002, 0.001), profiled(5, 0.002, 0.004))
+    name = "sequential_1/dense_2 → sequential_5/dense_6"
+    assert result.layers[0] == TimePair(name, 0.001, 0.004)
+    assert result.layers[1].difference_s == 0.0
+
+
+def test_a_stage_whose_time_is_small_next_to_the_change_is_no_cause():
+    tiny = replace(READ, cost_per_batch_s=1e-6)
+    result = compared(
+        with_stages(DECODE, tiny),
+        with_stages(DECODE, replace(tiny, cost_per_batch_s=9e-6), step_ms=30.0, wait_ms=15.0),
+    )
+    assert [each.kind for each in result.causes] == ["part"]
+
+
 def test_a_callback_that_sleeps_is_named():
     def spending(seconds: float):
         parts = replace(SUMMARY.input.breakdown, by_callback={"Saver": seconds})
