@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
             health=found.health,
             packages=found.packages,
             problems=found.problems,
+            not_measured=found.not_measured,
             uses_gpu=bool(planned.gpus),
             actions=planned.actions,
             causes=planned.causes,

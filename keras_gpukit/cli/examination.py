@@ -11,13 +11,14 @@ from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
-from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.installation import Machine, MissingNames
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.gpu_health import read_health, read_xids
 from keras_gpukit.sensors.installation import read_environment, read_machine
+from keras_gpukit.sensors.private_names import missing_names
 from keras_gpukit.version import __version__
 
 _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof")
@@ -34,6 +35,8 @@ class Examination:
         health: State of each GPU.
         packages: NVIDIA's pip packages.
         problems: Problems of libraries and GPUs, which block a GPU or put it at risk.
+        not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
+            None if these cannot be loaded.
     """
 
     versions: dict[str, str | None]
@@ -42,6 +45,7 @@ class Examination:
     health: tuple[GPUHealth, ...] = ()
     packages: tuple[CUDAPackage, ...] = ()
     problems: tuple[Problem, ...] = ()
+    not_measured: tuple[MissingNames, ...] | None = ()
 
     @property
     def can_train(self) -> bool:
@@ -57,10 +61,12 @@ class Examination:
 
 def examine() -> Examination:
     """Reads the machine, and plans what `configure_gpus()` would do on it."""
+    not_measured = None
     try:
         machine = read_machine()
         machine = replace(machine, libraries=try_loading(machine.libraries))
         planned = plan(Settings(), machine)
+        not_measured = missing_names()
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
         machine = Machine(driver=read_driver(), environment=read_environment())
         planned = Plan(causes=(import_fails(error),))
@@ -70,7 +76,9 @@ def examine() -> Examination:
         *library_problems(machine.libraries, packages),
         *gpu_problems(machine.driver.gpus, health),
     )
-    return Examination(versions(), machine, planned, health, packages, problems)
+    return Examination(
+        versions(), machine, planned, health, packages, problems, not_measured=not_measured
+    )
 
 
 def versions() -> dict[str, str | None]:
@@ -99,5 +107,6 @@ def as_dict(found: Examination) -> dict[str, Any]:
         "environment": dict(machine.environment),
         "health": [to_dict(each) for each in found.health],
         "problems": [to_dict(each) for each in found.problems],
+        "not_measured": found.not_measured and [to_dict(each) for each in found.not_measured],
         "plan": found.planned.to_dict(),
     }

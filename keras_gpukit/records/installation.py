@@ -152,3 +152,16 @@ class Machine:
     mirrored_devices: tuple[str, ...] | None = None
     cluster: Cluster | None = None
     cluster_strategy: str | None = None
+
+
+@dataclass(frozen=True)
+class MissingNames:
+    """Private names of TensorFlow or Keras that a measurement needs, and that are missing.
+
+    Attributes:
+        measurement: The measurement, such as "input stall per stage".
+        names: The names, each as "module:Class.attribute".
+    """
+
+    measurement: str
+    names: tuple[str, ...]

@@ -184,7 +184,7 @@ class TimeBreakdown:
     hangs_s: float = 0.0
     by_callback: dict[str, float] = field(default_factory=dict)
     callbacks_at_epochs: dict[str, float] = field(default_factory=dict)
-    retraced: tuple[RetracedFunction, ...] = ()
+    retraced: tuple[RetracedFunction, ...] | None = ()
 
     @property
     def unknown_s(self) -> float:

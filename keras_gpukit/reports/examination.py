@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Group, RenderableType
 
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
-from keras_gpukit.records.installation import CUDALibrary, Machine
+from keras_gpukit.records.installation import CUDALibrary, Machine, MissingNames
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
 from keras_gpukit.reports.terminal import plain, table
@@ -25,6 +25,7 @@ def render(
     health: Sequence[GPUHealth],
     packages: Sequence[CUDAPackage],
     problems: Sequence[Problem],
+    not_measured: Sequence[MissingNames] | None,
     uses_gpu: bool,
     actions: tuple[Action, ...],
     causes: tuple[Cause, ...],
@@ -33,11 +34,16 @@ def render(
 ) -> RenderableType:
     """Returns a line with a mark for each checked item, then the conclusions.
 
-    `versions` are those of packages, None for one that is not installed. `actions`, `causes`,
-    `not_applied` and `warnings` are what `configure_gpus()` would do and say; `uses_gpu` is whether
-    it would use a GPU.
+    `versions` are those of packages, None for one that is not installed. `not_measured` is None if
+    TensorFlow or Keras cannot be loaded. `actions`, `causes`, `not_applied` and `warnings` are what
+    `configure_gpus()` would do and say; `uses_gpu` is whether it would use a GPU.
     """
-    checks = (*_checks(versions, machine), *_package_checks(packages), *_gpus(machine, health))
+    checks = (
+        *_checks(versions, machine),
+        *_package_checks(packages),
+        *_gpus(machine, health),
+        *_measurements(versions, not_measured),
+    )
     facts = table([(plain(mark, style=_STYLES[mark]), name, found) for mark, name, found in checks])
     if uses_gpu:
         heading = plain("\nconfigure_gpus() would set:", style="bold")
@@ -56,12 +62,16 @@ def render(
 
 def _checks(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Check]:
     for package, number in versions.items():
-        yield _found(package, number, "not installed")
+        use = " (only TensorBoard's Profile tab needs it)" if package == "xprof" else ""
+        yield _found(package, number, f"not installed{use}")
     driver = machine.driver
     yield _found("NVIDIA driver", driver.version, f"not available ({driver.error})")
     if driver.cuda_version is not None:
         yield "ok", "  runs CUDA up to", "{}.{}".format(*driver.cuda_version)
-    build = machine.build
+    backend, build = machine.keras_backend, machine.build
+    if backend != "tensorflow":
+        advice = "keras_gpukit works on TensorFlow only (set KERAS_BACKEND=tensorflow)"
+        yield "missing", "Keras on TensorFlow", f"Keras runs on {backend}; {advice}"
     if build.cuda is not None:
         with_cuda = f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}"
         yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
@@ -109,6 +119,22 @@ def _gpus(machine: Machine, health: Sequence[GPUHealth]) -> Iterator[Check]:
         where = gpu.pci_bus_id or "unknown place"
         listed = f", TensorFlow's GPU {own[gpu.index]}" if gpu.index in own else ""
         yield "ok", name, f"{gpu.name or 'unknown name'} at {where}{memory}{parts}{listed}"
+
+
+def _measurements(
+    versions: Mapping[str, str | None], not_measured: Sequence[MissingNames] | None
+) -> Iterator[Check]:
+    """Yields a line per measurement that lacks private names, or one if all have theirs."""
+    if not_measured is None:
+        return
+    if not not_measured:
+        yield "ok", "measurements", "all are available with this TensorFlow and Keras"
+    for each in not_measured:
+        lacks = []
+        for module, _, path in (name.partition(":") for name in each.names):
+            package = module.partition(".")[0]
+            lacks.append(f"{package} {versions.get(package)} has no {path}")
+        yield "missing", each.measurement, f"unknown or less precise: {', '.join(lacks)}"
 
 
 def _found(name: str, found: str | None, otherwise: str) -> Check:

@@ -163,6 +163,8 @@ def load_report(path: str | os.PathLike[str]) -> Report:
 
 def _script(path: Path) -> ScriptRecord | None:
     with contextlib.suppress(OSError, ValueError):  # also of damaged JSON
+        if path.is_symlink() or path.parent.is_symlink():
+            return None  # of another folder
         return checked_record(msgspec.Raw(path.read_bytes()), ScriptRecord)
     return None
 

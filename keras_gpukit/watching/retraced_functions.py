@@ -50,8 +50,13 @@ class RetracedFunctions:
         for each in self._replaced:
             each.restore()
 
-    def record(self) -> tuple[RetracedFunction, ...]:
-        """Returns the functions that were traced more than once, the longest time first."""
+    def record(self) -> tuple[RetracedFunction, ...] | None:
+        """Returns the functions that were traced more than once, the longest time first.
+
+        None if they are unknown.
+        """
+        if self._guard.failed_because is not None:
+            return None
         again = [each for each in tuple(self._seen.values()) if each.times > 1]
         return tuple(
             RetracedFunction(

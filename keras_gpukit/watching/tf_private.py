@@ -61,11 +61,16 @@ def tracing_hooks(
     Args:
         begins: Called before a tracing.
         traced: Called after it with a key of the function, the Python function and the `Function`.
+
+    Raises:
+        AttributeError: If TensorFlow has no such attributes.
     """
     names = "polymorphic_function", "tracing_compilation"
     modules = [import_module(f"tensorflow.python.eager.polymorphic_function.{n}") for n in names]
     manager = ReplacedAttribute(modules[0], "_frequent_tracing_detector_manager")
     counter = ReplacedAttribute(modules[1], "_graph_building_time_counter")
+    if manager.current is None or counter.current is None:
+        raise AttributeError("this TensorFlow notes tracings in another way")
     return [
         (manager, _Manager(manager.current, traced)),
         (counter, _Counter(counter.current, begins)),

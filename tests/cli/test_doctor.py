@@ -16,6 +16,7 @@ from keras_gpukit.records.installation import (
     Driver,
     DriverGPU,
     Machine,
+    MissingNames,
     TensorFlowState,
 )
 from keras_gpukit.records.memory import GPUHolder
@@ -41,7 +42,7 @@ BROKEN = Machine(
 def examine(monkeypatch, capsys):
     """Runs the command on a machine given as facts."""
 
-    def run(machine, *arguments, packages=(), health=()):
+    def run(machine, *arguments, packages=(), health=(), not_measured=()):
         def read():
             if isinstance(machine, Exception):
                 raise machine
@@ -51,6 +52,7 @@ def examine(monkeypatch, capsys):
         monkeypatch.setattr(examination, "try_loading", lambda libraries: libraries)
         monkeypatch.setattr(examination, "read_packages", lambda: packages)
         monkeypatch.setattr(examination, "read_health", lambda gpus, xids: health)
+        monkeypatch.setattr(examination, "missing_names", lambda: not_measured)
         monkeypatch.setenv("COLUMNS", "120")
         parser = argparse.ArgumentParser()
         doctor.add_parser(parser.add_subparsers())
@@ -174,6 +176,24 @@ def test_each_line_is_marked(examine):
     }
 
 
+def test_a_measurement_that_this_tensorflow_does_not_allow_is_named_with_what_is_missing(examine):
+    words = " ".join(examine(HEALTHY)[1].split())
+    assert "ok measurements all are available with this TensorFlow and Keras" in words
+    name = "tensorflow.python.data.ops.dataset_ops:DatasetV2._inputs"
+    lacks = (MissingNames("input stall per stage", (name,)),)
+    words = " ".join(examine(HEALTHY, not_measured=lacks)[1].split())
+    said = f"unknown or less precise: tensorflow {version('tensorflow')} has no DatasetV2._inputs"
+    assert f"missing input stall per stage {said}" in words
+    data = json.loads(examine(HEALTHY, "--json", not_measured=lacks)[1])
+    assert data["not_measured"] == [{"measurement": "input stall per stage", "names": [name]}]
+
+
+def test_another_backend_is_said_not_to_be_supported(examine):
+    words = " ".join(examine(replace(HEALTHY, keras_backend="jax"))[1].split())
+    said = "Keras runs on jax; keras_gpukit works on TensorFlow only (set KERAS_BACKEND=tensorflow)"
+    assert f"missing Keras on TensorFlow {said}" in words
+
+
 def test_json_holds_all_that_was_found(examine):
     code, text = examine(HEALTHY, "--json")
     data = json.loads(text)
@@ -247,4 +267,5 @@ def test_this_very_machine(run_python):
     data = json.loads(done.stdout)
     assert done.returncode == (0 if data["can_train_on_gpu"] else 1)
     assert done.stderr == ""  # nothing of TensorFlow's log
+    assert data["not_measured"] == []
     assert bool(data["plan"]["causes"]) != data["can_train_on_gpu"]

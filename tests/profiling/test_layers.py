@@ -23,6 +23,8 @@ def read(tmp_path):
     def read_one(name):
         path = tmp_path / f"{name}.xplane.pb"
         packed = CASES / f"{path.name}.gz"
+        if not packed.exists() and not PLANTED.exists():
+            pytest.skip("this capture is not in the sdist")
         if packed.exists():
             path.write_bytes(gzip.decompress(packed.read_bytes()))
         else:

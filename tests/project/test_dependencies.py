@@ -8,6 +8,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from keras_gpukit.version import __version__
+
 ROOT = Path(__file__).parents[2]
 # Several distributions share this name.
 GOOGLE = {"google": ["protobuf"]}
@@ -50,3 +52,16 @@ def test_each_dependency_has_its_reason():
     page = (ROOT / "docs/explanation/dependencies.md").read_text(encoding="utf-8")
     assert len(dependencies) > 10
     assert [each for each in sorted(dependencies) if f"`{each}`" not in page] == []
+
+
+def test_the_oldest_versions_that_are_tested_are_those_that_may_be_installed():
+    project, tested = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "noxfile.py")
+    )
+    for package in ("tensorflow", "tensorboard", "keras"):
+        [oldest] = re.findall(rf'^  "{package}>=([\d.]+)"', project, re.MULTILINE)
+        assert f'"{package}=={oldest}.*"' in tested
+
+
+def test_the_citation_has_this_version():
+    assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

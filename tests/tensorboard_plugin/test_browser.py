@@ -177,7 +177,7 @@ def test_many_runs_are_sorted_filtered_compared_and_linked(watched, page):
     compared.get_by_text("Settings that differ").wait_for()
     assert re.search(r"cores\s+16\s+\d+\n", compared.inner_text())
     assert re.search(
-        r"\ndecode\s.*16 ms, 2 parallel, train.py:12, bottleneck", compared.inner_text()
+        r"\ndecode\b.*16 ms, 2 parallel, train.py:12, bottleneck", compared.inner_text()
     )
     assert "compare%3Drun-" in page.url
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from helpers.recorded_profiles import write_profile
@@ -27,6 +31,7 @@ from keras_gpukit.tensorboard_plugin.plugin import MODULES
 
 DEADLINE_S = 60
 SECRET = "no-one-may-read-this"
+INSTALLED = (sysconfig.get_path("stdlib"), sys.prefix, str(Path(run_folders.__file__).parents[1]))
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +77,23 @@ def wait_until(result):
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.02)
     return answer
+
+
+@contextlib.contextmanager
+def opened_files():
+    """The real paths of the files and folders that this process opens meanwhile."""
+    opened: set[str] = set()
+    noting = True
+
+    def note(event, arguments):
+        if noting and event in ("open", "os.listdir", "os.scandir"):
+            path = arguments[0]
+            if not isinstance(path, int):
+                opened.add(os.path.realpath(os.fsdecode(path)))
+
+    sys.addaudithook(note)  # it cannot be removed
+    yield opened
+    noting = False
 
 
 def write_run(log_dir: Path) -> Path:
@@ -323,6 +345,32 @@ class TestNothingOutsideTheLogDirectory:
         answer = tab.report(f"?folder={mine}")
         assert answer.status_code == 404
         assert SECRET not in answer.text
+
+    def test_hundreds_of_hostile_requests_open_no_file_elsewhere(self, logdir, outside):
+        foreign = outside / SECRET / "gpukit"
+        (foreign / "script.json").write_text(SECRET)
+        (logdir / "linked").symlink_to(outside)
+        (logdir / "mine" / "gpukit" / "script.json").symlink_to(foreign / "script.json")
+        (logdir / "mine" / "gpukit" / "run-1.jsonl").symlink_to(foreign / "run.jsonl")
+        tab = tab_on(logdir)
+        folder = tab.wait_for("mine")["mine"]
+        parts = ["..", ".", "/", "//", "\\", "%2e%2e", "\0", "~", "C:", "file://", "\udcff", "é"]
+        parts += [str(outside), str(logdir), f"{logdir}/linked", SECRET, "gpukit", "run.jsonl"]
+        parts += ["etc/passwd", "a" * 5000, "\n", "?", "#", "&folder=", "{{7*7}}", "\u202e", folder]
+        routes = ("report?folder=", "state?folder=", "report?missing&folder=", "")
+        drawn = random.Random(20_261_127)
+        with opened_files() as opened:
+            for number in range(600):
+                asked = "".join(drawn.choices(parts, k=drawn.randint(1, 6)))
+                kept = drawn.choice(("", "/."))
+                coded = quote(asked.encode("utf-8", "surrogateescape"), safe=kept)
+                answer = tab.get(f"plugin/gpukit/{routes[number % 4]}{coded}")
+                assert answer.status_code in (200, 301, 308, 400, 404), asked
+                assert SECRET not in answer.text.replace(asked, ""), asked
+            assert tab.report(f"?folder={folder}").status_code == 200
+        allowed = (str(logdir), *map(os.path.realpath, INSTALLED))
+        assert any(path.startswith(str(logdir)) for path in opened), "what is opened is seen"
+        assert [path for path in opened if not path.startswith(allowed)] == []
 
     def test_a_pipe_called_like_a_record_hangs_nothing(self, logdir):
         (logdir / "pipe" / "gpukit").mkdir(parents=True)

@@ -48,7 +48,7 @@ class WallTime:
         on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
         by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {},
         callbacks_at_epochs: Mapping[str, float] = MappingProxyType({}),
-        retraced: Callable[[], tuple[RetracedFunction, ...]] = tuple,
+        retraced: Callable[[], tuple[RetracedFunction, ...] | None] = tuple,
         compiled: Callable[[], Compilations | None] = compilations,
     ) -> None:
         self._now = now

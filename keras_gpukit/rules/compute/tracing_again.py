@@ -58,7 +58,8 @@ class TracingAgain(TimeRule):
         """Compares the share with the threshold."""
         compiling_s = parts.compiling_s or 0.0
         made_s = parts.tracing_s - compiling_s
-        retraced_s = sum(each.again_s for each in parts.retraced)
+        retraced = parts.retraced or ()
+        retraced_s = sum(each.again_s for each in retraced)
         again_s = parts.tracing_s + retraced_s
         if again_s < NOTABLE_FRACTION * parts.wall_s:
             return None
@@ -83,7 +84,7 @@ class TracingAgain(TimeRule):
         elif made_s >= retraced_s:
             what, advice = f"{self.title} {parts.tracings} times", (STEP_FUNCTION,)
         else:
-            what, advice = _function(parts.retraced[0])
+            what, advice = _function(retraced[0])
         return self.find(
             severity(saving, summary),
             *figures,

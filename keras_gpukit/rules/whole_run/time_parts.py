@@ -202,7 +202,7 @@ class SlowCallbacks(TimeRule):
         spent_s = parts.callbacks_s - LOOP_S * executions
         share = spent_s / parts.wall_s
         # `TracingAgain` names functions that are traced again and again in callbacks.
-        traced_s = sum(each.again_s for each in parts.retraced)
+        traced_s = sum(each.again_s for each in parts.retraced or ())
         if share < NOTABLE_FRACTION or traced_s >= MOSTLY * spent_s:
             return None
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)

@@ -1,0 +1,59 @@
+"""Tests with the oldest and the newest supported versions, and of the packages of a release.
+
+    nox                    # the important tests: oldest and newest
+    nox -s newest-3.12     # with another Python
+    nox -s dist            # wheel and sdist: built, checked, installed and tested
+
+Which versions passed, and when, is in docs/reference/versions.md.
+"""
+
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.options.sessions = ["oldest-3.10", "newest-3.13"]
+nox.options.default_venv_backend = "venv"
+OLDEST = "tensorflow==2.18.*", "tensorboard==2.18.*", "keras==3.12.*"
+# What depends on TensorFlow and Keras; rules and reports depend on neither.
+IMPORTANT = (
+    *("tests/callbacks", "tests/input", "tests/placement", "tests/memory", "tests/watching"),
+    *("tests/scripts", "tests/configure", "tests/sensors", "tests/profiling"),
+)
+# What a wheel could lack: data files of the package, its commands, and what is loaded late.
+FROM_WHEEL = (
+    *("tests/rules", "tests/reports", "tests/records", "tests/saved_runs"),
+    *("tests/callbacks/test_callbacks.py", "tests/cli/test_cli.py"),
+)
+LEFT_OUT = "not (browser or long)"
+
+
+@nox.session(python=["3.10", "3.11", "3.12"])
+def oldest(session: nox.Session) -> None:
+    """The oldest supported TensorFlow and Keras."""
+    session.install("-e", ".[dev]", *OLDEST)
+    session.run("pytest", "-q", "-m", LEFT_OUT, *(session.posargs or IMPORTANT))
+
+
+@nox.session(python=["3.11", "3.12", "3.13"])
+def newest(session: nox.Session) -> None:
+    """The newest TensorFlow and Keras; Keras 3.15 needs Python 3.11."""
+    session.install("-e", ".[dev]", "--upgrade", "--upgrade-strategy", "eager")
+    session.run("pytest", "-q", "-m", LEFT_OUT, *(session.posargs or IMPORTANT))
+
+
+@nox.session
+def dist(session: nox.Session) -> None:
+    """Builds and checks wheel and sdist, and runs the sdist's tests on the installed wheel."""
+    session.install("build", "twine")
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build")
+    [wheel], [sdist] = (sorted(Path("dist").glob(kind)) for kind in ("*.whl", "*.tar.gz"))
+    session.run("twine", "check", "--strict", str(wheel), str(sdist))
+    session.install(f"{wheel.resolve()}[dev]")
+    folder = Path(session.create_tmp())
+    shutil.unpack_archive(sdist.resolve(), folder)
+    unpacked = folder / sdist.name.removesuffix(".tar.gz")
+    shutil.rmtree(unpacked / "keras_gpukit")  # so that only the wheel's is there to be imported
+    session.chdir(unpacked)
+    session.run("pytest", "-q", "-m", LEFT_OUT, *(session.posargs or FROM_WHEEL))
