@@ -25,7 +25,7 @@ from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.notebook import is_notebook
+from keras_gpukit.reports.terminal import is_notebook
 from keras_gpukit.saved_runs.exporting.services import check_log_to
 from keras_gpukit.saved_runs.folding.run_fold import concluded
 from keras_gpukit.watching import worker_watch

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
-
 from keras_gpukit.arguments import Verbose
 from keras_gpukit.configure.apply import apply, differences
 from keras_gpukit.configure.plan import Plan, plan
@@ -20,6 +18,7 @@ from keras_gpukit.distributed.clusters import read_cluster
 from keras_gpukit.distributed.strategies import cluster_strategy, mirrored_devices
 from keras_gpukit.errors import AlreadyInitializedError, GPUKitWarning, NoGPUError
 from keras_gpukit.records.installation import Machine
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.sensors.installation import read_environment, read_machine, read_state
 
 
@@ -166,7 +165,7 @@ def configure_gpus(
         strategy=made,
     )
     if settings.verbose:
-        Console().print(setup.printed)
+        print_anywhere(setup.printed)
     else:
         for warning in setup.warnings:
             warnings.warn(warning, GPUKitWarning, stacklevel=2)

@@ -135,7 +135,7 @@ def _settings(compared: RunComparison) -> Table:
 def _stages(compared: RunComparison) -> Table:
     rows = tuple(
         (
-            (pair.b or pair.a).name,  # type: ignore[union-attr]
+            " → ".join(dict.fromkeys(each.name for each in (pair.a, pair.b) if each)),
             stage_words(pair.a, is_bottleneck=pair.is_bottleneck[0]),
             stage_words(pair.b, is_bottleneck=pair.is_bottleneck[1]),
             ", ".join(_stage_differences(pair, compared)),
@@ -154,8 +154,6 @@ def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str
         yield f"{a.kind} → {b.kind}"
     if a.parallelism != b.parallelism:
         yield f"parallel {a.parallelism:,} → {b.parallelism:,}"
-    if a.name != b.name:
-        yield f"was {a.name}"
     before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
     if before_s and after_s:
         factor, step_s = after_s / before_s, compared.figure("step_time").b or 0.0

@@ -18,9 +18,15 @@ from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.layers import captured_step
-from keras_gpukit.reports.notebook import is_notebook
 from keras_gpukit.reports.roofline import near_the_limits
-from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere
+from keras_gpukit.reports.terminal import (
+    as_html,
+    as_text,
+    is_notebook,
+    panel,
+    plain,
+    print_anywhere,
+)
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import html
-import sys
 from importlib import import_module
 
 from keras_gpukit.reports.terminal import text_as_html
 
-_SHELL = "ZMQInteractiveShell"
-"""Class of the shells in the kernels of notebooks; Colab's is a subclass."""
 _FRAME_PX = 720
-
-
-def is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return any(each.__name__ == _SHELL for each in type(shell).__mro__)
 
 
 class LiveDisplay:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Container, Iterable, Sequence
 from html import escape
+from importlib import import_module
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -25,6 +27,8 @@ _HTML = (
 _DIM = "color: #8b8b8b; text-decoration-color: #8b8b8b"
 """Rich's style of dim text in this theme: a mean of its two colours."""
 _COLUMNS = 100
+_SHELL = "ZMQInteractiveShell"
+"""Class of the shells in the kernels of notebooks; Colab's is a subclass."""
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -73,15 +77,27 @@ def as_html(shown: RenderableType) -> str:
 
 
 def text_as_html(text: str) -> str:
-    """Returns plain text as HTML that looks like that of `as_html`."""
-    return _HTML.format(code=escape(text))
+    """Returns plain text as HTML that looks like that of `as_html`, with long lines wrapped."""
+    return _HTML.format(code=escape(text)).replace("white-space:pre;", "white-space:pre-wrap;")
+
+
+def is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return any(each.__name__ == _SHELL for each in type(shell).__mro__)
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:
     """Prints to a console, with ASCII replacements if its encoding lacks "µ", "×" or "→".
 
-    Without a console, it prints to standard output, without colours if that is no terminal.
+    Without a console, it prints to standard output, without colours if that is no terminal. In a
+    notebook it is shown in the cell's output.
     """
+    if console is None and is_notebook():
+        bundle = {"text/html": as_html(renderable), "text/plain": as_text(renderable)}
+        import_module("IPython.display").display(bundle, raw=True)
+        return
     console = console or Console()
     try:
         "".join(map(chr, _ASCII)).encode(console.encoding)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,7 +44,10 @@ def ran(tmp_path_factory):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     client = Watched(notebook, timeout=300, resources={"metadata": {"path": str(folder)}})
     client.replaced = {}
-    client.execute()
+    with pytest.MonkeyPatch.context() as patch:
+        commands = Path(sys.executable).parent
+        patch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
+        client.execute()
     cells = {cell["id"]: cell for cell in notebook.cells}
     runs = load_report(folder / "logs").runs
     return SimpleNamespace(cells=cells, replaced=client.replaced, runs=runs)
@@ -79,6 +84,7 @@ def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
 def test_the_fix_is_faster_and_the_report_is_in_the_output(ran):
     gain = float(re.search(r"([\d.]+)× the examples", text_of(ran.cells["gain"]))[1])
     assert gain > 1.2
+    assert re.search(r"step time -\d", text_of(ran.cells["compare"]))
     [output] = ran.cells["report"]["outputs"]
     assert output["data"]["text/html"].startswith("<iframe srcdoc=")
     assert re.match(r"fast: .+\nslow: .+\Z", output["data"]["text/plain"])

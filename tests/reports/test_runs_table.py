@@ -100,7 +100,7 @@ def test_each_pair_of_the_newest_runs_is_compared_the_older_one_first():
     stages = tables["Input pipeline, from training to the sources"]
     assert stages.columns == ("stage", "a", "b", "differs")
     bottleneck = "16 ms, 2 parallel, train.py:12, bottleneck"
-    renamed = ("decode_fast", bottleneck, bottleneck.rpartition(",")[0], "was decode")
+    renamed = ("decode → decode_fast", bottleneck, bottleneck.rpartition(",")[0], "")
     assert renamed in stages.rows
     assert ("cache", "", "unknown", "only in b") in stages.rows
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from operator import attrgetter
+from typing import TypeVar
 
 from keras_gpukit.records.comparison import SettingPair, StagePair, TimePair
 from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.profile import LayerProfile
 from keras_gpukit.records.run import RunSummary
 
+T = TypeVar("T")
 MOST_LAYERS = 10
+_NAME, _KIND, _PATH = map(attrgetter, ("name", "kind", "path"))
 _NUMBER = re.compile(r"_\d+(?=/|$)")
 
 
@@ -27,41 +32,27 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     Stages are the same if they have the same name or, for names that only one pipeline has, such as
     those of functions on another line, the same kind, in the same order.
     """
-    stages = _stages(a), _stages(b)
-    names = [[each.name for each in of] for of in stages]
-    kinds = [[each.kind for each in of] for of in stages]
-    pairs = [
-        (
-            stages[0][ours] if ours is not None else None,
-            stages[1][theirs] if theirs is not None else None,
-        )
-        for ours, theirs in aligned(*names, *kinds)
-    ]
     return tuple(
         StagePair(ours, theirs, (_is_bottleneck(a, ours), _is_bottleneck(b, theirs)))
-        for ours, theirs in pairs
+        for ours, theirs in _aligned(_stages(a), _stages(b), _NAME, _KIND)
     )
 
 
-def aligned(
-    a: Sequence[str], b: Sequence[str], a_kinds: Sequence[str], b_kinds: Sequence[str]
-) -> Iterator[tuple[int | None, int | None]]:
-    """Yields the places of the same names in both lists; for other names, of the same kinds.
-
-    A place without a counterpart comes with None.
-    """
-    shared = set(a) & set(b)
-    ours, theirs = (
-        [name if name in shared else f" {kind}" for name, kind in zip(names, kinds, strict=True)]
-        for names, kinds in ((a, a_kinds), (b, b_kinds))
-    )
-    matched = SequenceMatcher(None, ours, theirs, autojunk=False)
+def _aligned(
+    a: Sequence[T], b: Sequence[T], name: Callable[[T], str], kind: Callable[[T], str]
+) -> Iterator[tuple[T | None, T | None]]:
+    """Yields pairs of the same name; of other names, those of the same kind; and single ones."""
+    shared = set(map(name, a)) & set(map(name, b))
+    keys = [
+        [name(each) if name(each) in shared else f" {kind(each)}" for each in of] for of in (a, b)
+    ]
+    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
     for same, a_from, a_to, b_from, b_to in matched.get_opcodes():
         if same == "equal":
-            yield from zip(range(a_from, a_to), range(b_from, b_to), strict=True)
+            yield from zip(a[a_from:a_to], b[b_from:b_to], strict=True)
         else:
-            yield from ((place, None) for place in range(a_from, a_to))
-            yield from ((None, place) for place in range(b_from, b_to))
+            yield from ((each, None) for each in a[a_from:a_to])
+            yield from ((None, each) for each in b[b_from:b_to])
 
 
 def _stages(summary: RunSummary) -> tuple[StageRecord, ...]:
@@ -93,17 +84,19 @@ def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
     only are the same, in the order of the forward pass.
     """
     layers = [summary.profile.layers if summary.profile else () for summary in (a, b)]
-    paths = [[each.path for each in of] for of in layers]
-    kinds = [[_NUMBER.sub("", path) for path in of] for of in paths]
+    if not all(layers):
+        return ()
     pairs = []
-    for ours, theirs in aligned(*paths, *kinds) if all(layers) else ():
-        first = None if ours is None else layers[0][ours]
-        second = None if theirs is None else layers[1][theirs]
-        names = dict.fromkeys(each.path for each in (first, second) if each is not None)
-        times_s = (None if each is None else each.time_s for each in (first, second))
-        pairs.append(TimePair(" → ".join(names), *times_s))
+    for ours, theirs in _aligned(layers[0], layers[1], _PATH, _unnumbered):
+        paths = dict.fromkeys(each.path for each in (ours, theirs) if each is not None)
+        times_s = (None if each is None else each.time_s for each in (ours, theirs))
+        pairs.append(TimePair(" → ".join(paths), *times_s))
     pairs.sort(key=lambda pair: -abs(pair.difference_s))
     return tuple(pairs[:MOST_LAYERS])
+
+
+def _unnumbered(layer: LayerProfile) -> str:
+    return _NUMBER.sub("", layer.path)
 
 
 def operation_pairs(a: RunSummary, b: RunSummary) -> tuple[SettingPair, ...]:
