@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from helpers.browsing import (
-    CHARTS_FIT,
     DEADLINE_S,
     chromium,
     find_chromium,
@@ -26,6 +25,7 @@ from helpers.browsing import (
     report_frame,
     resize,
     tensorboard,
+    wait_for_charts,
     wait_until,
 )
 from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
@@ -246,7 +246,7 @@ def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, wi
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(report)
-    page.wait_for_function(CHARTS_FIT)
+    wait_for_charts(page)
     assert VERDICT in page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     heights = "Array.from(document.querySelectorAll('.plot'), (plot) => plot.clientHeight)"
