@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 4 --dist loadfile -m "not (browser or long)" || $(AGAIN)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not (browser or long)" || $(AGAIN)
 	$(BIN)/pytest -n 2 --dist loadfile -m "browser and not long" $(BROWSER) || $(AGAIN)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from importlib.abc import MetaPathFinder
 
 # Before TensorFlow is loaded: its own log is not what the tests are about.
@@ -36,6 +37,13 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--no-tensorflow"):
         sys.meta_path.insert(0, NoTensorFlow())
+
+
+def pytest_collection_modifyitems(items):
+    """Slow files first, so that nothing waits for one at the end; then those of many tests."""
+    tests = Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
 
 
 def pytest_collection_finish():

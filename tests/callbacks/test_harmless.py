@@ -136,6 +136,7 @@ print(json.dumps({"same": results[0] == results[1], "steps": summary.steps,
 """
 
 
+@pytest.mark.slow
 def test_two_replicas_are_bit_identical_and_measured(run_script):
     seen = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
     assert seen["same"]

@@ -93,8 +93,10 @@ HOSTILE = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("steps_per_execution", [1, 8])
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    ("name", "steps_per_execution"),
+    [*((name, 1) for name in HOSTILE), ("raises at 50", 8), ("shorter than announced", 8)],
+)
 def test_the_run_ends_as_without_us(name, steps_per_execution):
     data, options = HOSTILE[name]
     callback = gpukit.InputStall(None)

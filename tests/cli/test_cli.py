@@ -44,7 +44,7 @@ def loaded_after(code: str) -> str:
     """The frameworks that are loaded when a process with this code ends, as a set prints them."""
     report = f"print(set(sys.modules) & set({FRAMEWORKS!r}), file=sys.stderr)"
     return python(
-        "-c", f"import atexit, sys; atexit.register(lambda: {report}); {code}"
+        "-c", f"import atexit, sys; atexit.register(lambda: {report})\n{code}"
     ).stderr.strip()
 
 
@@ -53,15 +53,14 @@ def test_importing_the_package_loads_no_framework():
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        *([each, "--help"] for each in ("run", "launch", "demo", "doctor", "report")),
-    ],
-)
-def test_help_loads_no_framework(arguments):
-    code = f"from keras_gpukit.cli.main import main; main({arguments!r})"
+def test_help_loads_no_framework():
+    code = """
+from contextlib import suppress
+from keras_gpukit.cli.main import main
+for command in ([], ["run"], ["launch"], ["demo"], ["doctor"], ["report"]):
+    with suppress(SystemExit):
+        main([*command, "--help"])
+"""
     assert loaded_after(code) == "set()"
 
 
@@ -72,12 +71,8 @@ def test_version():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("name", keras_gpukit.__all__)
-def test_public_names_resolve_and_are_documented(name):
-    assert getattr(keras_gpukit, name) is not None
-    if name != "__version__":
-        page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
-        assert re.search(rf"^::: keras_gpukit\.{name}$", page, re.MULTILINE)
+def test_public_names_resolve():
+    assert [name for name in keras_gpukit.__all__ if getattr(keras_gpukit, name) is None] == []
 
 
 def test_the_reference_lists_the_public_names_and_no_others():

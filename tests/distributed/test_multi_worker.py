@@ -59,17 +59,6 @@ def test_two_workers_equal_one_process(alone, two):
         assert 1 < len(worker["history"]["val_loss"]) < 5
 
 
-def test_several_steps_per_execution_and_a_custom_step_equal_one_process(alone, two):
-    _, workers = two
-    single = alone["everything"]
-    for worker in workers:
-        assert_equal(worker["several_steps"], single["several_steps"], "weights", "history")
-        assert_equal(worker["custom_step"], single["custom_step"], "weights")
-        # Keras' compute_loss returns each replica's share, which sums up to the loss.
-        shares = [2 * share for share in worker["custom_step"]["history"]["own_loss"]]
-        assert shares == pytest.approx(single["custom_step"]["history"]["own_loss"], **EQUAL)
-
-
 def test_only_the_chief_writes(two):
     _, (chief, other) = two
     assert (chief["is_chief"], other["is_chief"]) == (True, False)
@@ -86,6 +75,19 @@ def test_each_worker_is_monitored(two):
         assert worker["monitor"]["step_time_s"] > 0
         assert 0 <= worker["monitor"]["input_stall_fraction"] < 0.9
     assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
+
+
+# In `make test`, test_repairs.py shows several steps of two replicas in one process.
+@pytest.mark.long
+def test_several_steps_per_execution_and_a_custom_step_equal_one_process(tmp_path):
+    prepared.run(CASE, tmp_path / "alone", "ways", timeout=240)
+    single = json.loads((tmp_path / "alone" / "results0.json").read_text())["ways"]
+    for worker in together(tmp_path / "together", "ways", 2):
+        assert_equal(worker["several_steps"], single["several_steps"], "weights", "history")
+        assert_equal(worker["custom_step"], single["custom_step"], "weights")
+        # Keras' compute_loss returns each replica's share, which sums up to the loss.
+        shares = [2 * share for share in worker["custom_step"]["history"]["own_loss"]]
+        assert shares == pytest.approx(single["custom_step"]["history"]["own_loss"], **EQUAL)
 
 
 @pytest.mark.long

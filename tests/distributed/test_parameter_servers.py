@@ -101,6 +101,8 @@ def test_a_pydataset_with_workers_gives_each_batch_once(steps):
     assert steps["own batches"] == [1111, 1111, 1111]
 
 
+# In `make test`, test_multi_worker.py shows that a lost worker is named.
+@pytest.mark.long
 def test_a_lost_parameter_server_is_named_and_all_processes_end(tmp_path):
     arguments = [tmp_path, "server"]
     with LocalCluster(CASE, arguments, tmp_path / "logs", workers=2, servers=1) as cluster:

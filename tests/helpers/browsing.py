@@ -19,6 +19,12 @@ from helpers.processes import wait_for as wait_until
 
 DEADLINE_S = 60
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+# Each chart has the size of its place, whose height follows from its legend's lines.
+CHARTS_FIT = """[...document.querySelectorAll(".plot")].every((plot) =>
+  ["clientWidth", "clientHeight"].every(
+    (size) => plot.querySelector(".main-svg")?.[size] === plot[size],
+  ),
+)"""
 # No sandbox, since CI is root; the rest keeps Chromium from looking for the network.
 OPTIONS = (
     "--no-sandbox",
@@ -45,6 +51,12 @@ def chromium() -> Iterator:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(OPTIONS))
         yield browser
         browser.close()
+
+
+def resize(page: Any, width: int, height: int) -> None:
+    """Gives a page another size, and waits until its charts have theirs."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_function(CHARTS_FIT)
 
 
 @contextlib.contextmanager

@@ -113,7 +113,6 @@ def predicted_for(*layers, shape, batch_size):
     ("kind", "layers", "units", "dtype", "measured"),
     [
         ("LSTM", 2, 512, "float32", 2_314_440_100),
-        ("LSTM", 2, 256, "float32", 1_147_996_580),
         ("LSTM", 1, 512, "float32", 1_350_165_140),
         ("GRU", 2, 512, "float32", 2_454_087_588),
         ("LSTM", 2, 512, "mixed_float16", 1_238_200_508),

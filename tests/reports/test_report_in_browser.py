@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browsing import chromium, find_chromium
+from helpers.browsing import chromium, find_chromium, resize
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
 from helpers.series import series_of_points
@@ -197,8 +197,7 @@ def test_axe_finds_no_serious_violation(page, scheme, width):
 
 
 def test_words_of_charts_are_legible_on_a_phone(page):
-    page.set_viewport_size({"width": 375, "height": 4500})
-    page.wait_for_timeout(500)  # Plotly waits for the last of several changes
+    resize(page, 375, 4500)
     words = page.evaluate(
         """[...document.querySelectorAll('.plot text')]
         .filter((text) => text.textContent.trim() && text.getClientRects().length)

@@ -76,6 +76,7 @@ def test_a_run_that_waits_for_input_is_finished_and_ends_by_the_signal(tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_the_scripts_own_handler_and_exit_code_are_kept(tmp_path):
     code, output, errors, last = terminated(tmp_path, "handles", 5)

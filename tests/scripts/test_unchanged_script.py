@@ -15,6 +15,7 @@ SCRIPT = str(SCRIPTS / "functional_classifier.py")
 
 
 @pytest.mark.tensorflow
+@pytest.mark.slow
 def test_losses_and_output_are_the_same_and_the_verdict_comes_on_top(tmp_path):
     arguments = (SCRIPT, "--epochs", "2", "--batch-size=64")
     ours = ("--log-dir", "runs", "--memory", "growth", "--mixed-precision", "float32", "--open")

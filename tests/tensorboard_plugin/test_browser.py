@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 from helpers.browsing import (
+    CHARTS_FIT,
     DEADLINE_S,
     chromium,
     find_chromium,
     fit,
     profile_page,
     report_frame,
+    resize,
     tensorboard,
     wait_until,
 )
@@ -249,13 +251,12 @@ def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, wi
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(report)
-    page.locator(".plot .main-svg").first.wait_for()
+    page.wait_for_function(CHARTS_FIT)
     assert VERDICT in page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     heights = "Array.from(document.querySelectorAll('.plot'), (plot) => plot.clientHeight)"
     before = page.evaluate(heights)
-    page.set_viewport_size({"width": width - 50, "height": 700})
-    page.wait_for_timeout(500)  # Plotly waits for the last of several changes
+    resize(page, width - 50, 700)
     # Legends of more lines make a chart higher.
     assert all(now >= old for now, old in zip(page.evaluate(heights), before, strict=True))
     assert_background(page, light=scheme == "light")

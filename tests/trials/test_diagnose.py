@@ -49,7 +49,7 @@ class Adversary(keras.Model):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = (keras.layers.Dense(4), keras.layers.Dense(1))
+        self.blocks = tuple(keras.layers.Dense(units, use_bias=False) for units in (4, 1))
         self.first, self.second = self.blocks
         self.drop = keras.layers.Dropout(0.5)
         self.other = keras.optimizers.Adam(0.01)
@@ -87,8 +87,8 @@ def adversary(**options) -> keras.Model:
 
 def unbuilt_model(**options) -> keras.Model:
     keras.utils.set_random_seed(7)
-    layers = [keras.layers.Dense(4), keras.layers.Dropout(0.5), keras.layers.Dense(1)]
-    model = keras.Sequential(layers)
+    first, last = (keras.layers.Dense(units, use_bias=False) for units in (4, 1))
+    model = keras.Sequential([first, keras.layers.Dropout(0.5), last])
     model.compile("adam", "mse", metrics=["mae"], **{"jit_compile": False, **options})
     return model
 
@@ -165,12 +165,16 @@ MODELS = {
 @pytest.mark.parametrize(
     ("kind", "trained"),
     [
-        *((kind, False) for kind in MODELS if kind not in ("eager", "graph", "jit")),
+        ("several steps", False),
         ("own train_step", True),
+        ("own train_step, eager", False),
+        ("unbuilt", False),
+        ("mixed precision", False),
         # Between them, the others show what these do.
         *(
             pytest.param(kind, trained, marks=pytest.mark.long)
             for kind, trained in (
+                ("own train_step", False),
                 ("eager", False),
                 ("jit", False),
                 ("graph", False),
@@ -329,6 +333,7 @@ def test_shuffled_data_and_its_source_are_only_iterated():
 
 
 # A pipeline that sleeps does so at its end too.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "rate", "seconds"),
     [
@@ -388,9 +393,13 @@ def test_nothing_prepared_ahead_is_recognized(monkeypatch):
     monkeypatch.setattr(contention_rules, "GIL_WAIT_S", 1.0)
     # So long that a thread which wakes late makes no difference.
     dataset = without_autotuning(slow_dataset(40, 0.08))
-    diagnosis = diagnose(sleeping_model(0.04), dataset, seconds=8, verbose=False)
-    assert diagnosis.contention.cause == "nothing ahead"
-    assert diagnosis.contention.shortfall.median > 0.15
+    model = sleeping_model(0.04)
+    for _ in range(3):  # a machine that halts for a while hides it
+        contention = diagnose(model, dataset, seconds=8, verbose=False).contention
+        if contention is not None and contention.cause is not None:
+            break
+    assert contention.cause == "nothing ahead"
+    assert contention.shortfall.median > 0.15
 
 
 def test_a_held_lock_is_noticed():

@@ -278,6 +278,7 @@ def test_a_saved_model_starts_as_in_the_program_that_made_it():
     assert isinstance(loaded(own).optimizer, keras.optimizers.SGD)
 
 
+@pytest.mark.long
 def test_in_a_process_of_its_own_a_function_makes_the_model():
     search = gpukit.find_batch_size(
         small_model, (X, Y), isolated=True, seconds=3, max_batch_size=4, verbose=False
@@ -331,6 +332,7 @@ def test_a_search_that_is_ended_leaves_neither_files_nor_processes(tmp_path, to_
     assert left == []
 
 
+@pytest.mark.slow
 def test_the_command_finds_for_the_first_fit_of_a_script():
     done = subprocess.run(
         [sys.executable, "-m", "keras_gpukit", "batch-size", "--seconds", "3", str(SCRIPT)],

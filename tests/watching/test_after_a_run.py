@@ -26,7 +26,8 @@ def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
 
-@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [24, pytest.param(1, marks=pytest.mark.long)])
 def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path, every):
     # Each line in which a step function or a hook is wrapped and restored.
     trials = interrupts.Trials(tmp_path)

@@ -19,14 +19,15 @@ from keras_gpukit import tune_input
 from keras_gpukit.cli.main import main
 from keras_gpukit.trials.tuning.reading import Readings
 
-COMMAND = [sys.executable, "-m", "keras_gpukit", "input-service", "--workers", "2", "--port", "0"]
+COMMAND = [sys.executable, "-m", "keras_gpukit", "input-service", "--port", "0", "--workers"]
 
 
 @contextmanager
-def started(**variables):
+def started(workers, **variables):
     """A service and its address; whatever happens, it is ended."""
     variables = environment(TF_CPP_MIN_LOG_LEVEL="3", **variables)
-    with subprocess.Popen(COMMAND, env=variables, stdout=subprocess.PIPE, text=True) as running:
+    command = [*COMMAND, str(workers)]
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as running:
         try:
             address = next(
                 found[0] for line in running.stdout if (found := re.search(r"grpc://\S+", line))
@@ -42,7 +43,7 @@ def processes_of(running):
 
 @pytest.fixture(scope="module")
 def service():
-    with started() as (running, address):
+    with started(workers=1) as (running, address):  # each imports TensorFlow
         yield address
         children = processes_of(running)
         running.send_signal(signal.SIGINT)
@@ -109,7 +110,7 @@ def test_what_cannot_be_moved_is_said(service, dataset, reason, monkeypatch):
 def test_a_process_that_dies_ends_all():
     # Servers that only listen.
     packages = (str(Path(__file__).parent / "stand_ins"), environment()["PYTHONPATH"])
-    with started(PYTHONPATH=os.pathsep.join(packages)) as (running, _):
+    with started(workers=2, PYTHONPATH=os.pathsep.join(packages)) as (running, _):
         children = processes_of(running)
         next(each for each in children if "dispatcher" in each.cmdline()).kill()
         assert running.wait(60) == 1

@@ -19,8 +19,9 @@ print(sys.argv)
 """
 
 
+# In `make test`, test_own_strategy.py launches a monitored script, which does make a strategy.
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_processes_are_in_one_report(tmp_path):
     launch = Launch(tmp_path, FIT, "--workers=2", "--monitor", arguments=("--epochs", "2"))
     result = launch.run(timeout_s=240)

@@ -47,7 +47,7 @@ def alone(tmp_path_factory):
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), pytest.param(("--monitor",), marks=pytest.mark.long)])
+@pytest.mark.parametrize("options", [pytest.param((), marks=pytest.mark.long), ("--monitor",)])
 def test_it_trains_as_one_process(tmp_path, alone, options):
     launch = Launch(tmp_path, MAKES_IT + FIT, "--workers=2", *options)
     done = launch.run(timeout_s=240)
@@ -72,8 +72,9 @@ def by_hand(addresses, index):
     return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
 
 
+# In `make test`, the test above shows the same of processes that `launch` starts.
 @pytest.mark.tensorflow
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "variables"),
     [(RUNNER, elsewhere), (("-m", "keras_gpukit", "run"), by_hand)],

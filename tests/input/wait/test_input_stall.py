@@ -65,7 +65,7 @@ def test_jit_and_eager_steps(options):
     # A quick step waits for a slow pipeline, and a slow step not for a quick one. Eager steps take
     # up to 0.1 s on a busy machine.
     slow = stall(slow_dataset(8, 0.4), small_model(**options))
-    fast = stall(fast_dataset(BATCHES), working_model(**options), epochs=2)
+    fast = stall(fast_dataset(20), working_model(**options), epochs=2)
     assert slow.stall_fraction > fast.stall_fraction + 0.2
     assert fast.stall_fraction < NONE
 
