@@ -14,6 +14,7 @@ from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
 from keras_gpukit.records.installation import Machine, MissingNames
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
+from keras_gpukit.sensors.compilations import compilations
 from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.gpu_health import read_health, read_xids
@@ -21,6 +22,7 @@ from keras_gpukit.sensors.installation import read_environment, read_machine
 from keras_gpukit.sensors.private_names import missing_names
 from keras_gpukit.version import __version__
 
+COUNTERS = "tensorflow:counters in the layout of 2.21"
 _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof")
 
 
@@ -67,6 +69,8 @@ def examine() -> Examination:
         machine = replace(machine, libraries=try_loading(machine.libraries))
         planned = plan(Settings(), machine)
         not_measured = missing_names()
+        if compilations() is None:
+            not_measured += (MissingNames("compilations by XLA", (COUNTERS,)),)
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
         machine = Machine(driver=read_driver(), environment=read_environment())
         planned = Plan(causes=(import_fails(error),))

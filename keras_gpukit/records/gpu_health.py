@@ -56,7 +56,7 @@ class CUDAPackage:
     def lowest(self) -> str | None:
         """Lowest version that meets `needs`; None if `needs` has no lower bound."""
         bounds = (each.strip() for each in self.needs.split(","))
-        return next((each[2:] for each in bounds if each.startswith(">=")), None)
+        return next((each[2:] for each in bounds if each[:2] in (">=", "==")), None)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ public function takes its place, or the answer is None.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 
 def is_initialized() -> bool:
@@ -50,8 +50,10 @@ def profiler_state() -> Callable[[], bool]:
     """
     from tensorflow.python.profiler import trace
 
-    enabled: Callable[[], bool] = getattr(trace, "enabled", lambda: True)
-    return enabled
+    enabled: Any = getattr(trace, "enabled", True)
+    if callable(enabled):
+        return cast(Callable[[], bool], enabled)
+    return lambda: bool(getattr(trace, "enabled", True))  # a variable, until TensorFlow 2.18
 
 
 def counter(name: str, value: int) -> Any:

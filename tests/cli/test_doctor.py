@@ -42,7 +42,7 @@ BROKEN = Machine(
 def examine(monkeypatch, capsys):
     """Runs the command on a machine given as facts."""
 
-    def run(machine, *arguments, packages=(), health=(), not_measured=()):
+    def run(machine, *arguments, packages=(), health=(), not_measured=(), known=()):
         def read():
             if isinstance(machine, Exception):
                 raise machine
@@ -53,6 +53,7 @@ def examine(monkeypatch, capsys):
         monkeypatch.setattr(examination, "read_packages", lambda: packages)
         monkeypatch.setattr(examination, "read_health", lambda gpus, xids: health)
         monkeypatch.setattr(examination, "missing_names", lambda: not_measured)
+        monkeypatch.setattr(examination, "compilations", lambda: known)
         monkeypatch.setenv("COLUMNS", "120")
         parser = argparse.ArgumentParser()
         doctor.add_parser(parser.add_subparsers())
@@ -184,6 +185,8 @@ def test_a_measurement_that_this_tensorflow_does_not_allow_is_named_with_what_is
     words = " ".join(examine(HEALTHY, not_measured=lacks)[1].split())
     said = f"unknown or less precise: tensorflow {version('tensorflow')} has no DatasetV2._inputs"
     assert f"missing input stall per stage {said}" in words
+    counters = f"tensorflow {version('tensorflow')} has no counters in the layout of 2.21"
+    assert counters in " ".join(examine(HEALTHY, known=None)[1].split())
     data = json.loads(examine(HEALTHY, "--json", not_measured=lacks)[1])
     assert data["not_measured"] == [{"measurement": "input stall per stage", "names": [name]}]
 
@@ -243,7 +246,7 @@ def test_what_tensorflow_logs_is_shown_if_it_fails_or_if_asked_for(level, shown,
         "    os.write(2, b'logged')\n"
         "    if fails: raise ImportError('libfoo.so.1: not found')\n"
         "    return Machine(build=Build(cuda=True))\n"
-        "examination.read_machine = read_machine\n"
+        "examination.read_machine, examination.compilations = read_machine, lambda: ()\n"
         "for fails in (False, True):\n"
         "    doctor.run(argparse.Namespace(json=True))\n"
         "    print('and then', file=sys.stderr, flush=True)\n"

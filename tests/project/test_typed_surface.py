@@ -22,13 +22,13 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 
 
-class Mine(gpukit.Monitor):  # type: ignore[misc]  # Keras has no types
+class Mine(gpukit.Monitor):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         super().on_epoch_end(epoch, logs)
 
 
 def train(model: Any, dataset: Any) -> list[str]:
-    setup = gpukit.configure_gpus(mixed_precision=True)
+    setup = gpukit.configure_gpus(mixed_precision="auto")
     assert_type(setup, gpukit.GPUSetup)
     assert_type(setup.warnings, tuple[str, ...])
     monitor = gpukit.Monitor("logs", verbose=1)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import keras_gpukit as gpukit
+from keras_gpukit.sensors.compilations import compilations
 
 
 def padded(lengths):
@@ -28,6 +29,7 @@ def model(**options):
     return made
 
 
+@pytest.mark.skipif(compilations() is None, reason="this TensorFlow's counters are not read")
 @pytest.mark.parametrize("steps_per_execution", [1, 3])
 def test_compilations_for_new_shapes_are_counted_and_timed(steps_per_execution):
     monitor = gpukit.Monitor(None, verbose=0)
@@ -45,7 +47,8 @@ def test_compilations_for_new_shapes_are_counted_and_timed(steps_per_execution):
 def test_without_xla_nothing_is_compiled_again():
     monitor = gpukit.Monitor(None, verbose=0)
     model(jit_compile=False).fit(padded(range(20, 40)), callbacks=[monitor], verbose=0)
-    assert (monitor.summary.breakdown.compilations, monitor.summary.breakdown.tracing_s) == (0, 0)
+    assert not monitor.summary.breakdown.compilations
+    assert monitor.summary.breakdown.tracing_s == 0
     assert monitor.summary.breakdown.retraced == ()
 
 
