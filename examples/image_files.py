@@ -1,8 +1,8 @@
 """Image classification from files: a `tf.data` pipeline that keeps up with the model.
 
 Draws JPEG files of circles and squares, reads them with `image_dataset_from_directory`, and trains
-a small convolutional network. `cache()` keeps the decoded images, so that files are read only in the
-first epoch, and `prefetch()` prepares batches while the model trains.
+a small convolutional network. `cache()` keeps the decoded images, so that files are read only in
+the first epoch, and `prefetch()` prepares batches while the model trains.
 
     python examples/image_files.py
 """
