@@ -60,6 +60,10 @@ SAID: dict[str, tuple[str, str, str | None]] = {
     "_graph_building_time_counter": ("input.breakdown", "retraced", None),
 }
 """Records and their fields that say what is unknown without a name."""
+LONG_EXCEPT_FEW = [
+    pytest.param(name, marks=() if name.rpartition(":")[2] in SAID else pytest.mark.long)
+    for name in NAMES
+]
 
 
 def hide(monkeypatch, name):
@@ -155,33 +159,15 @@ def lost(before, after, path=""):
             yield f"{path}{key}"
 
 
-def last_of(name):
-    return name.rpartition(":")[2]
-
-
-NAMED = [name for name in NAMES if last_of(name) in SAID]
-OTHERS = [name for name in NAMES if last_of(name) not in SAID]
-
-
-# In `make test`, those without a reason of their own are missing several at a time.
-@pytest.mark.parametrize(
-    "names",
-    [
-        *(pytest.param([name], id=name) for name in NAMED),
-        *(pytest.param(OTHERS[start::6], id=f"others {start}") for start in range(6)),
-        *(pytest.param([name], id=name, marks=pytest.mark.long) for name in OTHERS),
-    ],
-)
-def test_without_private_names_training_is_the_same_and_nothing_unknown_is_zero(
-    names, intact, monkeypatch
+@pytest.mark.parametrize("name", LONG_EXCEPT_FEW)
+def test_without_a_private_name_training_is_the_same_and_nothing_unknown_is_zero(
+    name, intact, monkeypatch
 ):
-    for name in names:
-        hide(monkeypatch, name)
+    hide(monkeypatch, name)
     history, weights, record = watched()
     assert history == intact[0]
     assert all(np.array_equal(*pair) for pair in zip(weights, intact[1], strict=True))
     assert [each for each in lost(intact[2], record) if not each.endswith(VARYING)] == []
-    if names[0] in NAMED:
-        part, field, reason = SAID[last_of(names[0])]
-        said = functools.reduce(dict.get, part.split("."), record)[field]
-        assert said is None if reason is None else reason in said
+    part, field, reason = SAID.get(name.rpartition(":")[2], ("environment", "worker", None))
+    said = functools.reduce(dict.get, part.split("."), record)[field]
+    assert said is None if reason is None else reason in said
