@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keras_gpukit.records.report import RunReport
 
 FAILED, UNKNOWN = 1, 3
-"""Exit codes: a condition is met; a figure of a condition is unknown."""
+"""Exit codes: a condition is met; a figure of a condition is unknown or, strictly, inconclusive."""
 _STYLES = {"better": "green", "worse": "bold red"}
 _HEADLINES = {"good": "bold green", "warning": "bold red", "info": "bold", "unknown": "bold yellow"}
 
@@ -28,8 +28,8 @@ def add_parser(subparsers: Any) -> None:
         help="compare two runs: what became slower or faster, and why",
         description="Compares two recorded runs: figures with 95 % intervals from the runs' own "
         "windows, settings, the input pipeline stage by stage, memory, placement and layers. Exits "
-        "with 1 if a condition of --fail-on is met, with 3 if its figure is unknown, and with 2 if "
-        "a run is missing.",
+        "with 1 if a condition of --fail-on is met, with 3 if its figure is unknown or, with "
+        "--strict, if it is inconclusive, and with 2 if a run is missing.",
     )
     run_help = "log folder of a run; LOGDIR#NAME is one of several in a folder"
     parser.add_argument("run_a", metavar="RUN_A", help=f"the run to compare with: {run_help}")
@@ -41,6 +41,9 @@ def add_parser(subparsers: Any) -> None:
         type=_condition,
         metavar="CONDITION",
         help='such as "step_time>+10%%" or "examples_per_s<-5%%"; may be given several times',
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 3 also if a condition is inconclusive"
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--json", action="store_true", help="write JSON instead of text")
@@ -64,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the comparison."""
     from keras_gpukit.reports.junit import junit
     from keras_gpukit.rules.comparing.compare import compare_runs
-    from keras_gpukit.rules.comparing.conditions import judge_condition
+    from keras_gpukit.rules.comparing.conditions import is_inconclusive, judge_condition
     from keras_gpukit.whole_files import replace_file
 
     try:
@@ -73,7 +76,12 @@ def run(args: argparse.Namespace) -> int:
             replace(_read_run(args.run_a), name=a), replace(_read_run(args.run_b), name=b)
         )
         conditions = [
-            replace(each, is_met=judge_condition(each, compared)) for each in args.fail_on
+            replace(
+                each,
+                is_met=judge_condition(each, compared),
+                is_inconclusive=is_inconclusive(each, compared),
+            )
+            for each in args.fail_on
         ]
         compared = replace(compared, conditions=tuple(conditions))
         if args.junit is not None:
@@ -82,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
         return fail("compare", error)
     _print(compared, args)
     states = [each.is_met for each in conditions]
-    return FAILED if True in states else UNKNOWN if None in states else 0
+    open_ = args.strict and any(each.is_inconclusive for each in conditions)
+    return FAILED if True in states else UNKNOWN if None in states or open_ else 0
 
 
 def _shortened(a: str, b: str) -> tuple[str, str]:

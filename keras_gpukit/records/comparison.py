@@ -10,7 +10,7 @@ from keras_gpukit.records.pipeline import StageRecord
 MOST_COMPARED = 20
 """Number of newest runs under a folder of which each pair can be compared."""
 
-Mark = Literal["better", "worse", "no difference"]
+Mark = Literal["better", "worse", "no difference", "not distinguishable"]
 CauseKind = Literal[
     "part",
     "stage",
@@ -35,8 +35,11 @@ class FigureChange:
         high: Upper end of it.
         has_windows: Whether the interval is from the runs' own windows. Otherwise the figure was
             read once a run, and the interval is a fixed allowance.
-        mark: "better" or "worse" if the whole interval is on one side of 0; None if it is unknown,
-            or more of the figure is neither.
+        wait_is_bound: Whether there is no interval since the windows of a run show its wait only as
+            an upper bound.
+        mark: "better" or "worse" if the whole interval is on one side of 0; "not distinguishable"
+            if it is not, and so wide that it says little; None if it is unknown, or more of the
+            figure is neither.
     """
 
     name: str
@@ -47,6 +50,7 @@ class FigureChange:
     low: float | None = None
     high: float | None = None
     has_windows: bool = False
+    wait_is_bound: bool = False
     mark: Mark | None = None
 
     @property
@@ -121,12 +125,15 @@ class FailCondition:
         change: Allowed change: 0.1 for 10 % more, -0.1 for 10 % less.
         is_met: Whether the change is larger and its whole interval is on the same side of 0; None
             if the figure is unknown.
+        is_inconclusive: Whether it is not met, and the interval has both 0 and the allowed change
+            in it: the change may be larger.
     """
 
     expression: str
     figure: str
     change: float
     is_met: bool | None = None
+    is_inconclusive: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
 
 _UNKNOWN = "unknown"
-_TOO_FEW = (
-    "a run has too few windows after its warm-up (train for half a minute), or shows its wait only "
-    "as an upper bound"
-)
+_TOO_FEW = "a run has too few windows after its warm-up (train for ten seconds of steps or longer)"
+_BOUND = "the windows of a run show its wait only as an upper bound"
+_SHORT_NAME = 16
+"""Longest name of a run, in characters, that titles a column as it is."""
 _NAMES = {
     "step_time": "step time",
     "examples_per_s": "examples/s",
@@ -55,6 +55,8 @@ def headline(compared: RunComparison) -> tuple[str, str]:
     found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}), {values}."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
+    if figure.mark == "not distinguishable":
+        return "unknown", f"Not distinguishable from noise: {found} Train longer to tell."
     return (
         ("good", f"Faster: {found}") if figure.mark == "better" else ("warning", f"Slower: {found}")
     )
@@ -107,6 +109,18 @@ def tables(compared: RunComparison) -> tuple[tuple[str, Table], ...]:
     return tuple((title, table) for title, table in found if table.rows or table.note)
 
 
+def _titles(compared: RunComparison) -> tuple[str, str]:
+    """Returns the runs' names as titles of columns; long ones without their equal beginning."""
+    a, b = compared.a, compared.b
+    if a == b or max(len(a), len(b)) <= _SHORT_NAME:
+        return a, b
+    ours, theirs = a.split("-"), b.split("-")
+    while len(ours) > 1 and len(theirs) > 1 and ours[0] == theirs[0]:
+        del ours[0], theirs[0]
+    ends = "-".join(ours), "-".join(theirs)
+    return (a, b) if ends == (a, b) else (f"…{ends[0]}", f"…{ends[1]}")
+
+
 def _figures(compared: RunComparison) -> Table:
     rows = tuple(
         (
@@ -120,7 +134,7 @@ def _figures(compared: RunComparison) -> Table:
         for each in compared.figures
         if each.a is not None or each.b is not None
     )
-    columns = ("figure", compared.a, compared.b, "change", "95 % interval", "")
+    columns = ("figure", *_titles(compared), "change", "95 % interval", "")
     return Table(columns, rows)
 
 
@@ -129,7 +143,7 @@ def _settings(compared: RunComparison) -> Table:
     count = compared.equal_settings
     same = f"{units.count(count, 'recorded setting')} {'is' if count == 1 else 'are'} the same."
     note = same if rows else f"No recorded setting differs; {same}"
-    return Table(("setting", compared.a, compared.b), rows, note)
+    return Table(("setting", *_titles(compared)), rows, note)
 
 
 def _stages(compared: RunComparison) -> Table:
@@ -142,7 +156,7 @@ def _stages(compared: RunComparison) -> Table:
         )
         for pair in compared.stages
     )
-    return Table(("stage", compared.a, compared.b, "differs"), rows)
+    return Table(("stage", *_titles(compared), "differs"), rows)
 
 
 def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str]:
@@ -172,12 +186,12 @@ def _times(compared: RunComparison, pairs: Sequence[TimePair], what: str) -> Tab
         )
         for pair in pairs
     )
-    return Table((what, compared.a, compared.b, "difference"), rows)
+    return Table((what, *_titles(compared), "difference"), rows)
 
 
 def _operations(compared: RunComparison) -> Table:
     rows = tuple((each.name, each.a or "0", each.b or "0") for each in compared.operations)
-    return Table(("operations", compared.a, compared.b), rows)
+    return Table(("operations", *_titles(compared)), rows)
 
 
 def _text(figure: FigureChange, value: float | None) -> str:
@@ -210,21 +224,24 @@ def condition_line(condition: FailCondition, compared: RunComparison) -> str:
     if condition.is_met is None:
         return f"unknown: {condition.expression}: {_unknown_because(figure, compared)}"
     state = "failed" if condition.is_met else "passed"
+    advice = ""
+    if condition.is_inconclusive:
+        state, advice = "inconclusive", "; the change may be larger than allowed: train longer"
     interval = f" ({_interval(figure)})" if figure.has_windows else ""
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
-    return f"{state}: {condition.expression}: {_change(figure)}{interval}, {values}"
+    return f"{state}: {condition.expression}: {_change(figure)}{interval}, {values}{advice}"
 
 
 def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
     """Returns why the change of a figure is unknown."""
     pairs = ((compared.a, figure.a), (compared.b, figure.b))
     if missing := [name for name, value in pairs if value is None]:
-        return f"{figure.name} is not known of {' and '.join(missing)}"
+        return f"{figure.name} is not known for {' and '.join(missing)}"
     if figure.change is None:
         return f"{figure.name} is 0 in {compared.a}"
     if figure.name in ("first_step", "run_time"):
         return "no interval: the runs differ in steps, or other processes used the machine's cores"
-    return f"no interval: {_TOO_FEW}"
+    return f"no interval: {_BOUND if figure.wait_is_bound else _TOO_FEW}"
 
 
 def markdown(compared: RunComparison) -> str:

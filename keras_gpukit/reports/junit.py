@@ -10,7 +10,10 @@ from keras_gpukit.reports.units import printable
 
 
 def junit(compared: RunComparison) -> str:
-    """Returns one test case per condition: a failure if it is met, an error if it is unknown."""
+    """Returns one test case per condition.
+
+    It is a failure if the condition is met, an error if it is unknown, skipped if inconclusive.
+    """
     states = [each.is_met for each in compared.conditions]
     suite = ElementTree.Element(
         "testsuite",
@@ -18,7 +21,7 @@ def junit(compared: RunComparison) -> str:
         tests=str(len(states)),
         failures=str(states.count(True)),
         errors=str(states.count(None)),
-        skipped="0",
+        skipped=str(sum(each.is_inconclusive for each in compared.conditions)),
     )
     why = "\n".join((comparison.headline(compared)[1], *comparison.reasons(compared)))
     for each in compared.conditions:
@@ -27,9 +30,9 @@ def junit(compared: RunComparison) -> str:
             suite, "testcase", classname=printable(name), name=each.expression, time="0"
         )
         line = comparison.condition_line(each, compared)
-        if each.is_met is not False:
-            tag = "error" if each.is_met is None else "failure"
-            made = ElementTree.SubElement(case, tag, message=printable(line))
+        if each.is_met is not False or each.is_inconclusive:
+            tags = {None: "error", True: "failure", False: "skipped"}
+            made = ElementTree.SubElement(case, tags[each.is_met], message=printable(line))
             made.text = printable(why)
     suites = ElementTree.Element("testsuites")
     suites.append(suite)

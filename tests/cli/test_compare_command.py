@@ -59,22 +59,51 @@ def test_a_slower_run_is_said_with_its_interval_and_what_differs(logs, capsys):
 
 
 def test_equal_runs_pass_and_a_slower_one_fails_the_build(logs, capsys):
-    assert compare("main", "again", "--fail-on", "step_time>+0%") == 0
+    assert compare("main", "again", "--fail-on", "step_time>+10%") == 0
     shown = capsys.readouterr().out
     assert shown.startswith("No difference outside the noise: step time +")
-    assert "passed: step_time>+0%: +0.8 % (-" in shown
+    assert "passed: step_time>+10%: +0.8 % (-" in shown
     conditions = ("--fail-on", "peak_memory>+5%", "--fail-on", "step_time>+10%")
     assert compare("main", "branch", *conditions) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "failed: step_time>+10%: +23.9 % (+1" in shown
-    assert "unknown: peak_memory>+5%: peak_memory is not known of main and branch" in shown
+    assert "unknown: peak_memory>+5%: peak_memory is not known for main and branch" in shown
 
 
 def test_an_unknown_figure_has_an_exit_code_of_its_own(logs, capsys):
     assert compare("main", "branch", "--fail-on", "peak_memory>+5%") == 3
     write_lines(logs / "logs" / "short", run_lines(2))
     assert compare("main", "short", "--fail-on", "step_time>+5%") == 3
-    assert "too few windows" in " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "too few windows" in shown
+    assert "upper bound" not in shown
+
+
+def test_a_change_that_may_be_larger_than_allowed_is_inconclusive(logs, capsys):
+    steps = series_of_points(STEP_TIME, [25.0, 20.0, 60.0, 25.0, 20.0] * 4)
+    noisy = replace(summary(42.0, DECODE), series=(steps,))
+    write_lines(logs / "logs" / "noisy", run_lines(2, summary=noisy))
+    condition = ("--fail-on", "step_time>+10%")
+    assert compare("again", "noisy", *condition, "--junit", "compare.xml") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("Not distinguishable from noise: step time +")
+    assert "inconclusive: step_time>+10%: +" in shown
+    assert shown.endswith("the change may be larger than allowed: train longer")
+    [suite] = ElementTree.parse(logs / "compare.xml").getroot()
+    assert (suite.get("failures"), suite.get("skipped"), suite[0][0].tag) == ("0", "1", "skipped")
+    assert compare("again", "noisy", *condition, "--strict", "--json") == 3
+    [found] = json.loads(capsys.readouterr().out)["conditions"]
+    assert (found["is_met"], found["is_inconclusive"]) == (False, True)
+
+
+def test_columns_are_titled_by_where_long_names_differ(logs, capsys):
+    names = "train-20261127-101010", "train-20261127-112020"
+    for name in names:
+        write_lines(logs / "logs" / name, run_lines(2, summary=summary(25.0, DECODE)))
+    assert compare(*names) == 0
+    assert ["figure", "…101010", "…112020", "change"] in [
+        line.split()[:4] for line in capsys.readouterr().out.splitlines()
+    ]
 
 
 def test_junit_has_a_test_case_for_each_condition(logs, capsys):

@@ -30,7 +30,12 @@ def causes(a: RunSummary, b: RunSummary, compared: RunComparison) -> tuple[Chang
 
 def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Iterator[ChangeCause]:
     step = compared.figure("step_time")
-    if step.mark == "no difference" or not step.change or step.a is None or step.b is None:
+    if (
+        step.mark in ("no difference", "not distinguishable")
+        or not step.change
+        or step.a is None
+        or step.b is None
+    ):
         return
     changed_s = step.b - step.a
     parts = _notable(compared.parts, changed_s)

@@ -19,17 +19,14 @@ def parse_condition(text: str) -> FailCondition:
     Raises:
         ValueError: If it is no condition; the message lists the figures and the form.
     """
-    found = _CONDITION.fullmatch(text)
+    found, known = _CONDITION.fullmatch(text), f"figures are {', '.join(FIGURES)}"
     if found is None or found["sign"] == {">": "-", "<": "+"}[found["way"]]:
         raise ValueError(
             "a condition is FIGURE>+N% for a rise of more than N percent or FIGURE<-N% for a "
-            f"fall, {_EXAMPLE}. Received: {text!r}"
+            f"fall, {_EXAMPLE}; {known}. Received: {text!r}"
         )
     if found["figure"] not in FIGURES:
-        raise ValueError(
-            f"there is no figure {found['figure']!r}; figures are {', '.join(FIGURES)}. "
-            f"Received: {text!r}"
-        )
+        raise ValueError(f"there is no figure {found['figure']!r}; {known}. Received: {text!r}")
     fraction = float(found["percent"]) / 100
     return FailCondition(text, found["figure"], fraction if found["way"] == ">" else -fraction)
 
@@ -44,6 +41,17 @@ def judge_condition(condition: FailCondition, compared: RunComparison) -> bool |
     has_interval = bool(how.tag) or how.allowance is not None
     if found.change is None or (has_interval and found.low is None):
         return None
+    return _is_beyond(condition, found.change) and (found.low is None or found.is_real)
+
+
+def is_inconclusive(condition: FailCondition, compared: RunComparison) -> bool:
+    """Whether the runs' windows allow both no change and one that is larger than allowed."""
+    found = compared.figure(condition.figure)
+    if not found.has_windows or found.is_real or found.low is None or found.high is None:
+        return False
+    return any(_is_beyond(condition, end) for end in (found.low, found.high))
+
+
+def _is_beyond(condition: FailCondition, change: float) -> bool:
     rises = condition.expression.count(">") > 0
-    is_beyond = found.change > condition.change if rises else found.change < condition.change
-    return is_beyond and (found.low is None or found.is_real)
+    return change > condition.change if rises else change < condition.change

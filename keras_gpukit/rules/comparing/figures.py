@@ -60,6 +60,9 @@ FIGURES = {
     "steps": Compared("count"),
 }
 """Figures by name, as `--fail-on` names them."""
+EQUAL = 0.1
+"""Interval around 0 within which two runs are called equal, as a share of the figure; our choice.
+Equal runs of half a minute on a quiet machine have intervals of about ±5 %."""
 OTHERS, FULL_PERCENT = 0.15, 90.0
 """Share of the machine's cores, used by other processes, from which a comparison is doubtful, and
 the use of all cores from which those processes took time from the run. Both are our choice."""
@@ -77,8 +80,11 @@ def changes(a: RunReport, b: RunReport) -> tuple[FigureChange, ...]:
             how = Compared(how.unit)
         over = [over_windows(run.summary, how) if how.tag else None for run in (a, b)]
         change = _change(name, how, values[0][name], values[1][name], *over)
-        if name == "input_stall" and not _follows_wait(change, a.summary, b.summary):
-            change = replace(change, mark=None)
+        if how.tag == INPUT_STALL:
+            is_bound = not (_wait_is_known(a.summary) and _wait_is_known(b.summary))
+            change = replace(change, wait_is_bound=is_bound)
+            if not _follows_wait(change, a.summary, b.summary):
+                change = replace(change, mark=None)
         found.append(change)
     return tuple(found)
 
@@ -126,6 +132,8 @@ def _marked(change: FigureChange, how: Compared) -> FigureChange:
     mark: Mark = "no difference"
     if change.is_real:
         mark = "better" if (change.change > 0) == how.is_better else "worse"
+    elif change.has_windows and max(-(change.low or 0.0), change.high or 0.0) > EQUAL:
+        mark = "not distinguishable"
     return replace(change, mark=mark)
 
 

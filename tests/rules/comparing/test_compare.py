@@ -23,7 +23,11 @@ from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.comparing.compare import compare_runs
-from keras_gpukit.rules.comparing.conditions import judge_condition, parse_condition
+from keras_gpukit.rules.comparing.conditions import (
+    is_inconclusive,
+    judge_condition,
+    parse_condition,
+)
 
 NOISE = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.0) * 4
 CACHE = StageRecord("cache", "cache", "caching")
@@ -116,6 +120,7 @@ def test_a_wait_that_is_only_a_bound_has_no_interval_and_no_parts():
     bound = summary(input=replace(SUMMARY.input, confidence="upper bound"))
     result = compared(bound, summary(wait_ms=14.0))
     assert result.figure("input_stall").low is None
+    assert result.figure("input_stall").wait_is_bound
     assert result.parts == ()
 
 
@@ -293,13 +298,18 @@ def test_a_change_beyond_the_condition_that_may_be_noise_does_not_meet_it():
     result = compared(summary(), summary(25.5))
     assert result.figure("step_time").change > 0.01
     assert judge_condition(parse_condition("step_time>+1%"), result) is False
+    assert is_inconclusive(parse_condition("step_time>+1%"), result)
+    assert not is_inconclusive(parse_condition("step_time>+10%"), result)
+    assert not is_inconclusive(parse_condition("step_time<-10%"), result)
 
 
 @pytest.mark.parametrize(
     "text", ["step_time", "step_time>10", "step_time>-10%", "examples_per_s<+5%", "=5%"]
 )
 def test_what_is_no_condition_is_refused_with_the_form(text):
-    with pytest.raises(ValueError, match=r"FIGURE>\+N% for a rise .* Received: '"):
+    with pytest.raises(
+        ValueError, match=r"FIGURE>\+N% for a rise .* figures are step_time, .* Received: '"
+    ):
         parse_condition(text)
 
 
