@@ -16,7 +16,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
 
 _UNKNOWN = "unknown"
-_TOO_FEW = "a run has too few windows after its warm-up (train for ten seconds of steps or longer)"
+_TOO_FEW = "a run has too few windows after its warm-up (train for half a minute)"
 _BOUND = "the windows of a run show its wait only as an upper bound"
 _SHORT_NAME = 16
 """Longest name of a run, in characters, that titles a column as it is."""
