@@ -35,16 +35,22 @@ def render(search: SpeedupSearch) -> RenderableType:
 def _headline(search: SpeedupSearch) -> str:
     rate = f"{units.number(search.rate.median)} {search.rate.unit}"
     if search.best is None:
-        measured = any(each.gain is not None for each in search.trials)
-        why = "no change made it faster" if measured else "no change was measured"
-        return f"{search.subject}: {rate} as it is; {why}."
+        return f"{search.subject}: {rate} as it is; no change was found that makes it faster."
     best = search.best
     interval = units.interval(best.low or 0.0, best.high or 0.0)
-    after = "" if best.rate is None else f", {units.number(best.rate.median)} {best.rate.unit}"
+    after = "" if best.rate is None else f", {_rate(search, best)} {best.rate.unit}"
     return (
         f"{search.subject}: {rate} as it is. Fastest: {best.description}: {best.gain:.2f}× "
         f"(95 %: {interval}){after}."
     )
+
+
+def _rate(search: SpeedupSearch, tried: TriedChange) -> str:
+    """Returns the rate with a change that goes with its gain.
+
+    The gain is from rounds in turn, and its own rounds may have met a faster or slower moment.
+    """
+    return "" if tried.gain is None else units.number(search.rate.median * tried.gain)
 
 
 def _kept_promises(search: SpeedupSearch) -> Iterator[str]:
@@ -73,7 +79,7 @@ def _table(search: SpeedupSearch) -> list[RenderableType]:
     heads = ("change", "gain", "95 %", search.rate.unit, "first step", "")
     unchanged = ("as it is", "1.00", "", units.number(search.rate.median))
     rows: list[tuple[str, ...]] = [(*unchanged, units.duration(search.first_step_s), "")]
-    rows += map(_row, sorted(measured, key=_rank))
+    rows += [_row(search, each) for each in sorted(measured, key=_rank)]
     return [table(rows, heads, heads[1:5])]
 
 
@@ -82,12 +88,12 @@ def _rank(tried: TriedChange) -> tuple[bool, float]:
     return not tried.kept, -(tried.gain or 0.0)
 
 
-def _row(tried: TriedChange) -> tuple[str, ...]:
+def _row(search: SpeedupSearch, tried: TriedChange) -> tuple[str, ...]:
     return (
         tried.description,
         units.known(tried.gain, "{:.2f}".format, ""),
         units.interval(tried.low or 0.0, tried.high or 0.0),
-        units.known(tried.rate, lambda rate: units.number(rate.median), ""),
+        _rate(search, tried),
         units.known(tried.first_step_s, units.duration, ""),
         ": ".join(filter(None, ("kept" if tried.kept else "", tried.note))),
     )
@@ -96,7 +102,7 @@ def _row(tried: TriedChange) -> tuple[str, ...]:
 def _not_measured(search: SpeedupSearch) -> Iterator[str]:
     for each in search.trials:
         if each.gain is None:
-            yield f"- {each.change} was not measured: {each.note}."
+            yield f"- {each.change}: {each.note}."
 
 
 def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:

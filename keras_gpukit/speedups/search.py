@@ -21,7 +21,7 @@ from keras_gpukit.trials.tuning.trials import LEAST, Gain, Read, compare
 LONGEST_S = 20.0
 """Maximum seconds in which a change and the unchanged training are measured in turn."""
 RESERVE = 0.25
-"""Share of the time that is kept for the best changes together."""
+"""Share of the time that is kept, once a change gains, for the best changes together."""
 JOINED = " + "
 
 
@@ -122,7 +122,8 @@ class SpeedupTrials:
             while change is not None:
                 if not asked and not change.by_default:
                     change = replace(change, blocked=change.note)
-                is_late = self._left_s < self._starting_s + self._reserve_s
+                reserve_s = self._reserve_s if self._kept else 0.0
+                is_late = self._left_s < self._starting_s + reserve_s
                 if is_late and self._done and not change.blocked:
                     change, ending = replace(change, blocked="time ran out"), "time ran out"
                 change = self._try(change)

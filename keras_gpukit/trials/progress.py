@@ -12,10 +12,14 @@ Tell = Callable[[str, float], None]
 @contextmanager
 def progress(name: str, total: float, *, shown: bool) -> Iterator[Tell]:
     """Yields a function that updates the progress line."""
+    from rich.console import Console
     from rich.progress import Progress
 
+    console = Console()
+    # Into a file, rich would write an empty line.
+    shown = shown and (console.is_interactive or console.is_jupyter)
     # Refresh between measurements only: a refresh thread would disturb them.
-    with Progress(auto_refresh=False, transient=True, disable=not shown) as line:
+    with Progress(console=console, auto_refresh=False, transient=True, disable=not shown) as line:
         task = line.add_task(name, total=total)
 
         def tell(what: str, done: float) -> None:

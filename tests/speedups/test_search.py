@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -124,7 +125,9 @@ def test_where_nothing_helps_it_says_so():
     start, _ = training({"jit": 1.02}, proposals=(JIT, INPUT))
     found = tried(start)
     assert found.best is None
-    assert "100 examples/s as it is; no change made it faster." in as_text(render(found))
+    assert "100 examples/s as it is; no change was found that makes it faster." in as_text(
+        render(found)
+    )
 
 
 def test_a_change_that_changes_the_loss_is_not_kept():
@@ -203,6 +206,30 @@ def test_what_there_is_no_time_for_is_a_row_too():
     assert started == ["", "input"]
     assert [each.note for each in found.trials[1:]] == ["time ran out"] * 2
     assert found.ending == "time ran out"
+
+
+def test_time_is_kept_for_changes_together_only_once_one_gains(monkeypatch):
+    monkeypatch.setattr("keras_gpukit.speedups.search.RESERVE", 1.0)
+    start, started = training({"jit": 2.0}, proposals=(INPUT, JIT, STEPS))
+    assert tried(start).ending == "time ran out"
+    assert started == ["", "input", "jit"]
+
+
+def test_the_rates_shown_agree_with_the_gain_though_the_machine_became_slower():
+    start, _ = training({"jit": 2.0}, proposals=(JIT,))
+    found = tried(start)
+    slower = replace(found, rate=replace(found.rate, median=60.0))
+    shown = " ".join(as_text(render(slower)).split())
+    assert "60 examples/s as it is. Fastest: compile the steps with XLA: 2.00×" in shown
+    assert "120 examples/s." in shown
+
+
+def test_an_input_that_no_change_makes_faster_does_not_count_as_not_measured():
+    failing = {"input": Failure("no change made the input faster")}
+    start, _ = training({}, proposals=(INPUT,), failing=failing)
+    shown = as_text(render(tried(start)))
+    assert "- input: no change made the input faster." in shown
+    assert "not measured" not in shown
 
 
 def test_an_interrupt_keeps_what_is_known():
