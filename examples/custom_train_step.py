@@ -39,7 +39,12 @@ class Mixup(keras.Model):
             scaled = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled, self.trainable_variables)
         self.optimizer.apply(gradients, self.trainable_variables)
-        return self.compute_metrics(mixed_x, mixed_y, predicted, None) | {"loss": loss}
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(mixed_y, predicted)
+        return self.get_metrics_result()
 
 
 # Prepare the data: noisy points around one center for each class.

@@ -2,7 +2,7 @@
 
 Each item is a batch of recordings, read from NumPy files. `workers` are threads here: reading files
 and most of NumPy release the GIL. Code that computes in Python itself needs
-`use_multiprocessing=True`. Set `workers=1` to see the verdict change.
+`use_multiprocessing=True`.
 
     python examples/py_dataset.py
 """
@@ -44,7 +44,7 @@ folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
 labels = rng.integers(0, 2, size=1000)
 paths = [folder / f"{number}.npy" for number in range(len(labels))]
 for path, label in zip(paths, labels, strict=True):
-    tone = np.sin(np.arange(SAMPLES) * rng.uniform(0.1, 0.5) * (1 + 2 * label))
+    tone = np.sin(np.arange(SAMPLES) * rng.uniform(0.2, 0.6) * (1 + 3 * label))
     np.save(path, tone + rng.normal(size=SAMPLES))
 
 train = Recordings(paths, labels, setup.global_batch_size(20), workers=2, max_queue_size=16)
@@ -54,7 +54,8 @@ with setup.scope():
     model = keras.Sequential(
         [
             keras.Input((SAMPLES // 2 + 1,)),
-            layers.Dense(128, activation="relu"),
+            layers.BatchNormalization(),
+            layers.Dense(64, activation="relu"),
             layers.Dense(1, activation="sigmoid"),
         ]
     )

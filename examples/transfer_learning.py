@@ -27,11 +27,11 @@ def stripes(count: int, angles: tuple[float, ...], rng: np.random.Generator) -> 
     labels = rng.integers(0, len(angles), count)
     angle = np.array(angles)[labels, None, None]
     waves = np.sin(0.8 * (x * np.cos(angle) + y * np.sin(angle)) + rng.uniform(0, 6))
-    images = waves + 0.5 * rng.normal(size=waves.shape)
+    images = waves + 0.3 * rng.normal(size=waves.shape)
     return images[..., None].astype("float32"), labels
 
 
-def compiled(model: keras.Model, learning_rate: float = 1e-3) -> keras.Model:
+def compiled(model: keras.Model, learning_rate: float = 1e-2) -> keras.Model:
     """Compiles a classifier; needed again whenever `trainable` was changed."""
     optimizer = keras.optimizers.Adam(learning_rate)
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -49,7 +49,7 @@ def classifier(base: keras.Model, classes: int) -> keras.Model:
 def pretrained() -> keras.Model:
     """Returns convolutional layers that were trained on four angles."""
     base = keras.Sequential([keras.Input((SIDE, SIDE, 1))])
-    for filters in (8, 16):
+    for filters in (16, 32):
         base.add(layers.Conv2D(filters, 3, strides=2, activation="relu"))
         base.add(layers.BatchNormalization())
     images, labels = stripes(1500, (0.0, 0.8, 1.6, 2.4), np.random.default_rng(0))
@@ -68,6 +68,6 @@ model.fit(images, labels, batch_size=BATCH_SIZE, epochs=3, callbacks=[head])
 
 with setup.scope():
     base.trainable = True
-    compiled(model, learning_rate=1e-5)
+    compiled(model, learning_rate=1e-4)
 tuning = gpukit.Monitor("logs/transfer_learning/fine_tuning")
 model.fit(images, labels, batch_size=BATCH_SIZE, epochs=2, callbacks=[tuning])

@@ -152,8 +152,6 @@ def test_two_replicas_are_bit_identical_and_measured(run_script):
     ("owner", "name"),
     [
         (HostSensor, "read"),
-        (HostSensor, "__init__"),
-        (PlacementProbe, "start"),
         (PlacementProbe, "stop"),
     ],
 )

@@ -154,7 +154,7 @@ def test_images_are_written_once_and_whole(tmp_path):
 SHORT_DEMO = """
 import sys
 from keras_gpukit.cli import demo
-demo.EPOCHS = 4
+demo.EPOCHS = 2
 from keras_gpukit.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -56,7 +56,13 @@ def chromium() -> Iterator:
 def resize(page: Any, width: int, height: int) -> None:
     """Gives a page another size, and waits until its charts have theirs."""
     page.set_viewport_size({"width": width, "height": height})
-    page.wait_for_function(CHARTS_FIT)
+    wait_for_charts(page)
+
+
+def wait_for_charts(page: Any) -> None:
+    """Waits until each chart is drawn in the size of its place."""
+    # The page's policy forbids Playwright's own way, which compiles words in the page.
+    wait_until(lambda: page.evaluate(CHARTS_FIT), what="the charts")
 
 
 @contextlib.contextmanager
@@ -72,7 +78,7 @@ def tensorboard(logdir: Path, *options: str) -> Iterator[str]:
     )
     address = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: process.poll() is not None or _answers(address))
+        wait_until(lambda: process.poll() is not None or _answers(address), 3 * DEADLINE_S)
         assert process.poll() is None, "TensorBoard ended"
         yield address
     finally:

@@ -190,8 +190,7 @@ def test_the_profile_tab_finds_steps_that_loop(tmp_path, model, steps):
     assert bottleneck(tmp_path / record.path) in ("host", "device", "both")
 
 
-@pytest.mark.parametrize("first", ["ours", "theirs"])
-@pytest.mark.parametrize("steps_per_execution", [1, 2])
+@pytest.mark.parametrize(("first", "steps_per_execution"), [("ours", 1), ("theirs", 2)])
 def test_what_the_callback_of_keras_captures_has_steps_too(
     tmp_path, caplog, first, steps_per_execution
 ):
@@ -596,8 +595,11 @@ def test_a_profile_that_is_recorded_elsewhere_goes_on(tmp_path, caplog):
     assert marks(path)[:20] == list(range(1, 21))
 
 
-@pytest.mark.parametrize("how", ["start", "Profile"])
-@pytest.mark.parametrize("batch", [5, 7], ids=["while it records", "while it is written"])
+@pytest.mark.parametrize(
+    ("how", "batch"),
+    [("start", 5), ("Profile", 7)],
+    ids=["while it records", "while it is written"],
+)
 @pytest.mark.usefixtures("slowly_gathered")
 def test_a_profile_that_somebody_else_begins_ends_a_capture(tmp_path, caplog, how, batch):
     experimental = tf.profiler.experimental

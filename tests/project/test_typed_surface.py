@@ -49,7 +49,7 @@ gpukit.Monitor(logdir="logs")
 
 
 @pytest.mark.slow
-@pytest.mark.heavy
+@pytest.mark.long  # half a minute; `make lint` checks the package itself
 def test_a_users_script_is_checked_and_a_wrong_argument_is_found(tmp_path):
     root = Path(keras_gpukit.__file__).parents[1]
     assert (root / "keras_gpukit" / "py.typed").exists()

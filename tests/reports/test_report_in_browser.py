@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browsing import chromium, find_chromium, resize
+from helpers.browsing import chromium, find_chromium, resize, wait_until
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
 from helpers.series import series_of_points
@@ -60,8 +60,7 @@ def x_range(page: Any, plot: str) -> list[float]:
 
 
 def wait_for_begin(page: Any, plot: str, begin: float) -> None:
-    begins = "([plot, begin]) => document.querySelector(plot).layout.xaxis.range[0] === begin"
-    page.wait_for_function(begins, arg=[plot, begin])
+    wait_until(lambda: x_range(page, plot)[0] == begin)
 
 
 def test_charts_over_time_share_one_cursor(page):
@@ -101,7 +100,7 @@ def test_charts_over_time_share_one_zoom_and_can_be_put_back(page):
 def test_code_is_copied_with_one_click(page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy ds.cache()").first.click()
-    page.wait_for_function("navigator.clipboard.readText().then((text) => text === 'ds.cache()')")
+    wait_until(lambda: page.evaluate("navigator.clipboard.readText()") == "ds.cache()")
 
 
 def test_a_long_table_is_filtered_by_words(page):

@@ -51,7 +51,7 @@ def test_a_script_is_tuned_from_outside(tmp_path):
     assert not written.exists()
 
 
-@pytest.mark.heavy
+@pytest.mark.long
 def test_functions_are_tuned_in_processes_that_import_them():
     found = gpukit.tune(small_model, arrays(40), changes=["jit"], minutes=0.5, verbose=0)
     (tried,) = found.trials

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from helpers.browsing import (
-    CHARTS_FIT,
     DEADLINE_S,
     chromium,
     find_chromium,
@@ -26,6 +25,7 @@ from helpers.browsing import (
     report_frame,
     resize,
     tensorboard,
+    wait_for_charts,
     wait_until,
 )
 from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
@@ -217,11 +217,7 @@ def test_the_profile_tab_shows_steps_and_what_held_them_up(watched, page):
 
 @pytest.mark.parametrize(
     ("tool", "words"),
-    [
-        ("overview_page", "Host Compute Time"),
-        ("memory_profile", "Memory ID"),
-        ("trace_viewer@", "/host:CPU"),
-    ],
+    [("memory_profile", "Memory ID"), ("trace_viewer@", "/host:CPU")],
 )
 def test_the_profile_tabs_other_tools_open(watched, page, tool, words):
     watched.end()
@@ -245,13 +241,12 @@ def report(watched, tmp_path_factory) -> str:
     return file.as_uri()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1300, 375])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 375)])
 def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, width):
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 800})
     page.goto(report)
-    page.wait_for_function(CHARTS_FIT)
+    wait_for_charts(page)
     assert VERDICT in page.inner_text("body")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     heights = "Array.from(document.querySelectorAll('.plot'), (plot) => plot.clientHeight)"

@@ -60,8 +60,9 @@ FIGURES = {
     "steps": Compared("count"),
 }
 """Figures by name, as `--fail-on` names them."""
-OTHERS = 0.15
-"""Share of the machine's cores, used by other processes, from which a comparison is doubtful."""
+OTHERS, FULL_PERCENT = 0.15, 90.0
+"""Share of the machine's cores, used by other processes, from which a comparison is doubtful, and
+the use of all cores from which those processes took time from the run. Both are our choice."""
 _INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 
 
@@ -164,7 +165,15 @@ def over_windows(summary: RunSummary, how: Compared) -> Estimate | None:
             weight * each.get(step, 0.0)
             for step, weight in zip(series.step, series.weight, strict=True)
         )
-    return estimate([how.factor * value for value in series.mean], weights)
+    found = estimate([how.factor * value for value in series.mean], weights)
+    return found and found._replace(between=found.between + _taken_by_others(summary))
+
+
+def _taken_by_others(summary: RunSummary) -> float:
+    """Returns the share of the cores that others took from a run; it may vary by all of that."""
+    used, host = used_by_others(summary), summary.host
+    is_full = host is not None and (host.cpu_percent or 0.0) >= FULL_PERCENT
+    return used if is_full and used is not None and used >= OTHERS else 0.0
 
 
 def _wait_is_known(summary: RunSummary) -> bool:

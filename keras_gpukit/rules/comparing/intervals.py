@@ -41,11 +41,18 @@ def student(freedom: float) -> float:
 
 
 class Estimate(NamedTuple):
-    """Mean of a figure over a run, with its standard error by the run's windows."""
+    """Mean of a figure over a run.
+
+    Attributes:
+        error: Standard error of the mean by the run's windows.
+        freedom: Degrees of freedom of `error`.
+        between: Standard deviation from one run to the next, as a share of the mean, or of a whole.
+    """
 
     mean: float
     error: float
     freedom: float
+    between: float = BETWEEN_RUNS
 
 
 def estimate(values: Sequence[float], weights: Sequence[float]) -> Estimate | None:
@@ -91,7 +98,7 @@ def difference(a: Estimate, b: Estimate) -> tuple[float, float, float]:
 def _half(a: Estimate, b: Estimate) -> float:
     """Returns half the width of the interval (Welch's t)."""
     own = a.error**2 + b.error**2
-    squared = own + 2 * BETWEEN_RUNS**2
+    squared = own + a.between**2 + b.between**2
     spent = a.error**4 / a.freedom + b.error**4 / b.freedom
     # Without noise in the windows, only the variation between runs is left, which is given.
     freedom = squared**2 / spent if spent > 0 else math.inf

@@ -19,7 +19,7 @@ print(sys.argv)
 """
 
 
-# In `make test`, test_own_strategy.py launches a monitored script, which does make a strategy.
+# In `make test`, an example trains on several workers, each monitored.
 @pytest.mark.tensorflow
 @pytest.mark.long
 def test_all_processes_are_in_one_report(tmp_path):

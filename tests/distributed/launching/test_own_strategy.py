@@ -45,9 +45,10 @@ def alone(tmp_path_factory):
     return json.loads(prepared.run(script).stdout)
 
 
+# In `make test`, an example trains on several workers that `launch` starts, with our strategy.
 @pytest.mark.tensorflow
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [pytest.param((), marks=pytest.mark.long), ("--monitor",)])
+@pytest.mark.long
+@pytest.mark.parametrize("options", [(), ("--monitor",)])
 def test_it_trains_as_one_process(tmp_path, alone, options):
     launch = Launch(tmp_path, MAKES_IT + FIT, "--workers=2", *options)
     done = launch.run(timeout_s=240)
@@ -72,7 +73,6 @@ def by_hand(addresses, index):
     return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
 
 
-# In `make test`, the test above shows the same of processes that `launch` starts.
 @pytest.mark.tensorflow
 @pytest.mark.long
 @pytest.mark.parametrize(

@@ -256,6 +256,16 @@ def test_a_machine_that_others_used_makes_a_comparison_doubtful():
     assert judge_condition(parse_condition("run_time>+10%"), result) is None
 
 
+def test_others_on_busy_cores_make_the_interval_wide_enough_for_what_they_took():
+    def others(cpu_percent: float, own_percent: float):
+        host = HostUtilization(cpu_percent, own_percent)
+        return summary(40.0, utilization=replace(SUMMARY.utilization, host=host))
+
+    assert compared(summary(), others(100.0, 95.0)).figure("step_time").is_real
+    assert compared(summary(), others(80.0, 40.0)).figure("step_time").is_real
+    assert not compared(summary(), others(100.0, 40.0)).figure("step_time").is_real
+
+
 def test_findings_of_one_run_only_are_named():
     fixed = summary(input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
     result = compared(summary(), replace(fixed, verdict=judge(fixed)))
