@@ -28,7 +28,7 @@ class BatchCopy(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         """Compares the time in which GPUs wait for copies with a tenth of the step."""
         profile, own_s = summary.profile, own_step_s(summary)
-        if profile is None or own_s is None or not profile.devices or not profile.steps:
+        if profile is None or own_s is None or not profile.devices:
             return self.abstain(None if summary.environment.gpus else NO_GPU)
         share = min(profile.parts_s.get("host to device", 0.0) / own_s, 1.0)
         if share < WARNING_FRACTION:
