@@ -21,7 +21,7 @@ from results_file import save
 from keras_gpukit.reports.units import size
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-EXTRAS = ("profile", "demo", "nvtx")
+EXTRAS = ("demo", "nvtx")
 
 
 def required(requirements: list[str]) -> set[str]:

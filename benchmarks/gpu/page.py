@@ -103,7 +103,9 @@ def _summary(folder: Path) -> str:
     judged = _judged(folder)
     verdicts = [outcome.holds for _, outcomes in judged.values() for outcome in outcomes]
     corrected = sum(bool(one.corrected) for _, outcomes in judged.values() for one in outcomes)
-    since = f" ({corrected} corrected since, not run again)" if corrected else ""
+    count = "all" if corrected == verdicts.count(False) else ""
+    fixed = f"{count} {corrected} {'is' if corrected == 1 else 'are'}".strip()
+    since = f" ({fixed} fixed, but not yet run again on a GPU)" if corrected else ""
     devices = sorted({_name(one["device"]) for results, _ in judged.values() for one in results})
     if not devices:
         return (
@@ -113,7 +115,7 @@ def _summary(folder: Path) -> str:
     missing = ", ".join(name for name, (results, _) in judged.items() if not results) or "nothing"
     return (
         f"Of {len(verdicts)} claims about GPUs, {verdicts.count(True)} held on "
-        f"{' and '.join(devices)}, {verdicts.count(False)} were false{since}, and "
+        f"{' and '.join(devices)}, {verdicts.count(False)} were wrong{since}, and "
         f"{verdicts.count(None)} are open. Not run there: {missing}."
     )
 

@@ -64,8 +64,8 @@ class MemoryPrediction(Displayed):
     Attributes:
         low: Lower end of the predicted range, for the order of operations and the kernels that need
             least; None if nothing could be predicted.
-        fits_batch_size: Largest batch size that is predicted to fit with a margin; None if no limit
-            is known or no batch fits.
+        fits_batch_size: Largest batch size that is predicted to fit in 90 % of the limit, divided
+            as the allocator divides it; None if no limit is known or no batch fits.
         unknown_because: Parts that the prediction leaves out, or why nothing could be predicted;
             None if it is complete.
     """

@@ -62,8 +62,7 @@ def render(
 
 def _checks(versions: Mapping[str, str | None], machine: Machine) -> Iterator[Check]:
     for package, number in versions.items():
-        use = " (only TensorBoard's Profile tab needs it)" if package == "xprof" else ""
-        yield _found(package, number, f"not installed{use}")
+        yield _found(package, number, "not installed")
     driver = machine.driver
     yield _found("NVIDIA driver", driver.version, f"not available ({driver.error})")
     if driver.cuda_version is not None:

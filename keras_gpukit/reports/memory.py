@@ -36,7 +36,7 @@ def render(prediction: MemoryPrediction) -> RenderableType:
             which = f"the largest batch predicted to fit is {fits:,}"
         limit = units.size(prediction.limit_bytes)
         free = units.percentage(PREDICTED_MARGIN)
-        lines += ["", f"Of {limit}, {which} ({free} are left free)."]
+        lines += ["", f"Of {limit}, {which} ({free} and room for fragmentation are left free)."]
         lines.append("`keras-gpukit batch-size` measures it instead.")
     if prediction.is_lower_bound:
         lines += ["", f"A lower bound: {prediction.unknown_because}"]

@@ -137,5 +137,6 @@ def _change(option: MemoryOption) -> str:
     if option.needs_bytes is not None:
         text += f": predicted to need at most {units.size(option.needs_bytes)}"
         if option.fits and option.kind in _SIZED:
-            text += f", {units.percentage(PREDICTED_MARGIN)} of the memory left free"
+            free = units.percentage(PREDICTED_MARGIN)
+            text += f", {free} of the memory and room for fragmentation left free"
     return f"{text}; {option.note}" if option.note else text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import threading
 from collections import OrderedDict
@@ -20,7 +19,7 @@ if TYPE_CHECKING:  # TensorBoard waits while this module is imported
 
 # Cached folders continue reading where they stopped. Each takes some megabytes of memory.
 KEPT = 8
-TRACE_TOOL, PROFILE_TAB = "trace_viewer@", "tensorboard_plugin_profile"
+TRACE_TOOL = "trace_viewer@"
 
 
 class ReportPages:
@@ -82,8 +81,7 @@ class _ReportPage:
 def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str | None:
     """Returns the URL of a capture's trace in the Profile tab, relative to a page of this tab.
 
-    None if there is no trace, if its name in the Profile tab is unknown, or without that tab, which
-    is an extra.
+    None if there is no trace, or if its name in the Profile tab is unknown.
 
     Args:
         root: TensorBoard's log directory. None if it is one of `--logdir_spec`, because the names
@@ -92,8 +90,6 @@ def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str |
         capture: A capture of the run.
     """
     if root is None or capture.path is None or not (log_dir / capture.path).is_file():
-        return None
-    if importlib.util.find_spec(PROFILE_TAB) is None:
         return None
     run = (log_dir / FOLDER / capture.run).relative_to(root)
     host = Path(capture.path).name.removesuffix(PROFILE_SUFFIX)

@@ -50,8 +50,9 @@ def predict_memory(
         verbose: 0 prints nothing; 1, 2 and "auto" print the result.
 
     Returns:
-        The prediction. With a limit, it includes the largest batch size that is predicted to leave
-        10 % of the limit free. The note on an out-of-memory error uses the same rule.
+        The prediction. With a limit, it includes the largest batch size whose tensors are predicted
+        to find room in 90 % of it, as the allocator divides it. The note on an out-of-memory
+        error uses the same rule.
 
     Raises:
         TypeError: If an argument has another type.

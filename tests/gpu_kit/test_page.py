@@ -55,12 +55,12 @@ def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
 def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     wrong = DOCTOR["doctor"] | {"exit_code": 1}
     save(tmp_path, result("setup", {"doctor": wrong}))
-    assert "0 held on NVIDIA Test, 1 were false, and" in box(tmp_path, "there.md")
+    assert "0 held on NVIDIA Test, 1 were wrong, and" in box(tmp_path, "there.md")
     assert "| **false**: Exit code 1" in page(tmp_path)
 
     save(tmp_path, result("setup", DOCTOR))
     summary, written = box(tmp_path, "there.md"), page(tmp_path)
-    assert "1 held on NVIDIA Test, 0 were false" in summary
+    assert "1 held on NVIDIA Test, 0 were wrong" in summary
     assert "Not run there: stall," in summary
     assert "[the evidence](there.md)" in summary
     run = "Run: doctor (incomplete) on 2026-01-31 on NVIDIA Test, driver 550.1, TensorFlow 2.21.0"

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.tensorboard_plugin import report_pages
 from keras_gpukit.tensorboard_plugin.report_pages import trace_url
 
 CAPTURE = CaptureRecord(
@@ -39,9 +38,7 @@ def test_a_capture_leads_to_its_trace_in_the_profile_tab(tmp_path, log_dir):
     assert alone.startswith("../../../?run=gpukit%2F2026_step_34&")
 
 
-def test_there_is_no_link_to_what_is_not_there(tmp_path, log_dir, monkeypatch):
+def test_there_is_no_link_to_what_is_not_there(tmp_path, log_dir):
     assert trace_url(None, log_dir, CAPTURE) is None
     assert trace_url(tmp_path, log_dir, replace(CAPTURE, path=None)) is None
     assert trace_url(tmp_path, tmp_path / "removed", CAPTURE) is None
-    monkeypatch.setattr(report_pages, "PROFILE_TAB", "gpukit_no_such_plugin")
-    assert trace_url(tmp_path, log_dir, CAPTURE) is None
