@@ -127,7 +127,9 @@ def _read_run(text: str) -> RunReport:
             own = load_report(log_dir / run.folder).runs
             run = next((each for each in own if each.began_s == run.began_s), run)
         return run
-    names = ", ".join(each.name for each in runs) or "none"
+    if not runs:
+        raise ValueError(f"no run in {log_dir} has recorded anything yet")
+    names = ", ".join(each.name for each in runs)
     if not found:
         raise ValueError(f"there is no run {name!r} under {log_dir}; runs: {names}")
     raise ValueError(

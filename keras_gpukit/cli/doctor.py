@@ -32,9 +32,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(as_dict(found), indent=2))
     else:
-        from rich.console import Console
-
         from keras_gpukit.reports.examination import render
+        from keras_gpukit.reports.terminal import PipedConsole
 
         planned = found.planned
         shown = render(
@@ -50,5 +49,5 @@ def run(args: argparse.Namespace) -> int:
             not_applied=planned.not_applied,
             warnings=planned.warnings,
         )
-        Console().print(shown)
+        PipedConsole().print(shown)
     return 0 if found.can_train else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -31,14 +32,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser, with_values = parsers()
     ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
-    args = parser.parse_args(launch.complete(ours))
-    args.script_arguments = theirs
+    args = argparse.Namespace(func=None, script_arguments=theirs)
     try:
+        parser.parse_args(launch.complete(ours), args)
         code: int = args.func(args)
+        if args.func is not run.run:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         if args.func is run.run:
             raise  # it is for the script: Python prints it, and ends the process by the signal
         return 130  # the exit code of an interrupted command in shells
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
+        if args.func is run.run:
+            raise
+        # What is left in the buffer would be written as Python ends, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141  # 128 plus the number of SIGPIPE; 1 has a meaning of its own
     return code
 
 

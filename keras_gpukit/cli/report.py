@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
             return 0
         out = args.out or Path("report.html")
         _write(out, _json(report) if args.json else _html(report))
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return fail("report", error)
     for line in verdict_lines(report):

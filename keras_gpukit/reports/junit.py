@@ -26,9 +26,8 @@ def junit(compared: RunComparison) -> str:
     why = "\n".join((comparison.headline(compared)[1], *comparison.reasons(compared)))
     for each in compared.conditions:
         name = f"{compared.a} → {compared.b}"
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=printable(name), name=each.expression, time="0"
-        )
+        names = {"classname": printable(name), "name": printable(each.expression)}
+        case = ElementTree.SubElement(suite, "testcase", names, time="0")
         line = comparison.condition_line(each, compared)
         if each.is_met is not False or each.is_inconclusive:
             tags = {None: "error", True: "failure", False: "skipped"}

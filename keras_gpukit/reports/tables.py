@@ -29,9 +29,10 @@ class Table:
 def markdown_table(table: Table) -> str:
     """Returns a table as Markdown, without its note."""
     lines = [table.columns, ("---",) * len(table.columns), *table.rows]
-    # An unescaped "|" within a cell would start another cell.
+    # An unescaped "|" within a cell would start another cell, and a line break another row.
     return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+        for line in lines
     )
 
 

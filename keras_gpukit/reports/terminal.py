@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from collections.abc import Container, Iterable, Sequence
 from html import escape
@@ -31,6 +33,17 @@ _SHELL = "ZMQInteractiveShell"
 """Class of the shells in the kernels of notebooks; Colab's is a subclass."""
 
 
+class PipedConsole(Console):
+    """A console whose reader may end before it, such as `head`.
+
+    Rich would then end the process with 1, and with it a training that prints its verdict.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Raises what `print` raises."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def plain(text: str, style: str = "") -> Text:
     """Returns a text for a panel: control characters are escaped, markup is not parsed."""
     return Text(printable(text), style=style)
@@ -46,7 +59,7 @@ def table(
     made = RichTable(box=None, pad_edge=False, show_header=any(heads))
     for head in heads:
         is_number = head in numbers
-        made.add_column(head, justify="right" if is_number else "left", no_wrap=is_number)
+        made.add_column(plain(head), justify="right" if is_number else "left", no_wrap=is_number)
     for row in rows:
         made.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in row))
     return made
@@ -98,7 +111,7 @@ def print_anywhere(renderable: RenderableType, console: Console | None = None) -
         bundle = {"text/html": as_html(renderable), "text/plain": as_text(renderable)}
         import_module("IPython.display").display(bundle, raw=True)
         return
-    console = console or Console()
+    console = console or PipedConsole()
     try:
         "".join(map(chr, _ASCII)).encode(console.encoding)
     except UnicodeEncodeError:

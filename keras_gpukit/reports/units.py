@@ -13,7 +13,9 @@ T = TypeVar("T")
 LEAST_PERCENT = 0.1
 """Smaller percentages are only said to be under it: "0.0 %" would read as nothing."""
 # They move the cursor, change colours or the writing direction, or cannot be encoded at all.
-_CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

@@ -130,6 +130,8 @@ class RunLines:
             _check_device(fold.memory, record.device)
         elif kind == "event":
             _check_event(record)
+        elif kind == "profile" and record.steps < 1:
+            raise ValueError("it is a profile without steps")
         fold.add(kind, record, time_s, line.step)
 
     def unreadable(self, number: int, fault: str) -> None:

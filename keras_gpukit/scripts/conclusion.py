@@ -164,11 +164,10 @@ class Conclusion:
             self._print_panel(RunSummary(Environment({}), ending="completed", verdict=verdict))
 
     def _print_panel(self, summary: RunSummary) -> None:
-        from rich.console import Console
-
         from keras_gpukit.reports.console import print_summary
+        from keras_gpukit.reports.terminal import PipedConsole
 
-        print_summary(summary, Console(file=self._error_output), details=self._details)
+        print_summary(summary, PipedConsole(file=self._error_output), details=self._details)
 
     def _print_verdicts(self, runs: tuple[RunReport, ...], script: ScriptRecord | None) -> None:
         """Prints the verdict on the script's calls and the longest run, then a line for others."""

@@ -16,7 +16,7 @@ from rich.markup import escape
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
-from keras_gpukit.reports.terminal import as_html, as_text, panel
+from keras_gpukit.reports.terminal import PipedConsole, as_html, as_text, panel
 from keras_gpukit.reports.tuning import render
 from keras_gpukit.trials.checks import check_experiment, check_model, check_service, wrong_kind
 from keras_gpukit.trials.measuring.inside_fit import hold
@@ -137,7 +137,7 @@ def tune_input(
                 f"code. Received: service={service!r}"
             )
         check_service(service)
-    console = Console()
+    console = PipedConsole()
     with (
         _progress(console, verbose) as (tell, ask),
         untouched(model),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from helpers.processes import environment
 from helpers.recorded_runs import DECODE, READ, SUMMARY, run_lines, write_lines
 from helpers.series import series_of_points
 
@@ -121,6 +125,29 @@ def test_junit_has_a_test_case_for_each_condition(logs, capsys):
     assert error[0].tag == "error"
 
 
+def test_any_name_of_a_folder_is_shown_and_is_in_valid_xml(logs, capsys):
+    write_lines(logs / "logs" / "[/a]|\n\x1b\ufffe", run_lines(2, summary=summary(25.0, DECODE)))
+    arguments = ("[/a]|\n\x1b\ufffe", "again", "--fail-on", "steps>\x1f+5%")
+    assert compare(*arguments, "--junit", "x.xml") == 0
+    assert "[/a]|" in capsys.readouterr().out
+    assert "[/a]|" in next(ElementTree.parse(logs / "x.xml").iter("testcase")).get("classname")
+    assert compare(*arguments, "--markdown") == 0
+    [heads] = [each for each in capsys.readouterr().out.splitlines() if "| figure |" in each]
+    assert heads.endswith("| again | change | 95 % interval |  |")
+
+
+def test_a_reader_that_ended_is_no_failed_condition(logs):
+    for options in ([], ["--json"]):
+        ours, theirs = os.pipe()
+        os.close(ours)
+        command = ["-m", "keras_gpukit", "compare", "logs/main", "logs/branch", *options]
+        done = subprocess.run(
+            [sys.executable, *command], stdout=theirs, stderr=subprocess.PIPE, env=environment()
+        )
+        os.close(theirs)
+        assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_json_is_the_record(logs, capsys):
     assert compare("main", "branch", "--json", "--fail-on", "step_time>+10%") == 1
     plain = json.loads(capsys.readouterr().out)
@@ -154,11 +181,13 @@ def test_one_of_several_runs_is_named(logs, capsys):
     ("arguments", "message"),
     [
         (("logs/none", "logs/main"), "There is no folder logs/none"),
+        (("logs/started", "logs/main"), "no run in logs/started has recorded anything yet"),
         (("logs#none", "logs/main"), "there is no run 'none' under logs; runs: "),
         (("logs/main", "logs/main", "--junit", "none/x.xml"), "none"),
     ],
 )
 def test_what_cannot_be_read_or_written_is_named(logs, capsys, arguments, message):
+    write_lines(logs / "logs" / "started", []).write_text("{", encoding="utf-8")  # half a line
     assert main(["compare", *arguments]) == 2
     assert message in capsys.readouterr().err
 

@@ -304,6 +304,12 @@ def layers_of(**times_ms):
     )
 
 
+def damaged(summary):
+    """The same run with a profile that says that layers took no time."""
+    layers = tuple(replace(each, time_s=0.0, kinds_s={}) for each in summary.profile.layers)
+    return replace(summary, profile=replace(summary.profile, layers=layers))
+
+
 def embedding(sum_type="UnsortedSegmentSum"):
     """A run whose optimizer takes 3 ms of a step, and in which an operation of a type runs."""
     summary = computing(layers=layers_of(embedding_7=0.1, optimizer=3.0))
@@ -576,6 +582,7 @@ QUIET = [
     ("float32-layers", in_float32(kernel="EigenMetaKernel<Eigen::bfloat16>")),
     ("dominant-layer", computing(layers=layers_of(gram_2=0.25))),
     ("dominant-layer", computing(layers=layers_of())),
+    ("dominant-layer", damaged(computing(layers=layers_of(gram_2=1.0)))),
     ("launch-bound", launching(0.42)),
     ("launch-bound", launching(0.42, slowed_ms=2.0)),
     ("launch-bound", idling(busy=48.0)),

@@ -9,12 +9,15 @@ import time
 import tracemalloc
 from dataclasses import replace
 
+import msgspec
 import pytest
+from helpers.hostile import filled
 from helpers.recorded_runs import BEGAN_S, GIB, STEPS, SUMMARY, run_lines, window, write_lines
 
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.comparison import MOST_COMPARED
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import Report
 from keras_gpukit.records.run import RunHeader, RunSummary
 from keras_gpukit.records.shift import Series
@@ -367,6 +370,8 @@ def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
          b'"duration_s":1}}', "without steps"),
         (b'{"kind":"summary","time_s":5,"record":{"environment":{"versions":{},"cpu_count":1%s}}}'
          % (b"0" * 400), "not between -1e+18 and"),
+        (b'{"kind":"profile","time_s":5,"record":%s}'
+         % msgspec.json.encode(replace(filled(ProfileRecord), steps=0)), "a profile without steps"),
         (b"x" * (LONGEST_BYTES + 1), "too long"),
         (b'"\\ud800"', ""),
     ],

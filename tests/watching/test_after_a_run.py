@@ -26,14 +26,14 @@ def test_after_an_interrupt_at_any_line_the_next_fit_is_as_new(tmp_path):
     assert [left for line in lines for left in trials.left_behind(line)] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("every", [24, pytest.param(1, marks=pytest.mark.long)])
-def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path, every):
+# In `make test`, test_interrupts.py interrupts what wraps and restores, without a fit around it.
+@pytest.mark.long
+def test_an_interrupt_between_wrapping_and_noting_it_is_undone(tmp_path):
     # Each line in which a step function or a hook is wrapped and restored.
     trials = interrupts.Trials(tmp_path)
     lines = trials.lines_in("replaced_attribute.py", ("replace", "restore"))
     assert len(lines) > 10
-    assert [left for line in lines[::every] for left in trials.left_behind(line)] == []
+    assert [left for line in lines for left in trials.left_behind(line)] == []
 
 
 def test_an_interrupt_as_a_lock_is_let_go_holds_up_nothing_later(run_python):

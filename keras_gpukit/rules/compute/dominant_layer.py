@@ -66,7 +66,8 @@ class DominantLayer(Rule):
         profile = summary.profile
         if profile is None or not profile.layers:
             return self.abstain()
-        layers = [each for each in profile.layers if each.kernels]  # no pauses between operations
+        # Without pauses between operations, and what a damaged file says nothing of.
+        layers = [each for each in profile.layers if each.kernels and each.kinds_s and each.time_s]
         groups: dict[str, list[LayerProfile]] = {}
         for layer in layers:
             groups.setdefault(group_of(layer), []).append(layer)

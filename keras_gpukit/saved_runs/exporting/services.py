@@ -53,7 +53,7 @@ def check_log_to(log_to: Any) -> tuple[str, ...]:
         refuse("log_to", accepted, log_to, TypeError)
     names = (log_to,) if isinstance(log_to, str) else tuple(log_to)
     for name in names:
-        if name not in SERVICES:
+        if not isinstance(name, str) or name not in SERVICES:
             refuse("log_to", accepted, log_to, ValueError)
         if find_spec(SERVICES[name].package) is None:
             raise ImportError(

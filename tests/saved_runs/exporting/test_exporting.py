@@ -172,6 +172,8 @@ def test_a_server_that_hangs_is_waited_for_once(monkeypatch, caplog):
 def test_names_are_checked_and_a_missing_package_names_its_extra(monkeypatch):
     with pytest.raises(ValueError, match=r"'mlflow', 'wandb', 'otel', .* Received: log_to='tb'"):
         check_log_to("tb")
+    with pytest.raises(ValueError, match=r"log_to=\[\['otel'\]\]"):
+        check_log_to([["otel"]])
     with pytest.raises(TypeError, match="log_to=7"):
         check_log_to(7)
     monkeypatch.setattr(services, "find_spec", lambda name: find_spec("json"))
