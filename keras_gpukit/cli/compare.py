@@ -128,10 +128,10 @@ def _read_run(text: str) -> RunReport:
             run = next((each for each in own if each.began_s == run.began_s), run)
         return run
     if not runs:
-        raise ValueError(f"no run in {log_dir} has recorded anything yet")
+        raise ValueError(f"No run in {log_dir} has recorded anything yet")
     names = ", ".join(each.name for each in runs)
     if not found:
-        raise ValueError(f"there is no run {name!r} under {log_dir}; runs: {names}")
+        raise ValueError(f"There is no run {name!r} under {log_dir}; runs: {names}")
     raise ValueError(
         f"{text} has {len(found)} runs; give the folder of one, or {text}#NAME. Runs: {names}"
     )

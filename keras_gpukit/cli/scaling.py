@@ -107,7 +107,7 @@ def _read_run(log_dir: Path, wanted: str | None) -> tuple[str, RunSummary]:
         if each.name == wanted or (wanted is None and each.phase == "fit"):
             return each.name, each.summary
     names = ", ".join(each.name for each in runs)
-    raise ValueError(f"there is no {wanted or 'fit'} under {log_dir}; runs: {names}")
+    raise ValueError(f"There is no {wanted or 'fit'} under {log_dir}; runs: {names}")
 
 
 def _known(args: argparse.Namespace, summary: RunSummary | None) -> tuple[ScalingBasis, Link, Link]:

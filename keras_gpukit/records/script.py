@@ -50,7 +50,7 @@ class ScriptRecord:
 
     Attributes:
         before_s: Seconds before the first call, without the imports of TensorFlow and Keras: other
-            imports, and preparing data and models.
+            imports, and preparing data and models. Without any call, all of the script's own code.
     """
 
     wall_s: float

@@ -27,7 +27,7 @@ SENTENCES = {
     "of_it_making_batches": ", {value} of them with making batches",
     # Time.
     "of_the_time": "This takes {value} of the run's time",
-    "of_the_time_in": "{value} of the time is spent in {of}",
+    "of_the_time_in": "{value} of the run's time is spent in {of}",
     "time_of": "{of}: {value} of the time",
     "compute": "Computing takes {value}",
     "start_of_an_epoch": "An epoch takes {value} to start",
@@ -88,6 +88,7 @@ SENTENCES = {
     "this_process": ", this process {value}",
     "other_processes": ", other processes {value}",
     "CPU_use_of": "{of} uses {value} of all cores",
+    "use_by_processes_not_visible_here": ", and processes not visible from here {value}",
     "earlier_CPU_used_by_other_processes": "Other processes used {value} of all cores before",
     "earlier_clock_of": "The clock of {of} was {value} before",
     "GPUs_busy": "The GPUs are busy {value} of the time",

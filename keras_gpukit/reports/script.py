@@ -43,9 +43,10 @@ def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
             calls.append(
                 ScriptPart(f"{count:,} {name}", spent_s, sum(starting) if starting else None)
             )
+    before = "before the first call" if calls else "the script's own code"
     return (
         ScriptPart("imports", record.imports_s),
-        ScriptPart("before the first call", record.before_s),
+        ScriptPart(before, record.before_s),
         *calls,
         ScriptPart("the rest", record.rest_s),
     )

@@ -181,8 +181,8 @@ def test_one_of_several_runs_is_named(logs, capsys):
     ("arguments", "message"),
     [
         (("logs/none", "logs/main"), "There is no folder logs/none"),
-        (("logs/started", "logs/main"), "no run in logs/started has recorded anything yet"),
-        (("logs#none", "logs/main"), "there is no run 'none' under logs; runs: "),
+        (("logs/started", "logs/main"), "No run in logs/started has recorded anything yet"),
+        (("logs#none", "logs/main"), "There is no run 'none' under logs; runs: "),
         (("logs/main", "logs/main", "--junit", "none/x.xml"), "none"),
     ],
 )

@@ -91,7 +91,7 @@ def test_mistakes_exit_with_2(capsys, arguments, words):
 
 def test_a_run_that_is_not_there_lists_those_that_are(capsys, log_dir):
     assert main(["scaling", log_dir, "--run", "other"]) == 2
-    assert "there is no other" in capsys.readouterr().err
+    assert "There is no other" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--gpus", "0"], ["--gpus", "a"], ["--step-ms", "inf"]])

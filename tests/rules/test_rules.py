@@ -391,7 +391,10 @@ FIRES = [
         "slow-epoch-start warning: of it filling the shuffle buffer 2 s",
         spent(epoch_start_s=10.1, start=SHUFFLES),
     ),
-    ("slow-epoch-start warning: of the time 10.08 %", spent(epoch_start_s=12.6, start=QUICKER)),
+    (
+        "slow-epoch-start warning: of the time in starting later epochs 10.08 %",
+        spent(epoch_start_s=12.6, start=QUICKER),
+    ),
     ("hang critical: longest 30 s", spent(hangs=(LOADS,))),
     ("tracing-again warning: traced again 4 times", spent(tracing_s=10.1, tracings=4)),
     ("first-step-not-over warning: cores busy 1", in_first_step(54.0)),
@@ -1049,6 +1052,23 @@ def test_other_processes_that_keep_the_cores_busy_are_named_with_what_they_cost_
     assert figure("CPU_use_of", 40.0, "%", of="blender (pid 12)") in found.evidence
     # All of the run's work on all cores takes 45 s of its 100 s.
     assert (found.saving.low_s, found.saving.high_s) == (0.0, pytest.approx(55.0))
+
+
+def test_use_by_processes_that_are_not_visible_is_not_laid_on_those_that_are():
+    busy = host(98.0, own=24.0, others=(ProcessUse("mkdocs", 12, 14.0),))
+    found = finding("host-cpu-saturated", replace(spent(), utilization=busy))
+    assert found.title.endswith(
+        ": mkdocs (pid 12), but most of it is used by processes not visible from here (60 %)"
+    )
+    assert figure("use_by_processes_not_visible_here", 60.0, "%") in found.evidence
+
+
+def test_more_cores_do_not_make_a_first_step_faster_whose_one_core_was_busy():
+    busy = host(98.0, own=50.0)
+    summary = replace(spent(first_step_s=80.0), utilization=busy)
+    environment = replace(summary.environment, cpu_count=2)
+    found = finding("host-cpu-saturated", replace(summary, environment=environment))
+    assert found.saving.high_s == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize(("input", "severity"), [(QUICK, "info"), (stall(0.5), "warning")])

@@ -12,6 +12,7 @@ from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 
 from keras_gpukit.records.script import Calls, ScriptRecord
 from keras_gpukit.records.steps import Progress
+from keras_gpukit.reports.script import account
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.scripts.conclusion import REPORT, Conclusion
 from keras_gpukit.scripts.run_folder import RunFolder
@@ -106,6 +107,12 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
     page = (folder.path() / REPORT).read_text(encoding="utf-8")
     assert page.index("The whole script") < page.index("2 runs compared")
     assert load_report(folder.path()).script == ScriptRecord(48.0, 9.0, 2.0, (FOLDS,))
+
+
+def test_the_time_of_a_script_without_any_call_is_its_own():
+    assert account(ScriptRecord(48.0, 9.0, 39.0)).endswith(
+        "imports 9 s, the script's own code 39 s"
+    )
 
 
 def test_a_script_without_fits_gets_a_verdict_on_its_predictions(monkeypatch, folder):

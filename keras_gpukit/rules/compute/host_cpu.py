@@ -64,6 +64,12 @@ class HostCPUSaturated(Rule):
         large = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
         names = [f"{use.name} (pid {use.pid})" for use in large]
         named = f": {', '.join(names)}" if names else ""
+        unseen = others - sum(use.cpu_percent for use in host.others)
+        hidden = [figure("use_by_processes_not_visible_here", unseen, "%")]
+        if not names or unseen < others / 2:
+            hidden.clear()
+        else:
+            named += f", but most of it is used by processes not visible from here ({unseen:.0f} %)"
         return self.find(
             level,
             *_evidence(host),
@@ -72,6 +78,7 @@ class HostCPUSaturated(Rule):
                 figure("CPU_use_of", use.cpu_percent, "%", name)
                 for name, use in zip(names, large, strict=True)
             ),
+            *hidden,
             advice=(
                 "Stop other processes that use the cores, or give the run its own cores",
                 LESS_WORK[0],
@@ -93,14 +100,19 @@ def _others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
 
 
 def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
-    """Returns the most that the run would save if its job had all cores of this host."""
+    """Returns the most that the run would save if its job had all cores of this host.
+
+    TensorFlow traces on one thread, which more cores do not make faster.
+    """
     parts = summary.breakdown
     if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
         return None
     validating_s = max(parts.validation_s - validation_wait_s(summary), 0.0)
-    computing_s = parts.compute_s + parts.first_step_s + parts.tracing_s + validating_s
-    of_job = host.process_cpu_percent + (host.job_cpu_percent or 0.0)
-    alone_s = of_job / 100 * parts.wall_s
+    tracing_s = parts.first_step_s + parts.tracing_s
+    computing_s = parts.compute_s + tracing_s + validating_s
+    of_job = (host.process_cpu_percent + (host.job_cpu_percent or 0.0)) / 100
+    of_one_core = min(of_job * (summary.environment.cpu_count or 1), 1.0)
+    alone_s = of_job * (parts.wall_s - tracing_s) + of_one_core * tracing_s
     return of_run(summary, 0.0, computing_s - alone_s, basis="cores used by others")
 
 

@@ -143,7 +143,7 @@ class SlowEpochStart(TimeRule):
         if share < NOTABLE_FRACTION:
             return None
         figures = [
-            percent("of_the_time", share),
+            percent("of_the_time_in", share, "starting later epochs"),
             figure("start_of_an_epoch", each_s, "s"),
             figure("of_it_waiting_for_the_first_batch", start.mean_s, "s"),
         ]
