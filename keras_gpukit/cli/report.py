@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli.command_line import fail
-from keras_gpukit.records.report import Report
-from keras_gpukit.reports.run_words import verdict_lines
 from keras_gpukit.whole_files import replace_file
+
+if TYPE_CHECKING:  # loads msgspec, which a script that `run` runs would see
+    from keras_gpukit.records.report import Report
 
 _OURS = (b'<meta name="generator" content="keras_gpukit', b'{"log_dir":')
 _HEAD_BYTES = 2000
@@ -66,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Reads the runs and writes the report."""
     # `keras-gpukit run` loads this module too: the script must not find `rich` loaded.
     from keras_gpukit.reports.console import print_summary
+    from keras_gpukit.reports.run_words import verdict_lines
     from keras_gpukit.rules.profiled_steps import of_profile
     from keras_gpukit.saved_runs import load_report
 
