@@ -187,6 +187,14 @@ class HostUtilization:
     job_cpu_percent: float | None = None
     others: tuple[ProcessUse, ...] = ()
 
+    @property
+    def others_cpu_percent(self) -> float | None:
+        """Share of all cores that processes outside this one and its job used; None if unknown."""
+        if self.cpu_percent is None or self.process_cpu_percent is None:
+            return None
+        known = self.process_cpu_percent, self.children_cpu_percent, self.job_cpu_percent
+        return max(self.cpu_percent - sum(each or 0.0 for each in known), 0.0)
+
 
 @dataclass(frozen=True)
 class UtilizationRecord:

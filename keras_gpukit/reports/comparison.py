@@ -14,6 +14,7 @@ from keras_gpukit.records.comparison import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
+from keras_gpukit.rules.comparing.causes import STAGE_FACTOR
 
 _UNKNOWN = "unknown"
 _TOO_FEW = "a run has too few windows after its warm-up (train for half a minute)"
@@ -39,8 +40,8 @@ _TEXTS = {
     "share": units.percentage,
     "count": units.number,
 }
-_STAGE_FACTOR, _STAGE_SHARE = 1.25, 0.01
-"""Smaller differences of a stage's time, by themselves or next to a step's time, are left out."""
+_STAGE_SHARE = 0.01
+"""Differences of a stage's time that are smaller than this share of a step's are left out."""
 
 
 def headline(compared: RunComparison) -> tuple[str, str]:
@@ -172,7 +173,7 @@ def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str
     if before_s and after_s:
         factor, step_s = after_s / before_s, compared.figure("step_time").b or 0.0
         is_notable = abs(after_s - before_s) >= _STAGE_SHARE * step_s
-        if is_notable and not 1 / _STAGE_FACTOR < factor < _STAGE_FACTOR:
+        if is_notable and not 1 / STAGE_FACTOR < factor < STAGE_FACTOR:
             yield f"{units.number(factor)}× the time"
 
 

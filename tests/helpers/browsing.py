@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from helpers.processes import free_ports
 from helpers.processes import wait_for as wait_until
 
@@ -51,6 +53,18 @@ def chromium() -> Iterator:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(OPTIONS))
         yield browser
         browser.close()
+
+
+@contextlib.contextmanager
+def needed_chromium() -> Iterator:
+    """A browser for a test, which is skipped without one, or fails where one is required."""
+    if find_chromium() is None:
+        message = "no Chromium is installed; on Debian: apt-get install chromium"
+        if os.environ.get("GPUKIT_REQUIRE_BROWSER") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    with chromium() as browser:
+        yield browser
 
 
 def resize(page: Any, width: int, height: int) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browsing import chromium, find_chromium, report_frame, tensorboard, wait_until
+from helpers.browsing import needed_chromium, report_frame, tensorboard, wait_until
 from helpers.hostile import HOSTILE, filled
 from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 from helpers.synthetic_xplane import COMPUTE, Capture
@@ -37,12 +36,7 @@ MEET_EACH = """() => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if find_chromium() is None:
-        message = "no Chromium is installed; on Debian: apt-get install chromium"
-        if os.environ.get("GPUKIT_REQUIRE_BROWSER") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    with chromium() as launched:
+    with needed_chromium() as launched:
         yield launched
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browsing import chromium, find_chromium, resize, wait_until
+from helpers.browsing import needed_chromium, resize, wait_until
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
 from helpers.series import series_of_points
@@ -42,12 +41,7 @@ def report(tmp_path_factory) -> str:
 @pytest.fixture(scope="module")
 def page(report) -> Iterator[Any]:
     """One page for all: each test puts it back as it was."""
-    if find_chromium() is None:
-        message = "no Chromium is installed; on Debian: apt-get install chromium"
-        if os.environ.get("GPUKIT_REQUIRE_BROWSER") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    with chromium() as browser:
+    with needed_chromium() as browser:
         page = browser.new_page(viewport={"width": 1440, "height": 4500})
         page.set_default_timeout(60_000)
         page.goto(report)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from helpers.browsing import chromium, find_chromium
+from helpers.browsing import needed_chromium
 from helpers.recorded_runs import run_lines, write_lines
 
 from keras_gpukit import load_report
@@ -14,13 +12,11 @@ pytestmark = pytest.mark.browser
 
 
 def test_the_frame_draws_its_charts_and_its_links_stay_within_it(tmp_path):
-    if find_chromium() is None and os.environ.get("GPUKIT_REQUIRE_BROWSER") != "1":
-        pytest.skip("no Chromium is installed")
     write_lines(tmp_path / "logs", run_lines())
     shown = load_report(tmp_path / "logs")._repr_html_()
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html><title>Notebook</title>{shown}", encoding="utf-8")
-    with chromium() as browser:
+    with needed_chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(60_000)
         page.goto(notebook.as_uri())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,9 +17,8 @@ from typing import Any
 import pytest
 from helpers.browsing import (
     DEADLINE_S,
-    chromium,
-    find_chromium,
     fit,
+    needed_chromium,
     profile_page,
     report_frame,
     resize,
@@ -53,12 +51,7 @@ BACKGROUND = (
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    if find_chromium() is None:
-        message = "no Chromium is installed; on Debian: apt-get install chromium"
-        if os.environ.get("GPUKIT_REQUIRE_BROWSER") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
-    with chromium() as launched:
+    with needed_chromium() as launched:
         yield launched
 
 

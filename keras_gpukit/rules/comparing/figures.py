@@ -61,8 +61,7 @@ FIGURES = {
 }
 """Figures by name, as `--fail-on` names them."""
 EQUAL = 0.1
-"""Interval around 0 within which two runs are called equal, as a share of the figure; our choice.
-Equal runs of half a minute on a quiet machine have intervals of about ±5 %."""
+"""Interval around 0 within which runs are called equal, as a share of the figure; our choice."""
 OTHERS, FULL_PERCENT = 0.15, 90.0
 """Share of the machine's cores, used by other processes, from which a comparison is doubtful, and
 the use of all cores from which those processes took time from the run. Both are our choice."""
@@ -215,8 +214,5 @@ def step_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
 
 def used_by_others(summary: RunSummary) -> float | None:
     """Returns the share of the machine's cores that processes outside the job used."""
-    host = summary.host
-    if host is None or host.cpu_percent is None or host.process_cpu_percent is None:
-        return None
-    own = (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
-    return max(host.cpu_percent - sum(each or 0.0 for each in own), 0.0) / 100
+    percent = summary.host.others_cpu_percent if summary.host else None
+    return None if percent is None else percent / 100

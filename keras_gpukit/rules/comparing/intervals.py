@@ -25,7 +25,8 @@ LARGEST_LOG = 100.0
 BETWEEN_RUNS = 0.015
 """Standard deviation of a mean, as a share of it, from one run to the next of the same script. A
 run's own windows do not show it: memory is laid out differently, threads get other cores. Our
-choice, from the equal pairs of `benchmarks/compare_truth.py`."""
+choice; on a virtual machine that shares its cores it is too little, as equal pairs of
+`benchmarks/compare_truth.py` show."""
 # Two-sided 95 % quantiles of Student's t for 1 to 19 degrees of freedom.
 _STUDENT = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),

@@ -65,10 +65,8 @@ class HostCPUSaturated(Rule):
         names = [f"{use.name} (pid {use.pid})" for use in large]
         named = f": {', '.join(names)}" if names else ""
         unseen = others - sum(use.cpu_percent for use in host.others)
-        hidden = [figure("use_by_processes_not_visible_here", unseen, "%")]
-        if not names or unseen < others / 2:
-            hidden.clear()
-        else:
+        is_mostly_unseen = bool(names) and unseen >= others / 2
+        if is_mostly_unseen:
             named += f", but most of it is used by processes not visible from here ({unseen:.0f} %)"
         return self.find(
             level,
@@ -78,7 +76,11 @@ class HostCPUSaturated(Rule):
                 figure("CPU_use_of", use.cpu_percent, "%", name)
                 for name, use in zip(names, large, strict=True)
             ),
-            *hidden,
+            *(
+                [figure("use_by_processes_not_visible_here", unseen, "%")]
+                if is_mostly_unseen
+                else []
+            ),
             advice=(
                 "Stop other processes that use the cores, or give the run its own cores",
                 LESS_WORK[0],
@@ -90,13 +92,10 @@ class HostCPUSaturated(Rule):
 
 def _others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
     """Returns the percentage of all cores used by processes outside this one and its job."""
-    if host.cpu_percent is None or host.process_cpu_percent is None:
-        return None
     worker = summary.environment.worker
     if host.job_cpu_percent is None and worker is not None and worker.count != 1:
         return None  # as while a run goes on: other workers of the job may use the cores
-    known = host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent
-    return host.cpu_percent - sum(each or 0.0 for each in known)
+    return host.others_cpu_percent
 
 
 def _saving(summary: RunSummary, host: HostUtilization) -> Saving | None:
