@@ -16,6 +16,7 @@ from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
 from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
 from keras_gpukit.rules.compute.launch_bound import LaunchBound, LowUtilization, TinySteps
+from keras_gpukit.rules.compute.page_faults import PageFaults
 from keras_gpukit.rules.compute.precision import Float32OnTensorCores
 from keras_gpukit.rules.compute.preprocessing_in_model import PreprocessingInModel
 from keras_gpukit.rules.compute.python_in_step import PythonInStep
@@ -101,6 +102,7 @@ RULES: tuple[Rule, ...] = (
     DominantLayer(),
     LowUtilization(),
     HostCPUSaturated(),
+    PageFaults(),
     TinySteps(),
     Float32OnTensorCores(),
     MemoryNearlyFull(),

@@ -12,7 +12,9 @@ from keras_gpukit.input.pipelines.rebuilding import spine
 from keras_gpukit.input.pipelines.structure import number
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.reports.units import duration
+from keras_gpukit.rules.compute.page_faults import POOL
 from keras_gpukit.rules.compute.precision import choose_policy
+from keras_gpukit.sensors.allocator import has_pool
 from keras_gpukit.trials.sources import DEFAULT_BATCH_SIZE
 
 EXECUTION_S = 0.1
@@ -35,6 +37,7 @@ class TrainingChange:
         compiled: Arguments of `compile` to replace.
         batch_size: Examples per batch; None to leave them.
         examples: Examples in an epoch; None if unknown.
+        variable: Environment variable to set, as "NAME=value"; "" for none.
         tunes_input: Whether `tune_input` changes the input.
         blocked: Why the change cannot be tried; "" if it can.
         note: Remark on the change for the user; "" for none.
@@ -47,6 +50,7 @@ class TrainingChange:
     compiled: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int | None = None
     examples: int | None = None
+    variable: str = ""
     tunes_input: bool = False
     blocked: str = ""
     note: str = ""
@@ -69,6 +73,7 @@ def propose(
         *_execution(model),
         _steps_per_execution(model, arguments, step_s),
         _precision(model, gpus),
+        _memory_pool(gpus),
         batch_size(batch_size_of(arguments), examples_of(arguments)),
     ]
     return tuple(found)
@@ -135,6 +140,17 @@ def _precision(model: Any, gpus: tuple[GPUInfo, ...]) -> TrainingChange:
         blocked=f"the model's policy is {now}" if now.startswith("mixed_") else "",
         note="" if is_advised else reason,
         by_default=is_advised,
+    )
+
+
+def _memory_pool(gpus: tuple[GPUInfo, ...]) -> TrainingChange:
+    return TrainingChange(
+        "memory-pool",
+        "keep the memory of freed tensors on the host",
+        variable=POOL,
+        blocked="this training does so already" if has_pool() else "",
+        note="with a GPU it concerns only how batches are made" if gpus else "",
+        by_default=not gpus,
     )
 
 
