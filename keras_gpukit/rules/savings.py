@@ -185,8 +185,8 @@ def of_page_faults(summary: RunSummary, kernel_fraction: float) -> Saving | None
     """
     on_gpu, (less, more) = bool(summary.environment.gpus), FAULT_MARGINS
     slowed_s = (_waited_s(summary) or 0.0) if on_gpu else time_of_steps_s(summary)
-    low_s, high_s = (0.0 if on_gpu else less) * slowed_s, min(more * kernel_fraction, 1 - LEAST_WORK) * slowed_s
-    low_s *= kernel_fraction
+    low_s = 0.0 if on_gpu else less * kernel_fraction * slowed_s
+    high_s = min(more * kernel_fraction, 1 - LEAST_WORK) * slowed_s
     return of_run(summary, low_s, high_s, basis="page faults", upper_bound=on_gpu)
 
 
