@@ -19,8 +19,8 @@ POOL = "TF_CPU_ALLOCATOR_USE_BFC=true"
 thresholds of glibc's malloc do not suffice: threads have heaps of their own, of up to 64 MiB, which
 are returned once they are empty, and what is larger is returned at once."""
 LONGEST_FAULT_S = 10e-6
-"""Kernel time per page fault up to which faults explain the kernel's time; our choice. It was 2.5
-to 6 µs in `benchmarks/results/page_faults.json`, on a virtual machine."""
+"""Kernel time per page fault up to which faults explain the kernel's time; our choice. It was 2 to
+4 µs in `benchmarks/results/page_faults.json`, on a virtual machine."""
 
 
 class PageFaults(Rule):
