@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from keras_gpukit.cli.command_line import above_0, fail
+from keras_gpukit.cli.command_line import above_0, fail, print_json
 
 
 def add_parser(subparsers: Any) -> None:
@@ -37,9 +37,7 @@ def run(args: argparse.Namespace) -> int:
     with quiet_tensorflow(), progress("bench", args.seconds, shown=shown) as tell:
         found = bench(args.seconds, tell)
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
     else:
         from keras_gpukit.reports.benchmark import render
         from keras_gpukit.reports.terminal import print_anywhere

@@ -75,6 +75,13 @@ def fail(command: str, why: object, *, code: int = 2) -> int:
     return code
 
 
+def print_json(record: Any) -> None:
+    """Prints a record as JSON."""
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode())
+
+
 def positive(text: str) -> int:
     """Parses a whole number from 1 on."""
     number = int(text) if text.isdecimal() else 0

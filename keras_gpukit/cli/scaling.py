@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import above_0, fail, positive
+from keras_gpukit.cli.command_line import above_0, fail, positive, print_json
 
 if TYPE_CHECKING:
     from keras_gpukit.records.run import RunSummary
@@ -69,9 +69,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         return fail("scaling", error)
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
+        print_json(made)
         return 0
     from keras_gpukit.reports.scaling import render
     from keras_gpukit.reports.terminal import print_anywhere

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_gpukit.cli.command_line import above_0, add_command, check_script, fail, folder
+from keras_gpukit.cli.command_line import (
+    above_0,
+    add_command,
+    check_script,
+    fail,
+    folder,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from keras_gpukit.records.speedup import Promise
@@ -86,9 +93,7 @@ def run(args: argparse.Namespace) -> int:
     except TrialError as error:
         return fail("tune", error)
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
     else:
         print_speedups(found)
     return 130 if found.ending == "interrupted" else 0

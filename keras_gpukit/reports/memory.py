@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
 from keras_gpukit.reports import units
 from keras_gpukit.reports.out_of_memory import named_sizes
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
-from keras_gpukit.reports.terminal import as_html, panel, plain, table
+from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
 _EXACT = ("weights", "optimizer slots")
@@ -67,4 +66,4 @@ def _table(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause
     return table(rows, ("at the peak", *ends, ""))
 
 
-show_by(MemoryPrediction, lambda record: as_html(render(record)))
+show_as(MemoryPrediction, render)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.finding import Change
 from keras_gpukit.records.speedup import Promise, SpeedupSearch, TriedChange
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere, table
+from keras_gpukit.reports.terminal import plain, print_anywhere, show_as, table
 
 
 def print_speedups(search: SpeedupSearch, console: Console | None = None) -> None:
@@ -28,7 +27,8 @@ def render(search: SpeedupSearch) -> RenderableType:
         ". Without callbacks and validation."
     )
     snippet = [] if best is None or not best.lines else ["", "Change:", *_snippet(best.lines)]
-    after = [*_not_measured(search), *snippet]
+    after = [f"- {each.change}: {each.note}." for each in search.trials if each.gain is None]
+    after += snippet
     return Group(*map(plain, lines), *_table(search), *map(plain, after))
 
 
@@ -79,13 +79,9 @@ def _table(search: SpeedupSearch) -> list[RenderableType]:
     heads = ("change", "gain", "95 %", search.rate.unit, "first step", "")
     unchanged = ("as it is", "1.00", "", units.number(search.rate.median))
     rows: list[tuple[str, ...]] = [(*unchanged, units.duration(search.first_step_s), "")]
-    rows += [_row(search, each) for each in sorted(measured, key=_rank)]
+    measured.sort(key=lambda each: (not each.kept, -(each.gain or 0.0)))
+    rows += [_row(search, each) for each in measured]
     return [table(rows, heads, heads[1:5])]
-
-
-def _rank(tried: TriedChange) -> tuple[bool, float]:
-    """Returns the place of a change: those that are kept first, then by their gain."""
-    return not tried.kept, -(tried.gain or 0.0)
 
 
 def _row(search: SpeedupSearch, tried: TriedChange) -> tuple[str, ...]:
@@ -99,12 +95,6 @@ def _row(search: SpeedupSearch, tried: TriedChange) -> tuple[str, ...]:
     )
 
 
-def _not_measured(search: SpeedupSearch) -> Iterator[str]:
-    for each in search.trials:
-        if each.gain is None:
-            yield f"- {each.change}: {each.note}."
-
-
 def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:
     for each in lines:
         if each.location:
@@ -114,4 +104,4 @@ def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:
             yield from (f"  {mark} {line}" for line in text.splitlines())
 
 
-show_by(SpeedupSearch, lambda found: as_html(panel([render(found)])), lambda s: as_text(render(s)))
+show_as(SpeedupSearch, render)

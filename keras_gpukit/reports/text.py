@@ -26,7 +26,7 @@ def markdown(summary: RunSummary) -> str:
         phrases.captured(summary),
         phrases.conclusion(summary),
         findings_markdown(summary.verdict),
-        _layers_markdown(summary.profile) if summary.profile else None,
+        _layers_markdown(summary.profile) if summary.profile and summary.profile.layers else None,
         _input_markdown(summary.input) if summary.input else None,
     )
     return "\n\n".join(part for part in parts if part)
@@ -47,10 +47,8 @@ def findings_markdown(verdict: Verdict) -> str:
     return "\n\n".join(blocks)
 
 
-def _layers_markdown(profile: ProfileRecord) -> str | None:
-    """Returns a table of the kinds of layers that take the most time; None without layers."""
-    if not profile.layers:
-        return None
+def _layers_markdown(profile: ProfileRecord) -> str:
+    """Returns a table of the kinds of layers that take the most time."""
     return f"### Time by kind of layer\n\n{markdown_table(kinds_table(profile, _MOST_LAYERS))}"
 
 

@@ -62,13 +62,8 @@ class OwnStrategies:
 class OnImports:
     """Sets up GPUs once TensorFlow is imported, and watches fits once Keras is imported.
 
-    Keras is also repaired for a multi-worker strategy that the script makes itself.
-
-    Args:
-        fits: Monitoring of fits, which is installed once Keras is imported; None without any.
-        loops: Monitoring of the script's own loops, installed once TensorFlow is imported; None
-            without any.
-        gpu_settings: Arguments for `configure_gpus`. If empty, the function is not called.
+    Keras is also repaired for a multi-worker strategy that the script makes itself. Without
+    settings, `configure_gpus` is not called.
     """
 
     def __init__(

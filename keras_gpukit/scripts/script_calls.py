@@ -96,12 +96,12 @@ class ScriptCalls:
         self._libraries: tuple[str, ...] = (PACKAGE + os.sep,)
         self._guard = Guard("Timing the script's calls", "Their times are incomplete.")
 
-    def install(self) -> Callable[[], None]:
-        """Starts to time calls, and returns a function that stops it. Needs Keras imported."""
+    def install(self) -> None:
+        """Starts to time calls. Needs Keras imported."""
         import keras
 
         self._libraries += (os.path.dirname(os.path.abspath(keras.__file__)) + os.sep,)
-        return keras_private.around_each_call(self._timed)
+        keras_private.around_each_call(self._timed)
 
     def follow(self, method: str, callback_list: Any) -> None:
         """Times the first batches of the call under way, from the call's callback list."""

@@ -300,7 +300,7 @@ MANY_TYPES = {f"Op{count}": count for count in range(1, 33)}
         (
             PLACEMENT,
             (
-                "190 on GPU:0, 2 on CPU:0",
+                "190 operations on GPU:0, 2 operations on CPU:0",
                 "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |",
                 "| MatMul | 190 |",
             ),

@@ -36,7 +36,7 @@ def memory_causes(run: RunReport) -> Chart | Omitted:
     heads = ("operation", "layer", "shape", "size")
     largest = Table(heads, tensors, "The largest tensors at the predicted peak.")
     words = _words(prediction, fullest, run.summary.out_of_memory is not None)
-    return Chart(words, largest if tensors else causes, shown=causes, shown_title="By cause")
+    return Chart(words, largest if tensors else causes, shown=("By cause", causes))
 
 
 def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> tuple[tuple[str, ...], ...]:
