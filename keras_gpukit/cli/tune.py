@@ -69,7 +69,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(args: argparse.Namespace) -> int:
     """Tries the changes and prints the result; returns the exit code."""
     from keras_gpukit.errors import TrialError
-    from keras_gpukit.reports.speedup import print_speedups
+    from keras_gpukit.reports.speedup import render
+    from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.tuned_script import TunedScript
     from keras_gpukit.speedups.tune import search
@@ -95,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     else:
-        print_speedups(found)
+        print_anywhere(render(found))
     return 130 if found.ending == "interrupted" else 0
 
 

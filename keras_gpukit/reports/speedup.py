@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 
 from keras_gpukit.records.finding import Change
 from keras_gpukit.records.speedup import Promise, SpeedupSearch, TriedChange
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import plain, print_anywhere, show_as, table
-
-
-def print_speedups(search: SpeedupSearch, console: Console | None = None) -> None:
-    """Prints the result."""
-    print_anywhere(render(search), console)
+from keras_gpukit.reports.terminal import plain, show_as, table
 
 
 def render(search: SpeedupSearch) -> RenderableType:
