@@ -15,7 +15,7 @@ from rich.table import Table
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
-from keras_gpukit.reports.evidence import evidence_sentences
+from keras_gpukit.reports.evidence import evidence_sentences, in_one_line
 from keras_gpukit.reports.layers import captured_step
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.terminal import (
@@ -132,7 +132,7 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
         heading.append(f" ({finding.code})", style="dim")
         yield from ("", heading)
-        for line in (phrases.evidence(finding), *(f"- {each}" for each in finding.advice)):
+        for line in (in_one_line(finding), *(f"- {each}" for each in finding.advice)):
             if line:
                 yield Padding(plain(line), (0, 0, 0, _INDENT))
     reasons = summary.verdict.not_applicable.items()
