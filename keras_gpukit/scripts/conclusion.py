@@ -201,7 +201,7 @@ class Conclusion:
         titles = {each.title for each in summary.findings}
 
         def is_news(run: RunReport) -> bool:
-            """Of many fits, remarks on each of them and what the panel says are none."""
+            """Returns whether it adds to the panel; each of many fits may repeat it."""
             worst = phrases.worst(run.summary)
             return not is_many or (worst is not None and worst.title not in titles)
 

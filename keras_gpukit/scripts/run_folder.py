@@ -33,7 +33,7 @@ _JOINED_WITHIN_S = 600.0
 
 @dataclass(frozen=True)
 class JobWorker:
-    """A process's place in its job of several workers, who know the name without asking others."""
+    """A process's place in a job of several workers; each knows its name without the others."""
 
     name: str
     index: int

@@ -45,7 +45,7 @@ class _Call:
 
 
 class _CallSums:
-    """Calls of one method from one place that have ended; its public fields are those of `Calls`."""
+    """Calls of one method from one place that have ended; public fields as in `Calls`."""
 
     def __init__(self) -> None:
         self.count = self._traced = self.traced_again = self.models = 0
