@@ -102,7 +102,7 @@ def test_the_state_of_the_allocator_is_told_in_sentences():
 def test_without_a_prediction_it_says_why():
     chart = chart_of(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
     assert chart.shown[1].note == "Not predicted: it was not asked for."
-    assert (chart.caption, chart.shown_title) == ("GPU:0 held at most 9 GiB.", "By cause")
+    assert (chart.caption, chart.shown[0]) == ("GPU:0 held at most 9 GiB.", "By cause")
     unknown = MemoryRecord((), weights_bytes=GIB, prediction=MemoryPrediction(64))
     assert chart_of(unknown).caption == ""
     assert isinstance(chart_of(None), Omitted)
