@@ -11,7 +11,6 @@ from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_p
 from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
-_EXACT = ("weights", "optimizer slots")
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
 
 
@@ -20,7 +19,8 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     low, high = prediction.low, prediction.high
     lines: list[RenderableType] = []
     if low is not None and high is not None and prediction.peak_bytes is not None:
-        lines += [_headline(prediction, low, high), "", _table(prediction, low, high)]
+        rows = [(name, predicted_range(prediction, field)) for name, field in MEMORY_CAUSES.items()]
+        lines += [_headline(prediction, low, high), "", table(rows, ("at the peak", "predicted"))]
     if prediction.largest:
         lines += ["", f"Largest tensors at the peak: {named_sizes(prediction.largest)}"]
     if prediction.limit_bytes is not None:
@@ -53,17 +53,15 @@ def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCa
     return f"{batch}: peak about {units.size(prediction.peak_bytes or 0)} ({span})"
 
 
-def _table(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> RenderableType:
-    ends = {"from": low, "to": high}
+def predicted_range(prediction: MemoryPrediction | None, field: str | None) -> str:
+    """Returns the range that is predicted for a field of `MemoryByCause`; "" if it is unknown."""
+    if field is None or prediction is None or prediction.low is None or prediction.high is None:
+        return ""
+    sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
+    low, high = map(units.size, sizes)
     if prediction.is_lower_bound:
-        ends = {"at least": low}
-    if prediction.is_upper_bound:
-        ends = {"at most": high}
-    rows = []
-    for name, field in MEMORY_CAUSES.items():
-        sizes = sorted(getattr(end, field) for end in ends.values())
-        rows.append((name, *map(units.size, sizes), "exact" if name in _EXACT else ""))
-    return table(rows, ("at the peak", *ends, ""))
+        return f"at least {low}"
+    return f"at most {high}" if prediction.is_upper_bound else units.span(low, high)
 
 
 show_as(MemoryPrediction, render)
