@@ -180,7 +180,7 @@ def draw_bars(
     """Returns a figure of stacked bars, with a row for each name, the first one on top."""
     return draw(
         traces,
-        height=130 + 28 * len(names),
+        height=150 + 26 * len(names),
         barmode="stack",
         hovermode=hovermode,
         xaxis=axis(heading, rangemode="tozero"),

@@ -3,7 +3,7 @@
 // In TensorBoard the page changes beneath it, which the event "gpukit:updated" says.
 (() => {
   "use strict";
-  const FIELD = ".filtered input";
+  const FIELD = ".filtered input[type=search]";
 
   function filter(field) {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
