@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
-from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
+from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports import units
 from keras_gpukit.reports.out_of_memory import named_sizes
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
@@ -16,11 +16,10 @@ _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled
 
 def render(prediction: MemoryPrediction) -> RenderableType:
     """Returns a panel: memory range per cause, the largest tensors, the largest batch that fits."""
-    low, high = prediction.low, prediction.high
     lines: list[RenderableType] = []
-    if low is not None and high is not None and prediction.peak_bytes is not None:
+    if predicted_range(prediction, "total_bytes") and prediction.peak_bytes is not None:
         rows = [(name, predicted_range(prediction, field)) for name, field in MEMORY_CAUSES.items()]
-        lines += [_headline(prediction, low, high), "", table(rows, ("at the peak", "predicted"))]
+        lines += [_headline(prediction), "", table(rows, ("at the peak", "predicted"))]
     if prediction.largest:
         lines += ["", f"Largest tensors at the peak: {named_sizes(prediction.largest)}"]
     if prediction.limit_bytes is not None:
@@ -45,12 +44,12 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     return panel(shown, "Predicted memory")
 
 
-def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> str:
+def _headline(prediction: MemoryPrediction) -> str:
     batch = f"Batch of {prediction.batch_size:,}, {_STEPS[prediction.execution]}"
     if prediction.is_lower_bound or prediction.is_upper_bound:
         return f"{batch}: peak {predicted_peak(prediction)}"
-    span = f"{units.size(low.total_bytes)} to {units.size(high.total_bytes)}"
-    return f"{batch}: peak about {units.size(prediction.peak_bytes or 0)} ({span})"
+    peak, span = units.size(prediction.peak_bytes or 0), predicted_range(prediction, "total_bytes")
+    return f"{batch}: peak about {peak} ({span})"
 
 
 def predicted_range(prediction: MemoryPrediction | None, field: str | None) -> str:
