@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from keras_gpukit.cli.command_line import above_0, fail, print_json
+from keras_gpukit.cli.command_line import above_0, fail
+from keras_gpukit.cli.json_output import add_json_flags, print_json
 
 
 def add_parser(subparsers: Any) -> None:
@@ -23,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--seconds", type=above_0, default=60.0, metavar="N", help="time budget, 60"
     )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    add_json_flags(parser, "bench", "print the results as JSON")
     parser.set_defaults(func=run)
 
 

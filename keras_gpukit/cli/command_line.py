@@ -65,7 +65,7 @@ def add_command(
 
 def check_script(args: argparse.Namespace) -> None:
     """Exits with an error if neither a script nor a module is given."""
-    if args.script is None and args.module is None:
+    if not args.script and not args.module:
         args.error("give the SCRIPT to run, or -m MODULE")
 
 
@@ -73,13 +73,6 @@ def fail(command: str, why: object, *, code: int = 2) -> int:
     """Prints why a command fails, and returns its exit code."""
     print(f"keras-gpukit {command}: {why}", file=sys.stderr)
     return code
-
-
-def print_json(record: Any) -> None:
-    """Prints a record as JSON."""
-    import msgspec
-
-    print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode())
 
 
 def positive(text: str) -> int:
@@ -101,11 +94,28 @@ def above_0(text: str) -> float:
     return number
 
 
+def path(text: str) -> Path:
+    """Parses a path."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
+
+
+def written_file(text: str) -> Path:
+    """Parses the path of a file to write, whose folder must exist."""
+    file = path(text)
+    if file.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; give a file")
+    if not file.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {file.parent} does not exist")
+    return file
+
+
 def folder(text: str) -> Path:
     """Returns a folder's path; the folder need not exist."""
     if not text:
         raise argparse.ArgumentTypeError("the folder's name is empty")
-    path = Path(text).expanduser()
-    if path.exists() and not path.is_dir():
+    at = Path(text).expanduser()
+    if at.exists() and not at.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder")
     return Path(text)

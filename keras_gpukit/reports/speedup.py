@@ -23,6 +23,8 @@ def render(search: SpeedupSearch) -> RenderableType:
     )
     snippet = [] if best is None or not best.lines else ["", "Change:", *_snippet(best.lines)]
     after = [f"- {each.change}: {each.note}." for each in search.trials if each.gain is None]
+    if (found := search.by_hand) is not None:
+        after.append(f"To change by hand: {found.title} ({found.code}). Next: {found.advice[0]}.")
     after += snippet
     return Group(*map(plain, lines), *_table(search), *map(plain, after))
 
