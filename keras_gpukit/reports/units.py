@@ -39,15 +39,19 @@ def size(count_bytes: float) -> str:
     return f"{number(value)} {_SIZES[-1]}"
 
 
-def duration(seconds: float) -> str:
-    """Formats a duration with a unit from microseconds to hours: "62.3 ms"."""
-    if seconds < 1e-3:
+def duration(seconds: float, of_s: float | None = None) -> str:
+    """Formats a duration with a unit from microseconds to hours: "62.3 ms".
+
+    The unit is the one that suits `of_s`, if given, so that a part reads in the unit of the whole.
+    """
+    whole_s = seconds if of_s is None else of_s
+    if whole_s < 1e-3:
         return f"{number(1e6 * seconds)} µs"
-    if seconds < 1:
+    if whole_s < 1:
         return f"{number(1e3 * seconds)} ms"
-    if seconds < 120:
+    if whole_s < 120:
         return f"{number(seconds)} s"
-    if seconds < 7200:
+    if whole_s < 7200:
         return f"{number(seconds / 60)} min"
     return f"{number(seconds / 3600)} h"
 
