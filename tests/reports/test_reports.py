@@ -222,8 +222,8 @@ def test_why_checks_do_not_apply_is_said_once():
 @pytest.mark.parametrize(
     ("low_s", "high_s", "result"),
     [
-        (0.04, 0.27, "40 ms to 270 ms of 9 s (basis: x)"),
-        (0.04, 0.57, "40 ms to 570 ms of 9 s, up to 1.1× faster (basis: x)"),
+        (0.04, 0.27, "0.04 s to 0.27 s of 9 s (basis: x)"),
+        (0.04, 0.57, "0.04 s to 0.57 s of 9 s, up to 1.1× faster (basis: x)"),
         (3.0, 4.5, "3 s to 4.5 s of 9 s, 1.5× to 2× faster (basis: x)"),
         (3.0, None, "3 s or more of 9 s, 1.5× or more faster (basis: x)"),
     ],

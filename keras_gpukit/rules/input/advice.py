@@ -38,7 +38,7 @@ TEXTS = {
     "wait need no core each",
     "waiting generator": f"yield only names or indices from {{name}}, and load them in `ds.map("
     f"load, {_WAITING})`: {{name}} mostly waits, one call after the other",
-    "prefetch": "`ds.prefetch(tf.data.AUTOTUNE)` last: prepare batches while the model trains",
+    "prefetch": "`ds.prefetch(tf.data.AUTOTUNE)` last: prepare batches in advance",
     "cache": "`ds.cache()` right after {name}, if it draws nothing at random: do it once, not each "
     "epoch",
     "cache in memory": "a cache on disk is read again each epoch: cache in memory, if it fits",
