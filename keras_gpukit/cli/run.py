@@ -45,7 +45,8 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME[,NAME]",
         default=(),
         type=lambda text: text.split(","),
-        help="also log each fit() to mlflow, wandb, otel, or several of them",
+        help="also log each fit() to mlflow, wandb, otel, or several of them; a Monitor in the "
+        "script with its own log_to keeps it",
     )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
