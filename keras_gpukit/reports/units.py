@@ -39,12 +39,13 @@ def size(count_bytes: float) -> str:
     return f"{number(value)} {_SIZES[-1]}"
 
 
-def duration(seconds: float, of_s: float | None = None) -> str:
-    """Formats a duration with a unit from microseconds to hours: "62.3 ms".
+def duration(seconds: float) -> str:
+    """Formats a duration with a unit from microseconds to hours: "62.3 ms"."""
+    return duration_of(seconds, seconds)
 
-    The unit is the one that suits `of_s`, if given, so that a part reads in the unit of the whole.
-    """
-    whole_s = seconds if of_s is None else of_s
+
+def duration_of(seconds: float, whole_s: float) -> str:
+    """Formats a part of a duration in the unit of the whole: "1.78 min" of "5 min"."""
     if whole_s < 1e-3:
         return f"{number(1e6 * seconds)} µs"
     if whole_s < 1:
