@@ -732,6 +732,7 @@ ABSTAINS = [
     ("page-faults", faulting(samples=4), "read 4 times"),
     ("page-faults", replace(faulting(), memory=memory(GIB, "CPU:0")), "already"),
     ("page-faults", replace(faulting(gpus=(A100,)), input=None), "input wait"),
+    ("page-faults", replace(faulting(), input=held_up_by("python")), "batches that Python makes"),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
     ("tiny-steps", tiny(4.9), "5 s"),
     ("tiny-steps", launching(1.0, 0.1, 1.5, steps_per_execution=1), "waits for launches"),
