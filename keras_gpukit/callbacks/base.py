@@ -73,14 +73,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         """Does nothing; Keras' own method would call another empty method at each step."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes that the results of a step are available."""
-        if (note := self._lifecycle.note_finished) is not None:
-            note("fit")
-
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes that the results of a step are available."""
-        if (note := self._lifecycle.note_finished) is not None:
-            note("evaluate")
+        """Does nothing, for the same reason."""
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session of the call, or notes a validation inside it."""

@@ -25,13 +25,10 @@ class Lifecycle:
 
     Attributes:
         parts: Lifecycles that this one begins and ends. They do not join sessions themselves.
-        note_finished: Called when the results of a phase's next step are available; None if that
-            need not be known, or another callback of the call reports it.
     """
 
     def __init__(self, name: str, log_dir: Path | None) -> None:
         self.parts: tuple[Lifecycle, ...] = ()
-        self.note_finished: Callable[[Phase], None] | None = None
         self._name = name
         self._log_dir = log_dir
         # Set only during a call. Otherwise the two would keep each other and the model alive.
@@ -135,9 +132,6 @@ class Lifecycle:
             )
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)
-        session, self.note_finished = self._open.session, None
-        if session.own_steps.follows_device and session.output.claim("ends of steps"):
-            self.note_finished = session.note_finished
 
     def _leave(self) -> None:
         opened, end = self._open, self._end
@@ -152,5 +146,5 @@ class Lifecycle:
         session.leaves(self._outer)
         self.guard(session.steps_of(self._outer).restore)
         self.guard(end, session, self._outer)
-        self._open = self._end = self.note_finished = None
+        self._open = self._end = None
         opened.leave(self._leave)

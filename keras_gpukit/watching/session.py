@@ -194,11 +194,6 @@ class Session:
         """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)
 
-    def note_finished(self, phase: Phase) -> None:
-        """Notes that the results of a phase's next step are available; callable on any thread."""
-        if phase in self._phases:
-            self._phases[phase].note_finished()
-
     def epoch_begins(self, epoch: int) -> None:
         """Notes that a callback is called at the start of an epoch; others may follow.
 
