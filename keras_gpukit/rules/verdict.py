@@ -11,14 +11,13 @@ from keras_gpukit.rules.cluster.workers import (
     UnevenShards,
     WorkersTrainAlone,
 )
-from keras_gpukit.rules.compute.batch_copy import BatchCopy
 from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
 from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
+from keras_gpukit.rules.compute.host_work import BatchCopy, PythonInStep
 from keras_gpukit.rules.compute.launch_bound import LaunchBound, LowUtilization, TinySteps
 from keras_gpukit.rules.compute.precision import Float32OnTensorCores
 from keras_gpukit.rules.compute.preprocessing_in_model import PreprocessingInModel
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.compute.slow_kernels import (
     Float64Kernels,
     LayoutChanges,

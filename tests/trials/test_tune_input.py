@@ -18,8 +18,7 @@ import keras_gpukit
 from keras_gpukit.input.pipelines import functions, randomness, remaking, structure
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import impurities, varies
-from keras_gpukit.input.pipelines.rebuilding import changeable, rebuilt
-from keras_gpukit.input.pipelines.remaking import OPERATIONS, is_known
+from keras_gpukit.input.pipelines.rebuilding import OPERATIONS, changeable, is_known, rebuilt
 from keras_gpukit.input.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord

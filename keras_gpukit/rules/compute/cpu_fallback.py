@@ -7,7 +7,7 @@ from collections.abc import Collection
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
+from keras_gpukit.rules.compute.host_work import PythonInStep
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
@@ -31,7 +31,6 @@ class CPUFallback(Rule):
         return (PythonInStep.code,) if finding.title.startswith(ONLY_PYTHON) else ()
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Counts the operations that fell back."""
         record = summary.operations
         if record is None or not record.operations:
             return self.abstain(record.unknown_because if record else None)

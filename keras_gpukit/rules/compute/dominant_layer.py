@@ -9,14 +9,14 @@ from operator import attrgetter
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import group_of
+from keras_gpukit.rules.compute.host_work import PythonInStep
 from keras_gpukit.rules.compute.launch_bound import BATCHED, LaunchBound
 from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.compute.slow_kernels import (
     Float64Kernels,
     LayoutChanges,
     MisalignedProducts,
+    group_of,
 )
 from keras_gpukit.rules.compute.slow_layers import (
     REQUIRES,
@@ -62,7 +62,6 @@ class DominantLayer(Rule):
     least, ratio = 1 / 3, 2.0
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for a kind of layer that is out of proportion."""
         profile = summary.profile
         if profile is None or not profile.layers:
             return self.abstain()

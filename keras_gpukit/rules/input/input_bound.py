@@ -45,7 +45,6 @@ class InputBound(Rule):
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the stall with the thresholds."""
         record, waits = summary.input, _waits(summary)
         if isinstance(waits, NotApplicable):
             return self.abstain(waits)

@@ -34,7 +34,6 @@ class InputHoldsGIL(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the wait for the GIL, and the Python code's time, with the thresholds."""
         record, throughput = summary.input, summary.throughput
         contention = summary.contention
         if record is None or contention is None or contention.gil_wait_s is None:
@@ -110,7 +109,6 @@ class InputTakesCores(Rule):
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the share of busy cores, and the share that input takes, with the thresholds."""
         contention, throughput = summary.contention, summary.throughput
         by_input = input_cores_fraction(summary)
         if contention is None or by_input is None:

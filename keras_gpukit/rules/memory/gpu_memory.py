@@ -22,7 +22,6 @@ class MemoryNearlyFull(Rule):
     requires = "the peak and the limit of TensorFlow's allocator on a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the peak of the fullest GPU with the threshold."""
         share = _fullest(summary)
         if share is None:
             return self.abstain(_unknown_because(summary))
@@ -49,7 +48,6 @@ class MemoryMostlyUnused(Rule):
     requires = MemoryNearlyFull.requires
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the peak of the fullest GPU with the threshold."""
         share = _fullest(summary)
         if share is None:
             return self.abstain(_unknown_because(summary))
@@ -98,7 +96,6 @@ class FirstStepMemory(Rule):
     requires = "the peaks of the first step and of later steps on a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the GPU on which the first step took the most extra memory."""
         gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
         if not gpus:
             return self.abstain(NO_GPU)

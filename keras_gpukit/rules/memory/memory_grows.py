@@ -165,7 +165,6 @@ class MemoryGrows(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the growth that is closest to running out of memory."""
         by_epochs, by_fits = (growths_between(summary, turn) for turn in get_args(Turn))
         over_time = growths_over_time(summary)
         if by_epochs is None and by_fits is None and over_time is None:

@@ -59,7 +59,6 @@ class SlowerOverTime(Rule):
     same_cause: ClassVar = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the change to slower steps that cost the most."""
         series = series_of(summary, STEP_TIME)
         # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:

@@ -69,7 +69,6 @@ class MostlyNotCompute(TimeRule):
         return ManyShortCalls.code, *(code for codes in COVERED_BY.values() for code in codes)
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares compute with half of the time, then looks for the largest other part."""
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
             return None
         others = {**parts.parts, "unknown": parts.unknown_s}

@@ -17,8 +17,14 @@ from typing import Any
 
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.rebuilding import changeable, replace
-from keras_gpukit.input.pipelines.remaking import draws_orders, is_known, over, with_buffer
+from keras_gpukit.input.pipelines.rebuilding import (
+    changeable,
+    draws_orders,
+    is_known,
+    over,
+    replace,
+    with_buffer,
+)
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, inputs, number
 from keras_gpukit.trials.measuring.inside_fit import has_ended
 from keras_gpukit.trials.measuring.rates import run_for

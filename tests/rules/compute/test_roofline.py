@@ -15,8 +15,7 @@ from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports.roofline import near_the_limits
-from keras_gpukit.rules.compute.cards import data_sheet
-from keras_gpukit.rules.compute.roofline import Roofline, roofline_of
+from keras_gpukit.rules.compute.roofline import Roofline, data_sheet, roofline_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "explanation" / "flops.md"
 H100 = GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0))
