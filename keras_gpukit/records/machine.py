@@ -123,7 +123,6 @@ class GPUUtilization:
     """One GPU over a whole run: means, unless the name says otherwise.
 
     Attributes:
-        index: Position among the GPUs that TensorFlow lists.
         power_limit_watts: Last reading of the enforced power limit.
         throttle_fractions: Share of readings with each throttle reason. Reasons that never occurred
             are left out.
@@ -153,11 +152,7 @@ def mean_busy_percent(gpus: Iterable[GPUUtilization]) -> float | None:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """Processor use of one process.
-
-    Attributes:
-        cpu_percent: Share of all cores that it used.
-    """
+    """Processor use of one process."""
 
     name: str
     pid: int

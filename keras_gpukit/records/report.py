@@ -144,9 +144,7 @@ class Report(Displayed):
 
     Attributes:
         runs: Runs, the newest first.
-        captures: Profiles, the oldest first.
         schema: Version of the layout. It increases when a field changes its meaning or is removed.
-        script_finding: The finding on the script's calls.
     """
 
     log_dir: str

@@ -43,7 +43,6 @@ class ThroughputRecord:
     """Speed of a phase. Times do not include tracing, epoch ends and validation.
 
     Attributes:
-        measured_steps: Number of steps that the times below are computed from.
         examples_per_s: Mean number of examples per second of this process. The rate of a job is the
             sum over its workers.
         updates: Number of updates by the model's optimizer during `fit`, fewer than the steps if
@@ -223,8 +222,6 @@ class InputRecord:
             cache may fill; None if the run had one epoch.
         live_stall_fraction: Share that was measured during the run, if a profile of some of its
             steps refuted it: all figures here are then corrected by the profile.
-        distribution: Distribution of the wait over steps; None if the waits of single steps are
-            unknown.
         breakdown: Wall time by part, for calls of `fit` and `evaluate`; None for a validation.
         most_stall_fraction: Upper end of the range of `stall_fraction`; None unless the wait is
             sampled from several steps per execution.

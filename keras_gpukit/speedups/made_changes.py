@@ -39,7 +39,6 @@ class GivenFit:
         at: Lines of user code that call `compile` and `fit`; None if they are unknown.
 
     Attributes:
-        model: The model.
         arguments: Arguments of `fit`, with the defaults, as changed.
         fit: Keras' own method of the model.
         lines: Lines of user code that make the changes.
@@ -150,10 +149,6 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
 
     Weights, shuffles and dropout start from the same seed in each process, unless the script sets
     its own.
-
-    Args:
-        changes: The changes.
-        on_fit: Called in place of the first `fit`; it ends the process.
     """
     import keras
 

@@ -30,11 +30,7 @@ class _Taken(NamedTuple):
 
 
 class BatchArrivalMeter:
-    """Compares when steps were entered with when their batches were handed out.
-
-    Args:
-        feed: Times of the batches of the iterator, before the first fetch.
-    """
+    """Compares when steps were entered with when their batches were handed out."""
 
     mechanism = "batch arrival"
     confidence: Confidence = "sampled"

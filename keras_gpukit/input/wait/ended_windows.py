@@ -37,7 +37,6 @@ class Ended(NamedTuple):
     Attributes:
         times_s: Entry and exit times, alternating, of its calls and of the call after them.
         raised: Whether one more call raised before the last reading; see `Stretch`.
-        meter: Meter of its pipeline; None if no meter fits.
         stood_still: Whether the process was suspended within it.
         counts: Counts of examples at its start and at its end.
         time_s: Time of its end, in seconds since the Unix epoch.

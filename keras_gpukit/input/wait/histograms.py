@@ -52,12 +52,7 @@ class WaitHistogram:
         self._intervals = np.zeros(3)  # between bursts: number, sum, sum of squares
 
     def add(self, waits_s: Times, durations_s: Times) -> None:
-        """Adds consecutive calls.
-
-        Args:
-            waits_s: Wait of each call, in seconds. Shape (calls,).
-            durations_s: Duration of each call, in seconds. Shape (calls,).
-        """
+        """Adds consecutive calls."""
         each_s = np.minimum(waits_s, durations_s) / self._steps_per_call
         counts = _counts_of(each_s)
         # First, since no quantile may be above it.

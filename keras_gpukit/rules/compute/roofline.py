@@ -55,11 +55,7 @@ _BRAND = re.compile(r"^(NVIDIA )?(GeForce |Tesla )?")
 
 
 def data_sheet(name: str) -> Ceilings | None:
-    """Returns the figures of a GPU; None for one that is not known, and for a part of one (MIG).
-
-    Args:
-        name: Name as NVML or TensorFlow reports it, such as "NVIDIA A100-SXM4-80GB".
-    """
+    """Returns the figures of a GPU; None for one that is not known, and for a part of one (MIG)."""
     model = _BRAND.sub("", name)
     for pattern, (tflops, gb_per_s) in _CARDS.items():
         if re.fullmatch(pattern, model):
@@ -85,12 +81,10 @@ class Roofline:
     """One GPU's part of a step against the limits of the GPU.
 
     Attributes:
-        flops: Floating-point operations of a step.
         tflops: TFLOP/s over the mean step time.
         precisions: Precisions of the products, that of most operations first, without those that
             take under 5 % of the time at the peak.
         peak_tflops: Highest rate of the GPU in this mix of precisions.
-        ceilings: Limits of the GPU.
         is_measured: Whether `keras-gpukit bench` measured the limits, rather than NVIDIA's figures.
         moved_bytes: Bytes that the operations read and write; None if unknown, as under XLA.
         busy_s: Time per step in which the GPU computed; None without a profile.

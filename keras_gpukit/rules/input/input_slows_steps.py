@@ -54,11 +54,11 @@ class InputHoldsGIL(Rule):
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")
         name, where, time_s = source
-        workers = record.python.workers if record.python and record.python.name == name else 1
+        python = record.python
+        workers = python.workers if python and python.name == name else 1
         if time_s < CRITICAL_FRACTION * throughput.step_time_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
-        python = record.python
         if python is None or python.library == "Keras":
             advice = for_gil(name, workers, cores)
         else:
@@ -83,8 +83,7 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
     """Returns the name, place and time per batch of the slowest Python code; None if unknown."""
     found: list[tuple[str, str, float | None]] = []
     if (source := record.python) is not None and not source.in_processes:
-        where = f" ({source.location})" if source.location else ""
-        found.append((source.name, where, source.time_per_batch_s or used_s))
+        found.append((source.name, source.where, source.time_per_batch_s or used_s))
     if record.pipeline is not None:
         found += [
             (stage.name, stage.where, stage.cost_per_batch_s)

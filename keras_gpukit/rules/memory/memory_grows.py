@@ -39,8 +39,6 @@ class GrowthCause(NamedTuple):
     """A cause of memory growth.
 
     Attributes:
-        advice: Recommended actions.
-        figures: Figures that show the cause.
         title: The finding in one line; None for the title that says how memory grows.
         matters: Whether the growth is worth a warning even if much memory is left.
     """

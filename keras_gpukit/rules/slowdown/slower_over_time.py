@@ -33,7 +33,6 @@ class Slowdown(NamedTuple):
     """A change to slower steps.
 
     Attributes:
-        shift: Change of the step time.
         begin_s: Start of the level before the change, in seconds since the run began.
         back: Later change that made steps as fast as before; None if they stayed slower.
         lost_s: Total extra time of the slower steps, compared with the level before the change.

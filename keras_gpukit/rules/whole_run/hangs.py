@@ -127,10 +127,6 @@ def with_hangs(summary: RunSummary, hangs: tuple[Hang, ...]) -> RunSummary:
 
     tf.data records no gaps of 10 s and more, so the pipeline's model has no wait for such a step.
     Other meters have measured a hang of the input as input.
-
-    Args:
-        summary: Summary of a run, without a verdict.
-        hangs: Hangs of the run.
     """
     record, parts = summary.input, summary.breakdown
     summary = replace(summary, hangs=hangs)
