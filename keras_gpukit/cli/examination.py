@@ -10,8 +10,7 @@ from typing import Any
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.codec import to_dict
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
-from keras_gpukit.records.installation import Machine, MissingNames
+from keras_gpukit.records.installation import CUDAPackage, GPUHealth, Machine, MissingNames, Problem
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.compilations import compilations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -57,13 +56,9 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
         raise ProfileError(f"{_what_it_is(data)} Received: path={str(path)!r}")
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
-    times = _capture_times(space)
     origin_ps = int(steps.begin_ps[0]) if len(steps) else 0
     record: dict[str, object] = {
         "host": space.hostname,
-        "fingerprint": hashlib.blake2b(data, digest_size=8).hexdigest(),
-        "captured_s": times[0],
-        "capture_s": times[1],
         "memory": memory_of(host, origin_ps),
         "problems": _problems(space),
         "incomplete_because": _incomplete(space),
@@ -152,16 +147,6 @@ def _host_events(space: Space) -> Events:
     """Returns the host's events; if the host has several planes, those of the fullest one."""
     planes = space.named(HOST) or space.named("/host:") or list(space.planes)
     return max((plane.events for plane in planes), key=lambda events: len(events.kind))
-
-
-def _capture_times(space: Space) -> tuple[float | None, float | None]:
-    """Returns the capture's start, in seconds since the Unix epoch, and its duration in seconds."""
-    for plane in space.named(_ENVIRONMENT):
-        begin_ns, end_ns = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
-        if isinstance(begin_ns, int):
-            took_ns = end_ns - begin_ns if isinstance(end_ns, int) else None
-            return begin_ns / 1e9, None if took_ns is None or took_ns < 0 else took_ns / 1e9
-    return None, None
 
 
 def _incomplete(space: Space) -> str | None:

@@ -8,6 +8,7 @@ from typing import Literal
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.finding import Change
+from keras_gpukit.records.tuning import Trial
 
 SpeedupEnding = Literal["nothing left to try", "time ran out", "interrupted"]
 
@@ -27,27 +28,18 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class TriedChange:
+class TriedChange(Trial):
     """One change that was tried, or several of them together.
 
     Attributes:
         change: Stable identifier, such as "jit"; several are joined by " + ".
-        gain: Rate with the change divided by the rate without it; None if it was not measured.
         loss_ratio: Loss with the change divided by the loss without it, after the same number of
             examples; None if it was not compared.
-        note: Why the change was not kept or not measured, or a remark on it; "" without any.
     """
 
-    change: str
-    description: str
-    gain: float | None = None
-    low: float | None = None
-    high: float | None = None
     rate: Rate | None = None
     first_step_s: float | None = None
     loss_ratio: float | None = None
-    kept: bool = False
-    note: str = ""
     promise: Promise | None = None
     lines: tuple[Change, ...] = ()
 

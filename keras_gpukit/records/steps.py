@@ -74,19 +74,15 @@ class WaitDistribution:
         p95_s: Wait that 95 % of the steps did not exceed, accurate to 5 %.
         stalled_fraction: Share of stalled steps: those that waited for at least a tenth of their
             time and at least 0.25 ms.
-        bursts: Number of bursts. A burst is one stalled step, or several in a row.
-        burst_steps: Mean length of a burst, in steps; None without bursts.
         burst_period_steps: Mean distance from the start of one burst to the next, in steps; None
             unless bursts come regularly: the standard deviation of the distances is at most a
-            quarter of their mean.
+            quarter of their mean. A burst is one stalled step, or several in a row.
     """
 
     median_s: float
     p95_s: float
     worst_s: float
     stalled_fraction: float
-    bursts: int
-    burst_steps: float | None = None
     burst_period_steps: float | None = None
 
 

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
-from keras_gpukit.records.installation import CUDALibrary, Machine, MissingNames
+from keras_gpukit.records.installation import (
+    CUDALibrary,
+    CUDAPackage,
+    GPUHealth,
+    Machine,
+    MissingNames,
+    Problem,
+)
 from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
 from keras_gpukit.reports.terminal import plain, table

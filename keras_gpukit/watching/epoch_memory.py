@@ -13,7 +13,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.tf_private import is_made_by_keras
 from keras_gpukit.memory.model_state import held_between_steps
-from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
+from keras_gpukit.records.machine import HOST, EpochMemory, Kept
 from keras_gpukit.saved_runs.folding.joined import EpochReadings
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.host import left_bytes, process_bytes

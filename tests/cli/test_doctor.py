@@ -9,12 +9,13 @@ import pytest
 
 from keras_gpukit.cli import doctor, examination
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth
 from keras_gpukit.records.installation import (
     Build,
     CUDALibrary,
+    CUDAPackage,
     Driver,
     DriverGPU,
+    GPUHealth,
     Machine,
     MissingNames,
     TensorFlowState,

@@ -238,7 +238,7 @@ def launching(waiting_ms=3.3, kernels_ms=0.6, step_ms=4.3, kinds=None, slowed_ms
             "idle": (step_ms - waiting_ms - kernels_ms) / 1e3,
         },
         kinds_s={kind: ms / 1e3 for kind, ms in (kinds or {"elementwise": kernels_ms}).items()},
-        devices=(DeviceProfile("GPU:0", 0.14, 0.13, kernels=5000),),
+        devices=(DeviceProfile("GPU:0", 0.14, kernels=5000),),
     )
     parts = spent(100.0, steps=20_000)
     return replace(
@@ -368,7 +368,7 @@ FIRES = [
     ("input-bound critical: time per batch of augment 20 ms", run(input=held_up_by())),
     (
         "input-bound critical: a stall every 10 steps",
-        run(input=stall(0.5, distribution=WaitDistribution(0, 0, 0, 0.1, 9, 1, 10.0))),
+        run(input=stall(0.5, distribution=WaitDistribution(0, 0, 0, 0.1, 10.0))),
     ),
     (
         "slower-over-time warning: after 60 ms",

@@ -1,4 +1,4 @@
-"""What the names of kernels and layers show, such as dtypes, alignment and memory layout."""
+"""Dtypes, alignment and memory layout in the names of kernels, and kinds of layers in theirs."""
 
 from __future__ import annotations
 

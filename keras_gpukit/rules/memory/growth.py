@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.machine import EpochMemory
 from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.slowdown.shifts import FEWEST

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, get_args
 
-from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.memory.growth import (
     FEWEST_EPOCHS,

@@ -33,7 +33,7 @@ def run(step_ms, flops, moved_gb=0.0, parts_ms=None, kinds_ms=None, gpu=H100, **
             step_time_s=sum(parts_ms.values()) / 1e3,
             parts_s={part: each / 1e3 for part, each in parts_ms.items()},
             kinds_s={kind: each / 1e3 for kind, each in (kinds_ms or {}).items()},
-            devices=(DeviceProfile("GPU:0", 0.9, 0.9, 1000),),
+            devices=(DeviceProfile("GPU:0", 0.9, 1000),),
         )
     return RunSummary(
         replace(environment, **settings),
