@@ -56,7 +56,7 @@ class BatchCopy(Rule):
     subject = "copies to the GPU"
     title = "Copies to the GPU take much of each step"
     requires = "a profile of a GPU's steps"
-    yields_to = (PythonInStep.code,)
+    yields_to = ("python-in-step",)
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, own_s = summary.profile, own_step_s(summary)

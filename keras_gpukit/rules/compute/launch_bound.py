@@ -7,7 +7,6 @@ from typing import NamedTuple
 from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.profile import KernelProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.host_work import PythonInStep
 from keras_gpukit.rules.compute.profile_shares import (
     BETWEEN_STEPS,
     MANY_FUSED,
@@ -274,7 +273,7 @@ class LowUtilization(Rule):
     code = "low-utilization"
     subject = "GPU use"
     title = "GPUs idle although input is there"
-    yields_to = (LaunchBound.code, PythonInStep.code)
+    yields_to = ("launch-bound", "python-in-step")
     requires = "readings of the GPUs' utilization"
 
     def judge(self, summary: RunSummary) -> Outcome:

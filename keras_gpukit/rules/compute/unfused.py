@@ -15,7 +15,6 @@ from keras_gpukit.rules.compute.profile_shares import (
     launches_of,
 )
 from keras_gpukit.rules.compute.slow_kernels import dtype_of, group_of
-from keras_gpukit.rules.compute.slow_layers import DenseEmbeddingUpdate, Float32Layers
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_compute, severity
 
@@ -35,7 +34,7 @@ class UnfusedOperations(Rule):
     subject = "fusion"
     title = "Simple kernels that XLA would fuse take much of the GPU time"
     requires = "a profile of a GPU's steps"
-    yields_to = (DenseEmbeddingUpdate.code, Float32Layers.code)
+    yields_to = ("dense-embedding-update", "float32-layers")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, launches = summary.profile, launches_of(summary)

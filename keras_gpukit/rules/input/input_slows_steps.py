@@ -8,7 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, gil_is_contended
-from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, InputBound, is_input_bound
+from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.input.python_advice import for_gil, for_library
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 from keras_gpukit.rules.savings import (
@@ -27,7 +27,7 @@ class InputHoldsGIL(Rule):
     code = "input-holds-gil"
     subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
-    yields_to = (InputBound.code,)
+    yields_to = ("input-bound",)
     yields_to_remarks = False
     requires = (
         f"waits for the GIL, and the time of {MINIMUM_STEPS} steps and of Python code for batches"
@@ -104,7 +104,7 @@ class InputTakesCores(Rule):
     code = "input-takes-cores"
     subject = "cores for input"
     title = "Making batches takes cores away from the steps"
-    yields_to = (InputHoldsGIL.code,)  # the same code also holds the GIL, scarcer than cores
+    yields_to = ("input-holds-gil",)  # the same code also holds the GIL, scarcer than cores
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
-from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
@@ -19,7 +18,6 @@ from keras_gpukit.rules.slowdown.slowdown_causes import (
     SlowdownCause,
     cause_of,
 )
-from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 
 LEAST_SHARE = 0.05
 SHORTEST_S = float(FEWEST)
@@ -55,7 +53,7 @@ class SlowerOverTime(Rule):
     subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
-    same_cause: ClassVar = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
+    same_cause: ClassVar = {SINCE_INPUT: "input-bound", SINCE_CALLBACKS: "slow-callbacks"}
 
     def judge(self, summary: RunSummary) -> Outcome:
         series = series_of(summary, STEP_TIME)
