@@ -309,12 +309,7 @@ def _advise(summary: RunSummary) -> tuple[str, ...]:
     environment = summary.environment
     advice = ["Look in TensorBoard's Profile tab for gaps between kernels"]
     if launches_of(summary) is None:  # a profile would have shown that launches are the cause
-        launches = ["A larger batch, as memory allows: larger kernels, fewer launches"]
-        if environment.steps_per_execution == 1:
-            launches.append("`compile(steps_per_execution=16)`: fewer returns to Python")
-        if not environment.jit_compile:
-            launches.append("`compile(jit_compile=True)`: XLA fuses small kernels")
-        advice = launches + advice
+        advice = [*_advice(summary), *advice]
     if environment.replicas is not None and environment.replicas < len(environment.gpus):
         advice.insert(0, "`configure_gpus(strategy='mirrored')`: train on every GPU")
     return tuple(advice)
