@@ -59,6 +59,7 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
     origin_ps = int(steps.begin_ps[0]) if len(steps) else 0
     record: dict[str, object] = {
         "host": space.hostname,
+        "captured_s": _captured_s(space),
         "memory": memory_of(host, origin_ps),
         "problems": _problems(space),
         "incomplete_because": _incomplete(space),
@@ -147,6 +148,14 @@ def _host_events(space: Space) -> Events:
     """Returns the host's events; if the host has several planes, those of the fullest one."""
     planes = space.named(HOST) or space.named("/host:") or list(space.planes)
     return max((plane.events for plane in planes), key=lambda events: len(events.kind))
+
+
+def _captured_s(space: Space) -> float | None:
+    """Returns when the capture began, in seconds since the Unix epoch; None if unknown."""
+    for plane in space.named(_ENVIRONMENT):
+        if isinstance(began_ns := plane.stats.get("profile_start_time"), int):
+            return began_ns / 1e9
+    return None
 
 
 def _incomplete(space: Space) -> str | None:

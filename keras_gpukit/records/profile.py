@@ -210,6 +210,7 @@ class ProfileRecord:
     """Contents of a profile. Without steps, the figures of steps are None or empty.
 
     Attributes:
+        captured_s: When the capture began, in seconds since the Unix epoch.
         steps: Number of complete steps. Of more than two executions, the first is not counted,
             since the profiler was still starting. The last is not counted either, since its end is
             not in the profile.
@@ -239,6 +240,7 @@ class ProfileRecord:
     """
 
     host: str | None = None
+    captured_s: float | None = None
     steps: int = 0
     steps_per_execution: int = 1
     steps_from: StepSource | None = None

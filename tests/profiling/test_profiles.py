@@ -67,6 +67,7 @@ def test_a_stalled_run_says_so_and_names_the_stage(captures):
     assert record.stages[0].kind == "Sleep"
     assert record.stages[0].share > 0.8
     assert record.operations[0].type == "ToSingleElement"  # how the model sleeps
+    assert record.captured_s > 1.7e9
     assert (record.devices, record.kernels, record.problems) == ((), (), ())
     assert record.incomplete_because is None
 
