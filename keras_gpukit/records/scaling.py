@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from keras_gpukit.records.codec import SCHEMA
+
 
 @dataclass(frozen=True)
 class Link:
@@ -63,6 +65,7 @@ class ScalingForecast:
     Attributes:
         inside: Link between the GPUs of a node.
         between: Link from a node to other nodes.
+        schema: Version of the layout.
     """
 
     basis: ScalingBasis
@@ -73,3 +76,4 @@ class ScalingForecast:
     points: tuple[ScalingPoint, ...]
     assumptions: tuple[str, ...]
     run: str | None = None
+    schema: int = SCHEMA

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
-from keras_gpukit.records.finding import Change
+from keras_gpukit.records.finding import Change, Finding
 from keras_gpukit.records.tuning import Trial
 
 SpeedupEnding = Literal["nothing left to try", "time ran out", "interrupted"]
@@ -52,6 +53,9 @@ class SpeedupSearch(Displayed):
         subject: Name of the script or function that was tuned.
         best: Kept change, or kept changes together, with the highest rate; None without any.
         tolerance: Largest difference of the loss, as a share of it, at which a change is kept.
+        by_hand: Most important finding on the unchanged training that costs time and that no change
+            helped, so that its advice is left to the user; None without one.
+        schema: Version of the layout.
     """
 
     subject: str
@@ -62,3 +66,5 @@ class SpeedupSearch(Displayed):
     tolerance: float
     ending: SpeedupEnding
     duration_s: float
+    by_hand: Finding | None = None
+    schema: int = SCHEMA
