@@ -5,7 +5,10 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
+
+from packaging.version import Version
 
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
@@ -79,10 +82,25 @@ def examine() -> Examination:
     problems = (
         *library_problems(machine.libraries, packages),
         *gpu_problems(machine.driver.gpus, health),
+        *_tensorboard_problems(installed := versions()),
     )
     return Examination(
-        versions(), machine, planned, health, packages, problems, not_measured=not_measured
+        installed, machine, planned, health, packages, problems, not_measured=not_measured
     )
+
+
+def _tensorboard_problems(installed: dict[str, str | None]) -> tuple[Problem, ...]:
+    """Returns a problem if TensorBoard lacks `pkg_resources`, which setuptools 82 removed.
+
+    TensorBoard imports it at its start up to 2.20 (`tensorboard/default.py`).
+    """
+    number = installed["tensorboard"]
+    if number is None or Version(number) >= Version("2.21") or find_spec("pkg_resources"):
+        return ()
+    text = (
+        f"TensorBoard {number} cannot start: it needs pkg_resources, which setuptools 82 removed."
+    )
+    return (Problem("tensorboard_cannot_start", text, 'pip install "setuptools<82".'),)
 
 
 def versions() -> dict[str, str | None]:
