@@ -29,8 +29,12 @@ from keras_gpukit.trials.own_process import OwnProcess
 
 _LOADED = "keras_gpukit.trials.batch_sizes.loaded_quietly"
 # Signals that end a process that ran out of memory: TensorFlow aborts, an access fails, or the
-# system kills the process.
-OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
+# system kills the process. Windows has no SIGBUS and no SIGKILL.
+OF_MEMORY = frozenset(
+    number
+    for number in signal.Signals
+    if number.name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL")
+)
 # Before TensorFlow's allocator fails, it waits ten seconds for other threads to free memory, once
 # for each operation (`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21). On a CPU
 # it waits in vain if the process is idle at so many looks in a row, with so much memory in use.
