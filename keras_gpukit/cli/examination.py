@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from packaging.version import Version
-
 from rich.console import Group, RenderableType
 
 from keras_gpukit.configure.plan import Plan, plan
