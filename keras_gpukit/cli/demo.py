@@ -30,8 +30,8 @@ IMAGES, PIECE = 512, 400
 PHOTOGRAPHS = ("china", "flower")
 DESCRIPTION = """\
 Trains a small convolutional network on pieces of two photographs: first with the input pipeline
-that beginners write, then with the verdict's advice applied. Takes less than a minute on two
-cores, and needs no GPU."""
+that most people write first, then with the verdict's advice applied. Takes less than a minute on
+two cores, and needs no GPU."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -43,13 +43,13 @@ def add_parser(subparsers: Any) -> None:
         "--log-dir",
         type=folder,
         default=Path("logs", "demo"),
-        help="where TensorBoard finds the runs (default: %(default)s)",
+        help="folder for the runs (default: %(default)s)",
     )
     parser.add_argument(
         "--data-dir",
         type=folder,
         default=Path("~", ".cache", "keras-gpukit"),
-        help="where the images are written, once (default: %(default)s)",
+        help="folder for the images (default: %(default)s)",
     )
     parser.set_defaults(func=run)
 

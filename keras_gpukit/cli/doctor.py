@@ -13,10 +13,10 @@ def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
     parser = subparsers.add_parser(
         "doctor",
-        help="say whether this machine can train on its GPUs, and if not, why",
-        description="Looks at versions, driver, CUDA libraries and GPUs, names what blocks a GPU "
-        "and how to fix it, and says what configure_gpus() would do. Changes nothing. Exits with 0 "
-        "if a GPU can be used, else 1.",
+        help="check whether this machine can train on its GPUs, and if not, why",
+        description="Checks versions, driver, CUDA libraries and GPUs, says what blocks a GPU and "
+        "how to fix it, and what configure_gpus() would do. Changes nothing. Exits with 0 if a GPU "
+        "can be used, else 1.",
     )
     add_json_flags(parser, "doctor", "print the findings as JSON")
     parser.set_defaults(func=run)

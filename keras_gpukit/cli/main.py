@@ -55,7 +55,8 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
     """Returns the parser, and for each command that runs a script, its flags with a value."""
     parser = argparse.ArgumentParser(
         prog="keras-gpukit",
-        description="Set up GPUs for Keras, and explain why a training run is slow.",
+        description="Find out why Keras training is slow, and set up its GPUs. To start: "
+        "keras-gpukit run train.py",
     )
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -24,8 +24,7 @@ def add_parser(subparsers: Any) -> None:
         "report",
         help="make one HTML page of the runs in a log folder",
         description="Reads the runs under a log folder, including unfinished ones, and writes the "
-        "verdict with charts as one HTML file that needs no network. Exits with 2 if there is no "
-        "run.",
+        "verdict with charts as one HTML file that works offline. Exits with 2 if there is no run.",
     )
     parser.add_argument(
         "log_dir",
@@ -37,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
         "--out",
         metavar="FILE",
         type=written_file,
-        help="where to write; by default report.html, or standard output with --json",
+        help="file to write (default: report.html, or standard output with --json)",
     )
     add_json_flags(parser, "report", "write JSON instead of HTML")
     parser.set_defaults(func=run)

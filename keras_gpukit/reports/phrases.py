@@ -228,8 +228,8 @@ def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
     """Returns a saving's time, its factor (None if unknown or it would read 1), and its basis."""
     most = "at most" if saving.upper_bound else "up to"
     span = _span(
-        units.duration(saving.low_s) if saving.low_s else None,
-        None if saving.high_s is None else units.duration(saving.high_s),
+        units.duration_of(saving.low_s, saving.of_s) if saving.low_s else None,
+        None if saving.high_s is None else units.duration_of(saving.high_s, saving.of_s),
         most,
     )
     low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)

@@ -222,8 +222,8 @@ def test_why_checks_do_not_apply_is_said_once():
 @pytest.mark.parametrize(
     ("low_s", "high_s", "result"),
     [
-        (0.04, 0.27, "40 ms to 270 ms of 9 s (basis: x)"),
-        (0.04, 0.57, "40 ms to 570 ms of 9 s, up to 1.1× faster (basis: x)"),
+        (0.04, 0.27, "0.04 s to 0.27 s of 9 s (basis: x)"),
+        (0.04, 0.57, "0.04 s to 0.57 s of 9 s, up to 1.1× faster (basis: x)"),
         (3.0, 4.5, "3 s to 4.5 s of 9 s, 1.5× to 2× faster (basis: x)"),
         (3.0, None, "3 s or more of 9 s, 1.5× or more faster (basis: x)"),
     ],
@@ -359,6 +359,7 @@ def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record,
         (units.duration(90), "90 s"),
         (units.duration(600), "10 min"),
         (units.duration(9000), "2.5 h"),
+        (units.duration_of(107, 300), "1.78 min"),
         (units.percentage(0.012), "1.2 %"),
         (units.measured(Figure("peak", 2 * GIB, "B")), "2 GiB"),
         (units.measured(Figure("operations", 1234)), "1,234"),
