@@ -55,11 +55,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the demo and prints each part as it happens.
-
-    Returns:
-        The exit code.
-    """
+    """Runs the demo and prints each part as it happens."""
     if importlib.util.find_spec("sklearn") is None:
         needed = f"the photographs come from scikit-learn: {install_command('demo')}"
         return fail("demo", needed, code=1)
@@ -99,12 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
-    """Returns the image files, and writes them if they do not exist yet.
-
-    Returns:
-        The paths of the images, and for each image the index in `PHOTOGRAPHS` of the photograph it
-        is cut from.
-    """
+    """Returns image files, written once, and for each its photograph's index in `PHOTOGRAPHS`."""
     images = data_dir / f"photographs-{IMAGES}x{PIECE}"
     labels = [index % len(PHOTOGRAPHS) for index in range(IMAGES)]
     names = [f"{index:03d}-{PHOTOGRAPHS[label]}.jpg" for index, label in enumerate(labels)]

@@ -25,11 +25,7 @@ from keras_gpukit.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command.
-
-    Returns:
-        The exit code. Wrong arguments end the process with 2, as usual with argparse.
-    """
+    """Runs the command, and returns its exit code; wrong arguments end the process with 2."""
     parser, with_values = parsers()
     ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
     args = argparse.Namespace(func=None, script_arguments=theirs)

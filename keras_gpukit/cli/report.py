@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Reads the runs and writes the report."""
     # `keras-gpukit run` loads this module too: the script must not find `rich` loaded.
     from keras_gpukit.reports.console import print_summary
+    from keras_gpukit.reports.html import render
     from keras_gpukit.reports.run_words import verdict_lines
     from keras_gpukit.rules.profiled_steps import of_profile
     from keras_gpukit.saved_runs import load_report
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(_json(report) + "\n")
             return 0
         out = args.out or Path("report.html")
-        _write(out, _json(report) if args.json else _html(report))
+        _write(out, _json(report) if args.json else render(report))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -68,12 +69,6 @@ def run(args: argparse.Namespace) -> int:
         print_summary(of_profile(newest.profile), title=f"keras_gpukit, profile {newest.name}")
     print(f"Written to {out}")
     return 0
-
-
-def _html(report: Report) -> str:
-    from keras_gpukit.reports.html import render
-
-    return render(report)
 
 
 def _json(report: Report) -> str:

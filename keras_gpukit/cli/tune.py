@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         return fail("tune", NOT_ON_WINDOWS)
     from keras_gpukit.errors import TrialError
-    from keras_gpukit.reports.speedup import print_speedups
+    from keras_gpukit.reports.speedup import render
+    from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.tuned_script import TunedScript
     from keras_gpukit.speedups.tune import search
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     else:
-        print_speedups(found)
+        print_anywhere(render(found))
     return 130 if found.ending == "interrupted" else 0
 
 

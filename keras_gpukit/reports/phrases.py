@@ -210,14 +210,6 @@ def checks(verdict: Verdict) -> str | None:
     return " ".join((*seen, *unseen)) or None
 
 
-def evidence(finding: Finding) -> str:
-    """Returns a finding's figures and the saving from fixing it, on one line."""
-    figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
-    if finding.saving is not None:
-        figures.append(f"fixing it saves {saved(finding.saving)}")
-    return ", ".join(figures)
-
-
 def saved(saving: Saving) -> str:
     """Formats a saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
     time, faster, basis = saved_parts(saving)

@@ -12,7 +12,8 @@ from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_who
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.batch_size import BatchSizeSearch
-from keras_gpukit.reports.batch_size import print_search
+from keras_gpukit.reports.batch_size import render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
@@ -136,7 +137,7 @@ def find_batch_size(
         duration_s=time.perf_counter() - began,
     )
     if verbose:
-        print_search(found)
+        print_anywhere(render(found))
     return found
 
 

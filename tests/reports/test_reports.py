@@ -134,9 +134,9 @@ def test_the_details_have_all_figures_and_findings():
     for words in (
         "1,200 steps, 24.1 ms per step, 1,327 examples/s, GPU 21 % busy, "
         "GPU:0 peak 3 GiB of 70 GiB, overhead 3 µs per step",
-        "critical: 78 % of the steps' time is spent waiting for data (input-bound) wait per step "
-        "18.9 ms, input stall 78.4 %, fixing it saves 21.2 s to 24 s of 28.4 s, 3.9× to 6.4× "
-        "faster (basis: wait)",
+        "critical: 78 % of the steps' time is spent waiting for data (input-bound) A step waits "
+        "18.9 ms for its batch. Steps spend 78.4 % of their time waiting for input. Fixing it "
+        "saves 21.2 s to 24 s of 28.4 s, 3.9× to 6.4× faster (basis: wait).",
         "- AsString in model/[bold]a|b: TensorFlow has none.",
         "not judged: low-utilization: the wait for input explains it",
     ):
@@ -300,7 +300,7 @@ MANY_TYPES = {f"Op{count}": count for count in range(1, 33)}
         (
             PLACEMENT,
             (
-                "190 on GPU:0, 2 on CPU:0",
+                "190 operations on GPU:0, 2 operations on CPU:0",
                 "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |",
                 "| MatMul | 190 |",
             ),
