@@ -116,11 +116,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
 
 class StepWatchingCallback(WatchingCallback[R]):
-    """Times the steps of the call and of validations in it, and keeps a record of each.
-
-    Args:
-        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-    """
+    """Times the steps of the call and of validations in it, and keeps a record of each."""
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__(log_dir)

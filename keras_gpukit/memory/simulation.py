@@ -33,12 +33,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Peak:
-    """The moment of a step's highest memory use.
-
-    Attributes:
-        in_use_bytes: Bytes in use, as the allocator counts them.
-        held: The tensors of the step that were held, each with its size in bytes.
-    """
+    """The moment of a step's highest memory use."""
 
     in_use_bytes: int = 0
     held: tuple[tuple[Source, int], ...] = ()

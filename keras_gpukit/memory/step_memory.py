@@ -56,22 +56,7 @@ _WAYS: dict[Execution, tuple[_Way, ...]] = {
 
 
 class StepMemory:
-    """Predicts the memory use of one model's training steps.
-
-    Args:
-        model: A compiled Keras model. The model and its optimizers must be built.
-        spec: Specification of a batch, as a dataset's `element_spec`.
-        other_bytes: Bytes in use on the device in addition to models and optimizers.
-
-    Attributes:
-        execution: How training steps run: "graph", "eager" or "xla".
-        graph: Graph of the training step.
-        trainable_bytes: Total size of the trainable variables.
-        other_bytes: Same as the argument. It can be changed; later predictions use the new value.
-
-    Raises:
-        Exception: Any exception that tracing the step raises.
-    """
+    """Predicts the memory use of one model's training steps."""
 
     def __init__(self, model: Any, spec: Any, other_bytes: int = 0) -> None:
         import tensorflow as tf

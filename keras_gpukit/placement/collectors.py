@@ -44,11 +44,7 @@ class GraphCollector:
         tf_private.enable_graph_collection()
 
     def stop(self, batch_size: BatchSize) -> StepOperations | None:
-        """Stops, and returns the operations that ran; None if the step was built before `start`.
-
-        Raises:
-            PlacementUnknownError: If operations of another thread took a part of the graphs.
-        """
+        """Stops, and returns the operations that ran; None if the step was built before `start`."""
         step = graphs.find_step(tf_private.take_collected_graphs())
         if step is None:
             return None

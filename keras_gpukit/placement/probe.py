@@ -66,9 +66,6 @@ class PlacementProbe:
             examples: Returns the number of examples in the watched call of the train function, over
                 all its steps and replicas; None if unknown. Without it, the size of copies of the
                 batch is unknown.
-
-        Returns:
-            The record. Its `unknown_because` is set if placement could not be read.
         """
         collector, self._collector = self._collector, None
         if collector is None:

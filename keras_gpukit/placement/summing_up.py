@@ -34,14 +34,7 @@ Refuses = Callable[[str, str], bool | None]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Properties of the machine and the model that affect which operations are fallbacks.
-
-    Attributes:
-        devices: The logical devices of TensorFlow, such as "CPU:0" and "GPU:0".
-        knows_gpu_kernels: Whether this TensorFlow was built with GPU kernels.
-        has_strategy: Whether a distribution strategy runs the step.
-        layers: Names of the model's layers.
-    """
+    """Properties of the machine and the model that affect which operations are fallbacks."""
 
     devices: tuple[str, ...]
     knows_gpu_kernels: bool
@@ -158,11 +151,7 @@ def _compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ..
 
 
 def not_compilable(operations: Collection[Operation], refuses: Refuses) -> tuple[str, ...] | None:
-    """Returns the operation types outside the compiled parts for which XLA has no kernel.
-
-    Returns:
-        Operation types in alphabetical order; None if unknown, or if XLA compiles nothing.
-    """
+    """Returns the operation types outside the compiled parts for which XLA has no kernel."""
     if not any(each.compiled_in for each in operations):
         return None
     outside = {

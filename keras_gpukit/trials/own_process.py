@@ -24,9 +24,6 @@ class OwnProcess:
             that of the log, and `arguments`.
         arguments: Further arguments of `serve`.
         daemon: Whether the process may have no processes of its own.
-
-    Attributes:
-        connection: This end of the connection.
     """
 
     def __init__(

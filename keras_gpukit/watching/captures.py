@@ -47,13 +47,7 @@ a second, and on a network disk they may see it some seconds later."""
 
 
 class CaptureWatch:
-    """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`.
-
-    Args:
-        session: Session of the call. Calls other than `fit` have no captures.
-        epoch_steps: Steps per epoch; None if unknown.
-        other_profilers: Callbacks of this package in the call that capture profiles, too.
-    """
+    """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`."""
 
     def __init__(
         self,

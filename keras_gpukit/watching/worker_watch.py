@@ -55,9 +55,6 @@ step, fill buffers and warm up."""
 def watch_what_trains_in_step(session: Session) -> Comparing | None:
     """Starts to watch the workers or GPUs that train a call's model, if there are several.
 
-    Args:
-        session: Session of the call.
-
     Returns:
         An object that compares the workers or GPUs; None if there is only one, if the call is not
         `fit`, or if the GPUs of one process train without a log directory.
@@ -75,14 +72,7 @@ def watch_what_trains_in_step(session: Session) -> Comparing | None:
 def with_comparison(
     summary: RunSummary, comparing: Comparing | None, captures: ProfilerRecord | None
 ) -> RunSummary:
-    """Adds the comparison of workers or GPUs to a summary. If this fails, the rest is not lost.
-
-    Args:
-        summary: Summary of the run.
-        comparing: Compares the run's workers or GPUs; it is closed. None if there is nothing to
-            compare.
-        captures: Record of the profiles captured in the run; None without one.
-    """
+    """Adds the comparison of workers or GPUs to a summary. If this fails, the rest is not lost."""
     if comparing is None:
         return summary
     with Guard("Comparing workers", "The verdict is on this worker alone."):
@@ -208,9 +198,6 @@ class StepShares:
     """Measures steps from the start of one to the start of the next, and keeps some of them.
 
     The selection depends only on the numbers of the steps, so all workers keep the same steps.
-
-    Args:
-        in_collectives_s: Returns the seconds spent in collectives so far.
     """
 
     def __init__(

@@ -13,10 +13,6 @@ class Variables:
     """Reads environment variables, and remembers which ones it read.
 
     An empty variable counts as unset.
-
-    Attributes:
-        environment: All environment variables.
-        used: Variables that were read and are set, with their values.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:

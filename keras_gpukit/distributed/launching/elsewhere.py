@@ -47,10 +47,6 @@ def batch_script(job: Job, *, python: str = "python") -> str:
     Each worker gets a separate node, with all of the worker's GPUs. A chief and parameter servers
     share the workers' nodes.
 
-    Args:
-        job: The job to run.
-        python: Python interpreter on the nodes.
-
     Raises:
         ValueError: If the job's name or log folder cannot be written in a line of `#SBATCH`.
     """
@@ -96,20 +92,12 @@ class Pods:
 
 
 def train_job(job: Job, pods: Pods) -> str:
-    """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
-
-    Raises:
-        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
-    """
+    """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML."""
     return _manifest("trainjob.yaml.j2", job, pods, host="-node-0-{index}")
 
 
 def indexed_job(job: Job, pods: Pods) -> str:
-    """Returns an Indexed Job and its headless Service, as YAML.
-
-    Raises:
-        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
-    """
+    """Returns an Indexed Job and its headless Service, as YAML."""
     return _manifest("indexed_job.yaml.j2", job, pods, host="-{index}")
 
 

@@ -15,14 +15,7 @@ _NO_ACTIVATIONS = frozenset({"ReadVariableOp", "Const", "Placeholder", "VarHandl
 
 @dataclass(frozen=True)
 class Edge:
-    """A tensor that one unit produces and another uses.
-
-    Attributes:
-        tensor: Name of the tensor in the graph.
-        source: Index of the unit that produces the tensor.
-        target: Index of the unit that uses the tensor.
-        size_bytes: Size of the tensor; None if its shape is unknown before training.
-    """
+    """A tensor that one unit produces and another uses."""
 
     tensor: str
     source: int

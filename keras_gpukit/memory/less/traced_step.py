@@ -26,11 +26,7 @@ def replaced(model: Any, attributes: list[tuple[Any, str, Any]]) -> Iterator[Non
 
 
 def check_compiled(model: Any) -> None:
-    """Checks that a model can be trained.
-
-    Raises:
-        ValueError: If `model` is not a Keras model, or is not compiled.
-    """
+    """Checks that a model can be trained."""
     import keras
 
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False):

@@ -54,11 +54,7 @@ class RequestFile:
         self._answered_s = 0.0
 
     def due(self) -> str | None:
-        """Returns a reason if the file exists and was not answered before, else None.
-
-        Raises:
-            OSError: If the file cannot be removed.
-        """
+        """Returns a reason if the file exists and was not answered before, else None."""
         try:
             found = self._path.stat(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -74,11 +70,7 @@ class RequestFile:
         return f"{self._path.name} was touched" if is_new else None
 
     def withdraw(self) -> None:
-        """Removes the file if it was answered; another worker may have removed it already.
-
-        Raises:
-            OSError: If the file cannot be removed.
-        """
+        """Removes the file if it was answered; another worker may have removed it already."""
         if self._answered is not None:
             self._path.unlink(missing_ok=True)
             self._answered = None
@@ -88,9 +80,6 @@ class RequestSignal:
     """Signal to this process that requests a capture; it replaces the signal's previous handler.
 
     `asked` is called with a reason, on the main thread.
-
-    Raises:
-        ValueError: If this is not the main thread, the only one that can set a handler.
     """
 
     def __init__(self, number: signal.Signals, asked: Callable[[str], None]) -> None:

@@ -54,13 +54,7 @@ class Survey:
 
 
 class Trainer:
-    """Trains a model to find whether batch sizes fit. The model is changed.
-
-    Args:
-        model: A compiled model.
-        examples: Examples that batches are made of.
-        filtered: Whether lines of TensorFlow's allocator are left out of standard error.
-    """
+    """Trains a model to find whether batch sizes fit. The model is changed."""
 
     def __init__(self, model: Any, examples: Examples, *, filtered: bool = False) -> None:
         self._model = model
@@ -70,11 +64,7 @@ class Trainer:
         model.train_function = None
 
     def survey(self) -> Survey:
-        """Trains with one example, which builds the model, and predicts larger batches.
-
-        Raises:
-            DoesNotFit: If not even one example fits.
-        """
+        """Trains with one example, which builds the model, and predicts larger batches."""
         self.train(1)
         sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
         limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
@@ -92,9 +82,6 @@ class Trainer:
         Returns:
             Peak of the bytes in use by the device's allocator, without withheld memory and without
             the first step; None if the allocator has no such count.
-
-        Raises:
-            DoesNotFit: If memory ran out.
         """
         rows = batch_size * STEPS * self._model.steps_per_execution
         rows += max(int(last * batch_size), 1) if last else 0
@@ -111,9 +98,6 @@ class Trainer:
 
         Returns:
             Rate in examples/s, and peak of the bytes in use by the allocator (None if unknown).
-
-        Raises:
-            DoesNotFit: If memory ran out.
         """
         examples = batch_size * self._model.steps_per_execution
 

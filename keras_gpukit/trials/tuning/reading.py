@@ -40,13 +40,7 @@ STRING_BYTES = 24
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample of a pipeline's elements.
-
-    Attributes:
-        count: Number of elements in the sample.
-        size_bytes: Total size of the elements in memory.
-        whole: Whether the sample has all elements of the pipeline.
-    """
+    """A sample of a pipeline's elements."""
 
     count: float
     size_bytes: float
@@ -54,12 +48,7 @@ class Sample:
 
 
 class Readings:
-    """Prepares pipelines for reading, and keeps the samples for their caches.
-
-    Args:
-        folder: Empty folder for the samples of caches on disk.
-        read_s: Duration of a reading in seconds.
-    """
+    """Prepares pipelines for reading, and keeps the samples for their caches."""
 
     def __init__(self, folder: str, read_s: float) -> None:
         self.read_s = read_s
