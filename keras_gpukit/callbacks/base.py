@@ -25,10 +25,6 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         optional: Whether `log_dir` may be None.
-
-    Raises:
-        TypeError: If `log_dir` is not a path.
-        ValueError: If `log_dir` is empty or a file.
     """
 
     # On some backends, Keras runs callbacks in a thread pool, but only if all of them allow it.

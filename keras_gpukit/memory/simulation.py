@@ -72,11 +72,7 @@ class Simulation:
         self._peak = Peak()
 
     def run(self) -> Peak:
-        """Runs all operations and returns the peak.
-
-        Raises:
-            MemoryError: If an allocation exceeds the limit of the allocator.
-        """
+        """Runs all operations and returns the peak; raises `MemoryError` beyond a limit."""
         for node in self._in_order():
             self._run(node)
         return self._peak

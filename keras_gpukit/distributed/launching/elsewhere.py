@@ -47,6 +47,10 @@ def batch_script(job: Job, *, python: str = "python") -> str:
     Each worker gets a separate node, with all of the worker's GPUs. A chief and parameter servers
     share the workers' nodes.
 
+    Args:
+        job: The job to run.
+        python: Python interpreter on the nodes.
+
     Raises:
         ValueError: If the job's name or log folder cannot be written in a line of `#SBATCH`.
     """
@@ -92,12 +96,20 @@ class Pods:
 
 
 def train_job(job: Job, pods: Pods) -> str:
-    """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML."""
+    """Returns a TrainJob of Kubeflow Trainer (v2) with a TrainingRuntime of its own, as YAML.
+
+    Raises:
+        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
+    """
     return _manifest("trainjob.yaml.j2", job, pods, host="-node-0-{index}")
 
 
 def indexed_job(job: Job, pods: Pods) -> str:
-    """Returns an Indexed Job and its headless Service, as YAML."""
+    """Returns an Indexed Job and its headless Service, as YAML.
+
+    Raises:
+        ValueError: If Kubernetes does not accept the job's name, or `gpus_per_worker` is None.
+    """
     return _manifest("indexed_job.yaml.j2", job, pods, host="-{index}")
 
 

@@ -66,9 +66,6 @@ class Capture:
 
         The caller must store the capture first. If Ctrl-C interrupts this call, the profiler may be
         running, and the capture must be ended.
-
-        Raises:
-            tensorflow.errors.AlreadyExistsError: If another profiler is recording.
         """
         began_s = time.perf_counter()
         self._thread.start()

@@ -1,8 +1,4 @@
-"""Triggers of captures: given steps, a time interval, a file or a signal.
-
-The `due` methods return the reason for a capture, or None if none is due. The current step, and the
-current time of an interval, are arguments.
-"""
+"""Triggers of captures: given steps, a file or a signal."""
 
 from __future__ import annotations
 
@@ -20,21 +16,6 @@ def next_scheduled(at_steps: Collection[int], every_steps: int | None, step: int
     """Returns the first step after `step` that is given or a multiple of a number, or infinity."""
     given = min((each for each in at_steps if each > step), default=inf)
     return given if every_steps is None else min(given, (step // every_steps + 1) * every_steps)
-
-
-class EveryInterval:
-    """Requests a capture once per interval, for the first time at the end of the first one."""
-
-    def __init__(self, interval_s: float, now_s: float) -> None:
-        self._interval_s = interval_s
-        self._due_s = now_s + interval_s
-
-    def due(self, now_s: float) -> str | None:
-        """Returns a reason if the interval is over, and then starts the next one; else None."""
-        if now_s < self._due_s:
-            return None
-        self._due_s = now_s + self._interval_s
-        return f"every {self._interval_s / 60:g} minutes"
 
 
 class RequestFile:

@@ -21,10 +21,9 @@ from keras_gpukit.input.pipelines.rebuilding import changeable, replace
 from keras_gpukit.input.pipelines.remaking import draws_orders, is_known, over, with_buffer
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, inputs, number
 from keras_gpukit.trials.measuring.inside_fit import has_ended
-from keras_gpukit.trials.measuring.rates import run_for
+from keras_gpukit.trials.measuring.rates import rate_of
 from keras_gpukit.trials.sources import endless
 
-LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16
 # Time before a reading in which buffers fill, as a share of the duration of the reading.
 WARM_UP = 0.25
@@ -137,10 +136,7 @@ def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> fl
         if consumer_s:
             time.sleep(consumer_s)
 
-    run_for(step, WARM_UP * read_s)
-    began = time.perf_counter()
-    batches = run_for(step, read_s, at_least=LEAST_BATCHES)
-    return batches / (time.perf_counter() - began)
+    return rate_of(step, (1 + WARM_UP) * read_s, settling=WARM_UP / (1 + WARM_UP))
 
 
 def _small_shuffle(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:

@@ -186,12 +186,9 @@ class Trials:
         return trial
 
     def confirm(self, tuned: Any) -> Gain | None:
-        """Compares the original pipeline with the tuned one.
+        """Returns the gain of the tuned pipeline over the original one; None if none is kept.
 
         If the gain does not hold, the kept changes are recorded as not kept.
-
-        Returns:
-            The gain of the tuned pipeline; None if no change is kept.
         """
         kept = sum(trial.kept for trial in self.done)
         if not kept:
