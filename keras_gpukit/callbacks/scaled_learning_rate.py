@@ -125,7 +125,8 @@ class ScaledLearningRate(keras.callbacks.Callback):
                 f"warmup_epochs={self._warmup_epochs!r}"
             )
         accumulation = optimizer.gradient_accumulation_steps or 1
-        return round(self._warmup_epochs * steps / accumulation)
+        updates: float = self._warmup_epochs * steps / accumulation
+        return round(updates)
 
 
 @dataclass(frozen=True)
