@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import os
 import sys
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +33,10 @@ def add_parser(subparsers: Any) -> None:
         "with 1 if a condition of --fail-on is met, with 3 if its figure is unknown or, with "
         "--strict, if it is inconclusive, and with 2 if a run is missing.",
     )
-    run_help = "log folder of a run; LOGDIR#NAME is one of several in a folder"
+    run_help = (
+        "log folder of a run; LOGDIR#NAME is one of several in a folder, and a quoted pattern such "
+        'as "logs/main-*" all repeats of a run'
+    )
     parser.add_argument("run_a", metavar="RUN_A", help=f"the run to compare with: {run_help}")
     parser.add_argument("run_b", metavar="RUN_B", help="the run that may be slower or faster")
     parser.add_argument(
@@ -73,7 +78,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         a, b = _shortened(args.run_a, args.run_b)
         compared = compare_runs(
-            replace(_read_run(args.run_a), name=a), replace(_read_run(args.run_b), name=b)
+            [replace(each, name=a) for each in _read_runs(args.run_a)],
+            [replace(each, name=b) for each in _read_runs(args.run_b)],
         )
         conditions = [
             replace(
@@ -103,38 +109,58 @@ def _shortened(a: str, b: str) -> tuple[str, str]:
     return next(names), next(names)
 
 
-def _read_run(text: str) -> RunReport:
-    """Reads the run that an argument names.
+def _read_runs(text: str) -> list[RunReport]:
+    """Reads the run that an argument names, or those that its pattern matches: repeats of one.
 
     Raises:
         FileNotFoundError: If there is no such folder, or no run in it.
-        ValueError: If the folder has several runs, or none of that name.
+        ValueError: If a folder has several runs, or none of that name.
     """
+    if Path(text).exists():
+        return _runs_in(Path(text))
+    folder, _, name = text.rpartition("#")
+    folder, name = (folder, name) if folder else (text, "")
+    if Path(folder).exists() or not glob.has_magic(folder):
+        return _runs_in(Path(folder), name)
+    folders = [Path(each) for each in sorted(glob.glob(folder)) if Path(each).is_dir()]
+    if not folders:
+        raise FileNotFoundError(f"No folder matches {folder}")
+    return [run for each in folders for run in _runs_in(each, name)]
+
+
+def _runs_in(log_dir: Path, name: str = "") -> list[RunReport]:
+    """Returns the run of that name, or all that match if it is a pattern."""
     from keras_gpukit.saved_runs import load_report
 
-    folder, _, name = (text, "", "") if Path(text).exists() else text.rpartition("#")
-    log_dir = Path(folder or text)
     runs = [each for each in load_report(log_dir).runs if each.is_chief]
-    if name:
-        found = [each for each in runs if each.name in (name, f"{log_dir.name} #{name}")]
-    else:
-        # Evaluations and predictions are seldom what is compared.
-        found = [each for each in runs if each.phase == "fit"] or runs
-    if len(found) == 1:
-        [run] = found
-        if not run.has_time_series:
-            # The newest runs only are read in full, so it is read again from its own folder.
-            own = load_report(log_dir / run.folder).runs
-            run = next((each for each in own if each.began_s == run.began_s), run)
-        return run
     if not runs:
         raise ValueError(f"No run in {log_dir} has recorded anything yet")
-    names = ", ".join(each.name for each in runs)
+    # Evaluations and predictions are seldom what is compared.
+    found = fits = [each for each in runs if each.phase == "fit"] or runs
+    if name:
+        names = (name, f"{log_dir.name} #{name}")
+        found = [each for each in runs if each.name in names] or [
+            each for each in fits if fnmatch(each.name, name)
+        ]
+    known = ", ".join(each.name for each in runs)
     if not found:
-        raise ValueError(f"There is no run {name!r} under {log_dir}; runs: {names}")
-    raise ValueError(
-        f"{text} has {len(found)} runs; give the folder of one, or {text}#NAME. Runs: {names}"
-    )
+        raise ValueError(f"There is no run {name!r} under {log_dir}; runs: {known}")
+    if len(found) > 1 and not glob.has_magic(name):
+        raise ValueError(
+            f"{log_dir} has {len(found)} runs; give the folder of one or {log_dir}#NAME, or all "
+            f'repeats of one as "{log_dir}#*". Runs: {known}'
+        )
+    return [_in_full(each, log_dir) for each in found]
+
+
+def _in_full(run: RunReport, log_dir: Path) -> RunReport:
+    """Reads a run again from its own folder if it is not among the newest, which are in full."""
+    from keras_gpukit.saved_runs import load_report
+
+    if run.has_time_series:
+        return run
+    own = load_report(log_dir / run.folder).runs
+    return next((each for each in own if each.began_s == run.began_s), run)
 
 
 def _print(compared: RunComparison, args: argparse.Namespace) -> None:

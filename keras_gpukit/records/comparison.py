@@ -152,6 +152,7 @@ class RunComparison:
         causes: Differences that go with the change, the most likely first; empty without a change.
         found: Titles of findings of the second run that the first has not.
         gone: Titles of findings of the first run that the second has not.
+        runs: Number of repeated runs on each side.
         schema: Version of this layout. It increases when a field changes its meaning or is removed.
     """
 
@@ -170,6 +171,7 @@ class RunComparison:
     found: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     conditions: tuple[FailCondition, ...] = ()
+    runs: tuple[int, int] = (1, 1)
     schema: int = 1
 
     def figure(self, name: str) -> FigureChange:

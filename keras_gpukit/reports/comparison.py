@@ -53,14 +53,22 @@ def headline(compared: RunComparison) -> tuple[str, str]:
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
     if figure.low is None:
         return "unknown", f"{name} {_change(figure)}, {values}; no interval: {_TOO_FEW}."
-    found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}), {values}."
+    repeated = max(compared.runs) > 1
+    counts = f" from {compared.runs[0]} and {compared.runs[1]} runs" if repeated else ""
+    found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}{counts}), {values}."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
     if figure.mark == "not distinguishable":
-        return "unknown", f"Not distinguishable from noise: {found} Train longer to tell."
+        return "unknown", f"Not distinguishable from noise: {found} To tell, {_more(compared)}."
     return (
         ("good", f"Faster: {found}") if figure.mark == "better" else ("warning", f"Slower: {found}")
     )
+
+
+def _more(compared: RunComparison) -> str:
+    if max(compared.runs) > 1:
+        return "repeat both runs more often"
+    return "train longer, or repeat both runs in turn"
 
 
 def reasons(compared: RunComparison) -> tuple[str, ...]:
@@ -227,7 +235,8 @@ def condition_line(condition: FailCondition, compared: RunComparison) -> str:
     state = "failed" if condition.is_met else "passed"
     advice = ""
     if condition.is_inconclusive:
-        state, advice = "inconclusive", "; the change may be larger than allowed: train longer"
+        state = "inconclusive"
+        advice = f"; the change may be larger than allowed: {_more(compared)}"
     interval = f" ({_interval(figure)})" if figure.has_windows else ""
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
     return f"{state}: {condition.expression}: {_change(figure)}{interval}, {values}{advice}"

@@ -92,7 +92,9 @@ def test_a_change_that_may_be_larger_than_allowed_is_inconclusive(logs, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("Not distinguishable from noise: step time +")
     assert "inconclusive: step_time>+10%: +" in shown
-    assert shown.endswith("the change may be larger than allowed: train longer")
+    assert shown.endswith(
+        "the change may be larger than allowed: train longer, or repeat both runs in turn"
+    )
     [suite] = ElementTree.parse(logs / "compare.xml").getroot()
     assert (suite.get("failures"), suite.get("skipped"), suite[0][0].tag) == ("0", "1", "skipped")
     assert compare("again", "noisy", *condition, "--strict", "--json") == 3
@@ -168,7 +170,7 @@ def test_markdown_has_the_same_tables(logs, capsys):
 def test_one_of_several_runs_is_named(logs, capsys):
     assert main(["compare", "logs", "logs#main"]) == 2
     error = capsys.readouterr().err
-    assert "logs has 3 runs; give the folder of one, or logs#NAME. Runs: " in error
+    assert "logs has 3 runs; give the folder of one or logs#NAME, or all repeats " in error
     assert "branch" in error
     assert main(["compare", "logs#main", "logs#branch"]) == 0
     assert "+23.9 %" in capsys.readouterr().out
@@ -199,3 +201,33 @@ def test_a_wrong_condition_is_refused_with_the_known_figures(logs, capsys):
     error = capsys.readouterr().err
     assert "figures are step_time, examples_per_s, input_stall, peak_memory" in error
     assert error.endswith("Received: 'speed>+10%'\n")
+
+
+@pytest.fixture
+def repeats(tmp_path, monkeypatch):
+    """Three runs of each side, in turn, on a machine that becomes slower all the time."""
+    monkeypatch.chdir(tmp_path)
+    began_s = 1000.0
+    for speed in (1.0, 1.2, 1.4):
+        for name, step_ms in (("main", 25.0), ("branch", 28.0 + speed)):
+            lines = run_lines(2, summary=summary(speed * step_ms, DECODE, READ), began_s=began_s)
+            write_lines(tmp_path / f"{name}-{speed}", lines)
+            began_s += 60.0
+
+
+def test_repeats_are_compared_with_their_neighbours_in_time(repeats, capsys):
+    assert main(["compare", "main-*", "branch-*", "--fail-on", "step_time>+10%"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("Slower: step time +16.")
+    assert " from 3 and 3 runs), 30.1 ms → 35" in shown
+    assert main(["compare", "main-*", "branch-1.0"]) == 0
+    assert "Not distinguishable from noise" in capsys.readouterr().out
+
+
+def test_a_pattern_that_matches_no_run_or_runs_that_differ_is_an_error(repeats, logs, capsys):
+    assert main(["compare", "main-*", "other-*"]) == 2
+    assert "No folder matches other-*" in capsys.readouterr().err
+    assert main(["compare", "logs#*a*", "logs/branch", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [3, 1]
+    assert main(["compare", "logs#b*", "logs#x*"]) == 2
+    assert "There is no run 'x*' under logs" in capsys.readouterr().err

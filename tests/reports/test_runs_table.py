@@ -93,7 +93,7 @@ def test_each_pair_of_the_newest_runs_is_compared_the_older_one_first():
     data = runs_table([newer, older]).data
     [(pair, compared)] = data["pairs"].items()
     assert pair == f"{run_id(older)} {run_id(newer)}"
-    result = compare_runs(replace(older, name="a"), replace(newer, name="b"))
+    result = compare_runs([replace(older, name="a")], [replace(newer, name="b")])
     assert compared["headline"] == headline(result)
     tables = dict(compared["tables"])
     assert tables["Settings that differ"].rows == (("examples per step", "32", "64"),)

@@ -116,7 +116,7 @@ def _compared(runs: Sequence[RunReport], ids: Sequence[str], cut: int) -> dict[s
     ][:MOST_COMPARED]
     pairs = {}
     for (newer_id, newer), (older_id, older) in itertools.combinations(newest, 2):
-        compared = compare_runs(older, newer)
+        compared = compare_runs([older], [newer])
         pairs[f"{older_id} {newer_id}"] = {
             "headline": comparison.headline(compared),
             "reasons": comparison.reasons(compared),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from keras_gpukit.records.comparison import RunComparison
@@ -23,26 +24,36 @@ SAME_BATCH = 0.03
 _BATCH = "examples per step"
 
 
-def compare_runs(a: RunReport, b: RunReport) -> RunComparison:
+def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunComparison:
     """Compares a run with an earlier one, or one with a change, by what both recorded.
 
+    Each may be repeated. Figures are then means over the runs of a side, and their intervals are
+    from what those differ by; everything else is of the run with the median step time.
+
     Args:
-        a: Run that is compared with, such as that of the main branch.
-        b: Run that may be slower or faster.
+        a: Run that is compared with, such as that of the main branch, or its repeats.
+        b: Run that may be slower or faster, or its repeats.
+
+    Raises:
+        ValueError: If the repeats of a side differ in a setting.
     """
-    ours, theirs = a.summary, b.summary
-    settings = settings_of(a), settings_of(b)
+    for side in (a, b):
+        _check_repeats(side)
+    a, b = sorted(a, key=_began_s), sorted(b, key=_began_s)
+    ours, theirs = middle = _median_run(a).summary, _median_run(b).summary
+    settings = settings_of(_median_run(a)), settings_of(_median_run(b))
     has_same_batch = _has_same_batch(ours, theirs)
     if has_same_batch and _BATCH in settings[0].keys() & settings[1].keys():
         settings[1][_BATCH] = settings[0][_BATCH]
     differ = differing(*settings)
-    codes = [{each.code for each in summary.verdict.findings} for summary in (ours, theirs)]
+    codes = [{each.code for each in summary.verdict.findings} for summary in middle]
+    all_ours, all_theirs = ([each.summary for each in side] for side in (a, b))
     compared = RunComparison(
-        a.name,
-        b.name,
+        a[0].name,
+        b[0].name,
         "step_time" if has_same_batch else "examples_per_s",
-        changes(a, b),
-        parts=step_parts(ours, theirs),
+        changes(all_ours, all_theirs, alternating=_alternate(a, b)),
+        parts=step_parts(all_ours, all_theirs),
         run_parts=run_parts(ours, theirs),
         settings=differ,
         equal_settings=len(settings[0].keys() | settings[1].keys()) - len(differ),
@@ -51,8 +62,36 @@ def compare_runs(a: RunReport, b: RunReport) -> RunComparison:
         operations=operation_pairs(ours, theirs),
         found=tuple(each.title for each in theirs.verdict.findings if each.code not in codes[0]),
         gone=tuple(each.title for each in ours.verdict.findings if each.code not in codes[1]),
+        runs=(len(a), len(b)),
     )
     return replace(compared, causes=causes(ours, theirs, compared))
+
+
+def _check_repeats(runs: Sequence[RunReport]) -> None:
+    """Raises a ValueError if runs differ in a setting other than the computed batch size."""
+    first, *others = [{**settings_of(run), _BATCH: ""} for run in runs]
+    for run, settings in zip(runs[1:], others, strict=True):
+        if differ := differing(first, settings):
+            raise ValueError(
+                f"Runs of {runs[0].name} are not repeats of one: {differ[0].name} is "
+                f"{differ[0].a or 'unknown'} in {runs[0].folder or runs[0].name} and "
+                f"{differ[0].b or 'unknown'} in {run.folder or run.name}"
+            )
+
+
+def _alternate(a: Sequence[RunReport], b: Sequence[RunReport]) -> bool:
+    """Whether there are as many runs on both sides, and each pair began before the next one."""
+    began = sorted((_began_s(run), side) for side, runs in enumerate((a, b)) for run in runs)
+    pairs = list(zip(began[::2], began[1::2], strict=False))
+    return len(a) == len(b) > 1 and all(one[1] != two[1] for one, two in pairs)
+
+
+def _began_s(run: RunReport) -> float:
+    return run.began_s or 0.0
+
+
+def _median_run(runs: Sequence[RunReport]) -> RunReport:
+    return sorted(runs, key=lambda run: run.summary.step_time_s or 0.0)[len(runs) // 2]
 
 
 def _has_same_batch(a: RunSummary, b: RunSummary) -> bool:

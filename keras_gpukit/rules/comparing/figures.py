@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import NamedTuple
 
 from keras_gpukit.records.comparison import FigureChange, FigureUnit, Mark, TimePair
@@ -14,13 +16,13 @@ from keras_gpukit.records.names import (
     INPUT_WAIT,
     STEP_TIME,
 )
-from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.comparing.intervals import (
     Estimate,
     difference,
     estimate,
+    over_runs,
     relative_change,
 )
 
@@ -66,31 +68,40 @@ OTHERS, FULL_PERCENT = 0.15, 90.0
 """Share of the machine's cores, used by other processes, from which a comparison is doubtful, and
 the use of all cores from which those processes took time from the run. Both are our choice."""
 _INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
+Runs = Sequence[RunSummary]
+"""One run, or repeated runs of the same script."""
 
 
-def changes(a: RunReport, b: RunReport) -> tuple[FigureChange, ...]:
+def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChange, ...]:
     """Returns all figures with their changes."""
-    values = _values(a), _values(b)
-    is_shared = max(used_by_others(run.summary) or 0.0 for run in (a, b)) >= OTHERS
+    values = [[_values(each) for each in runs] for runs in (a, b)]
+    is_shared = max(used_by_others(each) or 0.0 for each in (*a, *b)) >= OTHERS
+    step_counts = {each["steps"] for side in values for each in side}
     found = []
     for name, how in FIGURES.items():
-        has_other_steps = name == "run_time" and values[0]["steps"] != values[1]["steps"]
+        has_other_steps = name == "run_time" and len(step_counts) > 1
         if has_other_steps or (is_shared and name in ("first_step", "run_time")):
             how = Compared(how.unit)
-        over = [over_windows(run.summary, how) if how.tag else None for run in (a, b)]
-        change = _change(name, how, values[0][name], values[1][name], *over)
+        read_a, read_b = (_mean([each[name] for each in side]) for side in values)
+        over_a, over_b = (_over_windows(runs, how) if how.tag else None for runs in (a, b))
+        change = _change(name, how, read_a, read_b, over_a, over_b, alternating)
         if how.tag == INPUT_STALL:
-            is_bound = not (_wait_is_known(a.summary) and _wait_is_known(b.summary))
+            is_bound = not all(map(_wait_is_known, (*a, *b)))
             change = replace(change, wait_is_bound=is_bound)
-            if not _follows_wait(change, a.summary, b.summary):
+            if not _follows_wait(change, a, b):
                 change = replace(change, mark=None)
         found.append(change)
     return tuple(found)
 
 
-def _follows_wait(stall: FigureChange, a: RunSummary, b: RunSummary) -> bool:
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def _follows_wait(stall: FigureChange, a: Runs, b: Runs) -> bool:
     """Whether the wait explains half of its share's change: a slower model lowers the share too."""
-    waits = [over_windows(summary, _INPUT_WAIT) for summary in (a, b)]
+    waits = [over_windows(runs, _INPUT_WAIT) for runs in (a, b)]
     steps = over_windows(a, FIGURES["step_time"])
     if not stall.change or steps is None or waits[0] is None or waits[1] is None:
         return False
@@ -102,16 +113,18 @@ def _change(
     how: Compared,
     a: float | None,
     b: float | None,
-    over_a: Estimate | None,
-    over_b: Estimate | None,
+    over_a: list[Estimate] | None,
+    over_b: list[Estimate] | None,
+    alternating: bool,
 ) -> FigureChange:
     if a is None or b is None:
         return FigureChange(name, how.unit, a, b)
     if over_a is not None and over_b is not None:
-        is_share = how.unit == "share"
-        found = difference(over_a, over_b) if is_share else relative_change(over_a, over_b)
+        compare = difference if how.unit == "share" else relative_change
+        found = compare(over_a, over_b, alternating=alternating)
         if found is not None:
-            change = FigureChange(name, how.unit, over_a.mean, over_b.mean, *found, True)
+            means = over_runs(over_a).mean, over_runs(over_b).mean
+            change = FigureChange(name, how.unit, *means, *found, True)
             return _marked(change, how)
     if how.unit == "share":
         return FigureChange(name, how.unit, a, b, b - a)
@@ -136,9 +149,8 @@ def _marked(change: FigureChange, how: Compared) -> FigureChange:
     return replace(change, mark=mark)
 
 
-def _values(run: RunReport) -> dict[str, float | None]:
+def _values(summary: RunSummary) -> dict[str, float | None]:
     """Returns the figures of a run as its summary has them."""
-    summary = run.summary
     parts, host, memory = summary.breakdown, summary.host, summary.memory
     fullest = memory.fullest if memory else None
     wall_s = summary.throughput.wall_s if summary.throughput else None
@@ -159,8 +171,19 @@ def _values(run: RunReport) -> dict[str, float | None]:
     }
 
 
-def over_windows(summary: RunSummary, how: Compared) -> Estimate | None:
-    """Returns a figure over the windows after the warm-up; None if they are too few."""
+def over_windows(runs: Runs, how: Compared) -> Estimate | None:
+    """Returns a figure over runs' windows after the warm-up; None if one's are too few."""
+    found = _over_windows(runs, how)
+    return None if found is None else over_runs(found)
+
+
+def _over_windows(runs: Runs, how: Compared) -> list[Estimate] | None:
+    found = [_over_windows_of(each, how) for each in runs]
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
+
+
+def _over_windows_of(summary: RunSummary, how: Compared) -> Estimate | None:
     series = _series(summary, how.tag)
     if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
         return None
@@ -195,13 +218,13 @@ def _series(summary: RunSummary, tag: str) -> Series | None:
     return next((each for each in summary.series if each.tag == tag), None)
 
 
-def step_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
+def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:
     """Returns the parts of the mean step time in both runs; empty if a wait is unknown."""
     tags = {"input wait": INPUT_WAIT, "callbacks between steps": BETWEEN_STEPS}
     means: list[dict[str, float]] = []
-    for summary in (a, b):
+    for runs in (a, b):
         found = {
-            name: over_windows(summary, Compared("s", tag=tag, factor=1e-3))
+            name: over_windows(runs, Compared("s", tag=tag, factor=1e-3))
             for name, tag in {**tags, "": STEP_TIME}.items()
         }
         known = {name: each.mean for name, each in found.items() if each is not None}

@@ -1,32 +1,30 @@
-"""95 % intervals of the change from one run to another, from the windows of each.
+"""95 % intervals of the change from one run to another, from the windows of each or from repeats.
 
-Windows of a run are not independent: a slow one is often followed by another. They are taken for an
-autoregressive process of the first order, whose mean varies more than that of independent windows
-(Bayley and Hammersley, "The 'effective' number of independent observations in an autocorrelated
-time series", 1946).
+The noise of shared machines does not average out: the means of half a minute differ almost as much
+as those of seconds do (`benchmarks/compare_truth.py`). So what parts of a run differ by is taken
+for what the next run may differ by; the error of the mean alone would promise too much.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
 WARM_UP = 0.2
 """Share of a run's windows, the first ones, that are left out: autotuning starts, the disk's cache
 is cold, idle cores wake up. Our choice."""
-LEAST_WINDOWS = 8
-"""Least number of windows after the warm-up; of fewer, the correlation cannot be estimated."""
-MOST_CORRELATED, LEAST_FREEDOM = 0.9, 3.0
-"""Bounds of what few windows say about their correlation; our choice."""
+PARTS = 8
+"""Parts of a run, of equally many windows, whose means are compared; our choice. It is the least
+number of windows after the warm-up too."""
 LARGEST_LOG = 100.0
 """Largest logarithm of a ratio; larger ones come from damaged files and have no exponential."""
 BETWEEN_RUNS = 0.015
-"""Standard deviation of a mean, as a share of it, from one run to the next of the same script. A
-run's own windows do not show it: memory is laid out differently, threads get other cores. Our
-choice; on a virtual machine that shares its cores it is too little, as equal pairs of
-`benchmarks/compare_truth.py` show."""
+"""Standard deviation of a mean, as a share of it, from one run to the next of the same script where
+a run's parts do not differ: memory is laid out differently, threads get other cores. Our choice."""
 # Two-sided 95 % quantiles of Student's t for 1 to 19 degrees of freedom.
 _STUDENT = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -42,16 +40,17 @@ def student(freedom: float) -> float:
 
 
 class Estimate(NamedTuple):
-    """Mean of a figure over a run.
+    """Mean of a figure over a run, or over repeated runs.
 
     Attributes:
-        error: Standard error of the mean by the run's windows.
-        freedom: Degrees of freedom of `error`.
-        between: Standard deviation from one run to the next, as a share of the mean, or of a whole.
+        deviation: Standard deviation of the mean.
+        freedom: Degrees of freedom of `deviation`.
+        between: Standard deviation from one run to the next that a run's windows do not show, as a
+            share of the mean, or of a whole.
     """
 
     mean: float
-    error: float
+    deviation: float
     freedom: float
     between: float = BETWEEN_RUNS
 
@@ -60,47 +59,67 @@ def estimate(values: Sequence[float], weights: Sequence[float]) -> Estimate | No
     """Returns the weighted mean of windows after the warm-up; None if they are too few."""
     skipped = math.ceil(WARM_UP * len(values))
     values, weights = values[skipped:], weights[skipped:]
-    count, total = len(values), sum(weights)
-    if count < LEAST_WINDOWS or total <= 0 or min(weights) < 0:
+    count = len(values)
+    if count < PARTS or sum(weights) <= 0 or min(weights) < 0:
         return None
-    mean = sum(map(operator.mul, values, weights)) / total
-    off = [
-        math.sqrt(weight * count / total) * (value - mean)
-        for value, weight in zip(values, weights, strict=True)
+    ends = [count * part // PARTS for part in range(PARTS + 1)]
+    parts = [slice(*each) for each in itertools.pairwise(ends)]
+    means = [_mean(values[each], weights[each]) for each in parts if sum(weights[each]) > 0]
+    if len(means) < 2:
+        return None
+    return Estimate(_mean(values, weights), statistics.stdev(means), len(means) - 1)
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total: float = sum(map(operator.mul, values, weights))
+    return total / sum(weights)
+
+
+def over_runs(estimates: Sequence[Estimate]) -> Estimate:
+    """Returns the mean of repeated runs, which varies by what the runs differ by."""
+    if len(estimates) == 1:
+        return estimates[0]
+    means = [each.mean for each in estimates]
+    error = statistics.stdev(means) / math.sqrt(len(means))
+    return Estimate(statistics.fmean(means), error, len(means) - 1, between=0.0)
+
+
+def relative_change(
+    a: Sequence[Estimate], b: Sequence[Estimate], *, alternating: bool = False
+) -> tuple[float, float, float] | None:
+    """Returns b / a - 1 and its interval; None unless all means are above 0.
+
+    Args:
+        a: Estimate of one run, or of each of its repeats.
+        b: Estimates of the other side.
+        alternating: Whether runs of both sides took turns. Each is then compared with the one next
+            to it (a paired t-test), so that a machine that becomes slower does not matter.
+    """
+    if min(each.mean for each in (*a, *b)) <= 0:
+        return None
+    logs = [
+        [Estimate(math.log(each.mean), each.deviation / each.mean, *each[2:]) for each in side]
+        for side in (a, b)
     ]
-    squares = sum(each * each for each in off)
-    if squares == 0:
-        return Estimate(mean, 0.0, count - 1)
-    correlation = sum(map(operator.mul, off, off[1:])) / squares
-    # Of few windows it comes out too low (Marriott and Pope, 1954).
-    correlation += (1 + 3 * correlation) / count
-    correlation = min(max(correlation, 0.0), MOST_CORRELATED)
-    variance = squares / (count - 1) / count * (1 + correlation) / (1 - correlation)
-    freedom = (count - 1) * (1 - correlation**2) / (1 + correlation**2)
-    return Estimate(mean, math.sqrt(variance), max(freedom, LEAST_FREEDOM))
-
-
-def relative_change(a: Estimate, b: Estimate) -> tuple[float, float, float] | None:
-    """Returns b / a - 1 and its interval; None unless both means are above 0."""
-    if a.mean <= 0 or b.mean <= 0:
-        return None
-    center = math.log(b.mean) - math.log(a.mean)
-    half = _half(a._replace(error=a.error / a.mean), b._replace(error=b.error / b.mean))
-    low, high = max(center - half, -LARGEST_LOG), min(center + half, LARGEST_LOG)
+    center, low, high = difference(*logs, alternating=alternating)
+    low, high = max(low, -LARGEST_LOG), min(high, LARGEST_LOG)
     return math.expm1(center), math.expm1(low), math.expm1(high)
 
 
-def difference(a: Estimate, b: Estimate) -> tuple[float, float, float]:
-    """Returns b - a of two shares and its interval."""
-    center, half = b.mean - a.mean, _half(a, b)
+def difference(
+    a: Sequence[Estimate], b: Sequence[Estimate], *, alternating: bool = False
+) -> tuple[float, float, float]:
+    """Returns b - a of shares and its interval; see `relative_change`."""
+    if alternating:
+        changes = [theirs.mean - ours.mean for ours, theirs in zip(a, b, strict=True)]
+        center, freedom = statistics.fmean(changes), float(len(changes) - 1)
+        squared = statistics.variance(changes) / len(changes)
+    else:
+        sides = over_runs(a), over_runs(b)
+        center = sides[1].mean - sides[0].mean
+        squared = sum(each.deviation**2 + each.between**2 for each in sides)
+        spent = sum(each.deviation**4 / each.freedom for each in sides)
+        # Welch's t. Without noise in the runs, only `between` is left, which is given.
+        freedom = min(squared**2 / spent, 1e6) if spent > 0 else 1e6
+    half = student(freedom) * math.sqrt(squared)
     return center, center - half, center + half
-
-
-def _half(a: Estimate, b: Estimate) -> float:
-    """Returns half the width of the interval (Welch's t)."""
-    own = a.error**2 + b.error**2
-    squared = own + a.between**2 + b.between**2
-    spent = a.error**4 / a.freedom + b.error**4 / b.freedom
-    # Without noise in the windows, only the variation between runs is left, which is given.
-    freedom = squared**2 / spent if spent > 0 else math.inf
-    return student(min(freedom, 1e6)) * math.sqrt(squared)

@@ -56,7 +56,10 @@ def with_stages(*stages: StageRecord, **of_run) -> RunSummary:
 
 def compared(a: RunSummary, b: RunSummary):
     return compare_runs(
-        *(RunReport(name, "completed", "fit", summary=each) for name, each in (("a", a), ("b", b)))
+        *(
+            [RunReport(name, "completed", "fit", summary=each)]
+            for name, each in (("a", a), ("b", b))
+        )
     )
 
 
@@ -318,3 +321,15 @@ def test_an_unknown_figure_is_refused_with_the_known_ones():
         ValueError, match=r"no figure 'speed'; figures are step_time, examples_per_s"
     ):
         parse_condition("speed>+10%")
+
+
+def test_repeats_must_have_the_same_settings():
+    runs = [
+        RunReport("main", "completed", "fit", summary=summary(environment=each), folder=folder)
+        for each, folder in (
+            (SUMMARY.environment, "one"),
+            (replace(SUMMARY.environment, jit_compile=True), "two"),
+        )
+    ]
+    with pytest.raises(ValueError, match=r"not repeats of one: jit_compile is .* in one and yes"):
+        compare_runs(runs, runs[:1])
