@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import keras
@@ -18,6 +18,8 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 MARK = "benchmark_step"
 FETCH = "IteratorGetNext"
+# What sends a fetched batch on to a device is named after the operation that fetched it.
+SEND = ":_Send"
 # Keras' function of one step, as it is inlined: it is in the name of each of the step's operations.
 STEP = "StatefulPartitionedCall/"
 # What a whole step compiled by XLA is on a CPU.
@@ -63,12 +65,18 @@ def stall_of(events: dict[str, list[Span]], *, overlapping: bool) -> float | Non
     """
     marks = sorted(events[MARK])
     begin, end = marks[1][0], marks[-1][0]
-    stalled = union(span for name in events if name.startswith(FETCH) for span in events[name])
+    stalled = fetches(events)
     if overlapping:
         if not (computed := union(computed_steps(events))):
             return None
         stalled = subtract(stalled, computed)
     return sum(max(0, min(b, end) - max(a, begin)) for a, b in stalled) / (end - begin)
+
+
+def fetches(events: Mapping[str, list[Span]]) -> list[Span]:
+    """Returns when batches were fetched, without overlaps."""
+    names = (name for name in events if name.startswith(FETCH) and not name.endswith(SEND))
+    return union(span for name in names for span in events[name])
 
 
 def read_host_events(path: Path) -> dict[str, list[Span]]:

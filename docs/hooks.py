@@ -24,11 +24,12 @@ FIGURE = re.compile(r"\{\{ (\w+): (.+?)(?: as (.+?))? \}\}")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Called by mkdocs for the list of files: adds the schema of `report --json`."""
-    from keras_gpukit.records.report import json_schema
+    """Called by mkdocs for the list of files: adds the schema of each command's `--json`."""
+    from keras_gpukit.cli.json_output import PRINTED, schema_of
 
-    content = json.dumps(json_schema(), indent=2)
-    files.append(File.generated(config, "reference/report.schema.json", content=content))
+    for command in PRINTED:
+        content = json.dumps(schema_of(command), indent=2)
+        files.append(File.generated(config, f"reference/{command}.schema.json", content=content))
     return files
 
 

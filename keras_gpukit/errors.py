@@ -45,6 +45,12 @@ class GPUKitWarning(UserWarning):
 logger = logging.getLogger("keras_gpukit")
 """Logger for failures in monitoring a run. They are not raised, since that would end training."""
 
+NOT_ON_WINDOWS = (
+    "This needs Linux or macOS. On Windows, run it in WSL2, where TensorFlow also has GPUs; for "
+    "native Windows, TensorFlow has had none since 2.11."
+)
+"""Reason that a part does not work on native Windows, and what does."""
+
 MOST_CHARACTERS = 100
 """Length of a reason that people read; our choice, a line and a half of the panel."""
 

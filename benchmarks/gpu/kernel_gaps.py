@@ -13,10 +13,10 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from benchmarks.xplane_truth import (
-    FETCH,
     MARK,
     Capture,
     Span,
+    fetches,
     read_host_events,
     subtract,
     union,
@@ -71,11 +71,6 @@ class GapCapture(Capture):
         self._events = read_host_events(path)
         self.gaps = gaps_of(self._events, read_gpu_spans(path))
         self._folder.cleanup()
-
-
-def fetches(events: Mapping[str, list[Span]]) -> list[Span]:
-    """Returns when batches were fetched, without overlaps."""
-    return union(span for name in events if name.startswith(FETCH) for span in events[name])
 
 
 def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from keras_gpukit.cli.command_line import above_0, fail
+from keras_gpukit.cli.json_output import add_json_flags, print_json
 
 
 def add_parser(subparsers: Any) -> None:
@@ -23,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--seconds", type=above_0, default=60.0, metavar="N", help="time budget, 60"
     )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    add_json_flags(parser, "bench", "print the results as JSON")
     parser.set_defaults(func=run)
 
 
@@ -37,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     with quiet_tensorflow(), progress("bench", args.seconds, shown=shown) as tell:
         found = bench(args.seconds, tell)
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
     else:
         from keras_gpukit.reports.benchmark import render
         from keras_gpukit.reports.terminal import print_anywhere

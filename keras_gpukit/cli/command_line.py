@@ -65,7 +65,7 @@ def add_command(
 
 def check_script(args: argparse.Namespace) -> None:
     """Exits with an error if neither a script nor a module is given."""
-    if args.script is None and args.module is None:
+    if not args.script and not args.module:
         args.error("give the SCRIPT to run, or -m MODULE")
 
 
@@ -94,11 +94,28 @@ def above_0(text: str) -> float:
     return number
 
 
+def path(text: str) -> Path:
+    """Parses a path."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
+
+
+def written_file(text: str) -> Path:
+    """Parses the path of a file to write, whose folder must exist."""
+    file = path(text)
+    if file.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; give a file")
+    if not file.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {file.parent} does not exist")
+    return file
+
+
 def folder(text: str) -> Path:
     """Returns a folder's path; the folder need not exist."""
     if not text:
         raise argparse.ArgumentTypeError("the folder's name is empty")
-    path = Path(text).expanduser()
-    if path.exists() and not path.is_dir():
+    at = Path(text).expanduser()
+    if at.exists() and not at.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder")
     return Path(text)

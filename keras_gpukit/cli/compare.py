@@ -11,7 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail
+from keras_gpukit.cli.command_line import fail, path, written_file
+from keras_gpukit.cli.json_output import add_json_flags, print_json
 
 if TYPE_CHECKING:
     from keras_gpukit.records.comparison import FailCondition, RunComparison
@@ -37,8 +38,12 @@ def add_parser(subparsers: Any) -> None:
         "log folder of a run; LOGDIR#NAME is one of several in a folder, and a quoted pattern such "
         'as "logs/main-*" all repeats of a run'
     )
-    parser.add_argument("run_a", metavar="RUN_A", help=f"the run to compare with: {run_help}")
-    parser.add_argument("run_b", metavar="RUN_B", help="the run that may be slower or faster")
+    parser.add_argument(
+        "run_a", metavar="RUN_A", type=_run, help=f"the run to compare with: {run_help}"
+    )
+    parser.add_argument(
+        "run_b", metavar="RUN_B", type=_run, help="the run that may be slower or faster"
+    )
     parser.add_argument(
         "--fail-on",
         action="append",
@@ -51,12 +56,17 @@ def add_parser(subparsers: Any) -> None:
         "--strict", action="store_true", help="exit with 3 also if a condition is inconclusive"
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="write JSON instead of text")
+    add_json_flags(how, "compare", "write JSON instead of text")
     how.add_argument("--markdown", action="store_true", help="write Markdown instead of text")
     parser.add_argument(
-        "--junit", metavar="FILE", type=Path, help="also write the conditions as JUnit XML"
+        "--junit", metavar="FILE", type=written_file, help="also write the conditions as JUnit XML"
     )
     parser.set_defaults(func=run)
+
+
+def _run(text: str) -> str:
+    path(text)
+    return text
 
 
 def _condition(text: str) -> FailCondition:
@@ -167,9 +177,7 @@ def _print(compared: RunComparison, args: argparse.Namespace) -> None:
     from keras_gpukit.reports import comparison
 
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(compared), indent=2).decode())
+        print_json(compared)
     elif args.markdown:
         sys.stdout.write(comparison.markdown(compared) + "\n")
     else:

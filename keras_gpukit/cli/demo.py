@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli.command_line import fail, folder
 from keras_gpukit.cli.demo_pipelines import SIDE, as_advised, as_written
+from keras_gpukit.version import install_command
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -60,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
         The exit code.
     """
     if importlib.util.find_spec("sklearn") is None:
-        install = 'pip install "keras-gpukit[demo]"'
-        return fail("demo", f"the photographs come from scikit-learn: {install}", code=1)
+        needed = f"the photographs come from scikit-learn: {install_command('demo')}"
+        return fail("demo", needed, code=1)
     from keras_gpukit.cli.quiet import quiet_tensorflow
 
     with quiet_tensorflow():

@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from keras_gpukit.cli.json_output import add_json_flags
+
 
 def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
@@ -16,13 +18,13 @@ def add_parser(subparsers: Any) -> None:
         "and how to fix it, and says what configure_gpus() would do. Changes nothing. Exits with 0 "
         "if a GPU can be used, else 1.",
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_json_flags(parser, "doctor", "print the findings as JSON")
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Examines the machine and prints what it found."""
-    from keras_gpukit.cli.examination import as_dict, examine
+    from keras_gpukit.cli.examination import examine, findings_of
     from keras_gpukit.cli.quiet import quiet_tensorflow
 
     with quiet_tensorflow() as show_log:
@@ -30,7 +32,10 @@ def run(args: argparse.Namespace) -> int:
         if found.machine.build.cuda is None:  # TensorFlow or Keras could not be loaded
             show_log()
     if args.json:
-        print(json.dumps(as_dict(found), indent=2))
+        from keras_gpukit.records.codec import to_dict
+
+        # Paths in environment variables may be no text, which only this one writes.
+        print(json.dumps(to_dict(findings_of(found)), indent=2))
     else:
         from keras_gpukit.reports.examination import render
         from keras_gpukit.reports.terminal import PipedConsole

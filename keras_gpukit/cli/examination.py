@@ -5,13 +5,19 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
-from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
-from keras_gpukit.records.installation import Machine, MissingNames
+from keras_gpukit.records.installation import (
+    Build,
+    CUDALibrary,
+    Driver,
+    Machine,
+    MissingNames,
+)
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.compilations import compilations
@@ -61,6 +67,37 @@ class Examination:
         return bool(used - blocking) and None not in blocking
 
 
+@dataclass(frozen=True)
+class DoctorFindings:
+    """Findings of `keras-gpukit doctor`, as `--json` prints them.
+
+    Attributes:
+        can_train_on_gpu: Whether one of the GPUs that would be used is not blocked.
+        versions: Versions of Python and of packages; None for a package that is not installed.
+        gpus: GPUs that TensorFlow lists.
+        environment: Environment variables that matter to GPUs.
+        problems: Problems of libraries and GPUs, which block a GPU or put it at risk.
+        not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
+            None if these cannot be loaded.
+        plan: Plan of `configure_gpus()`.
+        schema: Version of the layout.
+    """
+
+    can_train_on_gpu: bool
+    versions: dict[str, str | None]
+    gpus: tuple[GPUInfo, ...]
+    driver: Driver
+    tensorflow_build: Build
+    libraries: tuple[CUDALibrary, ...]
+    packages: tuple[CUDAPackage, ...]
+    environment: dict[str, str]
+    health: tuple[GPUHealth, ...]
+    problems: tuple[Problem, ...]
+    not_measured: tuple[MissingNames, ...] | None
+    plan: Plan
+    schema: int = SCHEMA
+
+
 def examine() -> Examination:
     """Reads the machine, and plans what `configure_gpus()` would do on it."""
     not_measured = None
@@ -97,20 +134,20 @@ def versions() -> dict[str, str | None]:
     return {**found, "keras-gpukit": __version__}
 
 
-def as_dict(found: Examination) -> dict[str, Any]:
-    """Returns all findings as a dictionary, ready for JSON."""
+def findings_of(found: Examination) -> DoctorFindings:
+    """Returns all findings, ready for JSON."""
     machine = found.machine
-    return {
-        "can_train_on_gpu": found.can_train,
-        "versions": found.versions,
-        "gpus": [to_dict(gpu) for gpu in machine.gpus],
-        "driver": to_dict(machine.driver),
-        "tensorflow_build": to_dict(machine.build),
-        "libraries": [to_dict(library) for library in machine.libraries],
-        "packages": [to_dict(package) for package in found.packages],
-        "environment": dict(machine.environment),
-        "health": [to_dict(each) for each in found.health],
-        "problems": [to_dict(each) for each in found.problems],
-        "not_measured": found.not_measured and [to_dict(each) for each in found.not_measured],
-        "plan": found.planned.to_dict(),
-    }
+    return DoctorFindings(
+        can_train_on_gpu=found.can_train,
+        versions=found.versions,
+        gpus=machine.gpus,
+        driver=machine.driver,
+        tensorflow_build=machine.build,
+        libraries=machine.libraries,
+        packages=found.packages,
+        environment=dict(machine.environment),
+        health=found.health,
+        problems=found.problems,
+        not_measured=found.not_measured,
+        plan=found.planned,
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from keras_gpukit.cli.command_line import add_command, check_script, fail, positive
+from keras_gpukit.errors import NOT_ON_WINDOWS
 
 MEMORY = """\
 Runs a training script up to its first fit(), and predicts the memory of its training steps by
@@ -54,6 +56,8 @@ def predict_memory(args: argparse.Namespace) -> int:
 
 def find_size(args: argparse.Namespace) -> int:
     """Runs the script to its first `fit`; returns 0 if batch sizes were found, else 2."""
+    if sys.platform == "win32":
+        return fail("batch-size", NOT_ON_WINDOWS)
     from keras_gpukit.scripts import first_fit
 
     return _ask("batch-size", first_fit.find_size(args.max, args.seconds), args)

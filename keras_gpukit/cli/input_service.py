@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from keras_gpukit.cli.command_line import fail, positive
+from keras_gpukit.errors import NOT_ON_WINDOWS
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
 
@@ -37,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the service until it is stopped, or prints the manifests."""
-    from keras_gpukit.distributed.launching.input_service import input_service_manifest, serve
+    from keras_gpukit.distributed.launching.elsewhere import input_service_manifest
 
     try:
         if args.kubernetes:
@@ -45,6 +46,10 @@ def run(args: argparse.Namespace) -> int:
                 raise ValueError("--kubernetes needs --image: a container image.")
             sys.stdout.write(input_service_manifest(args.name, args.image, args.workers))
             return 0
+        if sys.platform == "win32":
+            return fail("input-service", f"{NOT_ON_WINDOWS} --kubernetes works here.")
+        from keras_gpukit.distributed.launching.input_service import serve
+
         return serve(args.workers, args.port)
     except (OSError, ValueError) as error:
         return fail("input-service", error)

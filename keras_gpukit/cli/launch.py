@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.cli.command_line import above_0, add_command, fail, folder
+from keras_gpukit.errors import NOT_ON_WINDOWS
 from keras_gpukit.records.names import FOLDER
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _launch_here(job: Job, args: argparse.Namespace) -> int:
     if sys.platform == "win32":
-        raise ValueError("Processes of one job can be started on Linux and macOS only.")
+        return fail("launch", f"{NOT_ON_WINDOWS} --slurm and --kubernetes work here.")
     from keras_gpukit.distributed.launching.local import launch
 
     timeout_s, grace_s = args.timeout or 600.0, args.grace or 5.0

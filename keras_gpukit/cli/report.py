@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail
+from keras_gpukit.cli.command_line import fail, path, written_file
+from keras_gpukit.cli.json_output import add_json_flags
 from keras_gpukit.whole_files import replace_file
 
 if TYPE_CHECKING:  # loads msgspec, which a script that `run` runs would see
@@ -29,38 +30,17 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "log_dir",
         metavar="LOGDIR",
-        type=_path,
+        type=path,
         help="a run's log folder, or a folder above several",
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        type=_path,
+        type=written_file,
         help="where to write; by default report.html, or standard output with --json",
     )
-    parser.add_argument("--json", action="store_true", help="write JSON instead of HTML")
-    parser.add_argument(
-        "--json-schema", action=_PrintSchema, nargs=0, help="print the JSON Schema of --json"
-    )
+    add_json_flags(parser, "report", "write JSON instead of HTML")
     parser.set_defaults(func=run)
-
-
-class _PrintSchema(argparse.Action):
-    """Prints the schema and ends, as `--help` does: without a folder."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> None:
-        import json
-
-        from keras_gpukit.records.report import json_schema
-
-        print(json.dumps(json_schema(), indent=2))
-        parser.exit()
-
-
-def _path(text: str) -> Path:
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty")
-    return Path(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -110,8 +90,6 @@ def _write(out: Path, text: str) -> None:
         raise FileExistsError(f"{out} is not a regular file; give another --out.")
     if out.exists() and not _is_ours(out):
         raise FileExistsError(f"{out} already exists and is not a report; give another --out.")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"The folder {out.parent} does not exist.")
     replace_file(out, text.encode("utf-8"))
 
 

@@ -45,7 +45,8 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME[,NAME]",
         default=(),
         type=lambda text: text.split(","),
-        help="also log each fit() to mlflow, wandb or otel, or several of them",
+        help="also log each fit() to mlflow, wandb or otel, or several of them; a Monitor of the "
+        "script that has log_to keeps its own",
     )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import above_0, fail, positive
+from keras_gpukit.cli.command_line import above_0, fail, path, positive
+from keras_gpukit.cli.json_output import add_json_flags, print_json
 
 if TYPE_CHECKING:
     from keras_gpukit.records.run import RunSummary
@@ -30,7 +31,7 @@ def add_parser(subparsers: Any) -> None:
         "neither contains are unknown. Exits with 2 if there is no run.",
     )
     parser.add_argument(
-        "log_dir", metavar="LOGDIR", type=Path, nargs="?", help="a run's log folder"
+        "log_dir", metavar="LOGDIR", type=path, nargs="?", help="a run's log folder"
     )
     parser.add_argument("--run", metavar="NAME", help="run of the folder; default: the newest fit")
     parser.add_argument(
@@ -58,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
         "--gradient-mb", type=above_0, metavar="MB", help="size of the trainable weights"
     )
     parser.add_argument("--batch", type=positive, metavar="N", help="examples per GPU and step")
-    parser.add_argument("--json", action="store_true", help="write JSON instead of a table")
+    add_json_flags(parser, "scaling", "write JSON instead of a table")
     parser.set_defaults(func=run)
 
 
@@ -69,9 +70,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         return fail("scaling", error)
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(made), indent=2).decode())
+        print_json(made)
         return 0
     from keras_gpukit.reports.scaling import render
     from keras_gpukit.reports.terminal import print_anywhere

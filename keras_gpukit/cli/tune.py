@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_gpukit.cli.command_line import above_0, add_command, check_script, fail, folder
+from keras_gpukit.cli.json_output import add_json_flags, print_json
+from keras_gpukit.errors import NOT_ON_WINDOWS
 
 if TYPE_CHECKING:
     from keras_gpukit.records.speedup import Promise
@@ -56,11 +59,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="where an earlier run's findings are, whose promises are compared with what is "
         "measured (default: %(default)s)",
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_json_flags(parser, "tune", "print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Tries the changes and prints the result; returns the exit code."""
+    if sys.platform == "win32":
+        return fail("tune", NOT_ON_WINDOWS)
     from keras_gpukit.errors import TrialError
     from keras_gpukit.reports.speedup import print_speedups
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
@@ -86,9 +91,7 @@ def run(args: argparse.Namespace) -> int:
     except TrialError as error:
         return fail("tune", error)
     if args.json:
-        import msgspec
-
-        print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        print_json(found)
     else:
         print_speedups(found)
     return 130 if found.ending == "interrupted" else 0

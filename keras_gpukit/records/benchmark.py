@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.diagnosis import Rate
 
 DeviceKind = Literal["GPU", "CPU"]
@@ -74,8 +75,10 @@ class MachineBenchmark:
     Attributes:
         seconds: The time budget.
         interrupted: Whether Ctrl-C ended it.
+        schema: Version of the layout.
     """
 
     devices: tuple[DeviceBenchmark, ...]
     seconds: float
     interrupted: bool = False
+    schema: int = SCHEMA

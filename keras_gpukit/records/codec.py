@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -33,6 +34,27 @@ def from_dict(plain: dict[str, Any], kind: type[R]) -> R:
         return msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"The data do not match {kind.__name__}: {error}") from error
+
+
+def json_schema(kind: type, name: str) -> dict[str, Any]:
+    """Returns the JSON Schema of a record with a field `schema`, draft 2020-12.
+
+    It is made from the record's class and those of its fields, with their descriptions.
+
+    Args:
+        kind: Class of the record.
+        name: Name in the schema's `$id`, before the version of the layout.
+    """
+    schema = msgspec.json.schema(kind)
+    for each in schema["$defs"].values():
+        if "description" in each:
+            each["description"] = inspect.cleandoc(each["description"])
+    schema["$defs"][kind.__name__]["properties"]["schema"] = {"const": SCHEMA}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:keras-gpukit:{name}:{SCHEMA}",
+        **schema,
+    }
 
 
 def checked_record(data: msgspec.Raw, kind: type[R]) -> R:

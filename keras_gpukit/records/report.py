@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import SCHEMA
@@ -165,17 +162,3 @@ class Report(Displayed):
         """The newest of `captures` that was read, if possible with steps; None without any."""
         read = [each for each in reversed(self.captures) if each.profile is not None]
         return max(read, key=lambda each: bool(each.profile and each.profile.steps), default=None)
-
-
-def json_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of a report as JSON, draft 2020-12, made from these classes."""
-    schema = msgspec.json.schema(Report)
-    for each in schema["$defs"].values():
-        if "description" in each:
-            each["description"] = inspect.cleandoc(each["description"])
-    schema["$defs"]["Report"]["properties"]["schema"] = {"const": SCHEMA}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:keras-gpukit:report:{SCHEMA}",
-        **schema,
-    }

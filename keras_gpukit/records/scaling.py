@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from keras_gpukit.records.codec import SCHEMA
+
 
 @dataclass(frozen=True)
 class Link:
@@ -83,6 +85,7 @@ class ScalingForecast:
         points: Forecasts for the requested numbers of GPUs.
         assumptions: Assumptions of the forecast, in words.
         run: Name of the run; None if the forecast is not based on a record.
+        schema: Version of the layout.
     """
 
     basis: ScalingBasis
@@ -93,3 +96,4 @@ class ScalingForecast:
     points: tuple[ScalingPoint, ...]
     assumptions: tuple[str, ...]
     run: str | None = None
+    schema: int = SCHEMA

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
-from keras_gpukit.records.finding import Change
+from keras_gpukit.records.finding import Change, Finding
 
 SpeedupEnding = Literal["nothing left to try", "time ran out", "interrupted"]
 
@@ -68,6 +69,9 @@ class SpeedupSearch(Displayed):
         trials: Changes in the order in which they were tried.
         best: Kept change, or kept changes together, with the highest rate; None without any.
         tolerance: Largest difference of the loss, as a share of it, at which a change is kept.
+        by_hand: Most important finding on the unchanged training that costs time and that no change
+            helped, so that its advice is left to the user; None without one.
+        schema: Version of the layout.
     """
 
     subject: str
@@ -78,3 +82,5 @@ class SpeedupSearch(Displayed):
     tolerance: float
     ending: SpeedupEnding
     duration_s: float
+    by_hand: Finding | None = None
+    schema: int = SCHEMA

@@ -27,6 +27,8 @@ SENTENCES = {
     "of_it_making_batches": ", {value} of them with making batches",
     # Time.
     "of_the_time": "This takes {value} of the run's time",
+    "of_the_time_without_the_first_step": "This takes {value} of the run's time without its first "
+    "step",
     "of_the_time_in": "{value} of the run's time is spent in {of}",
     "time_of": "{of}: {value} of the time",
     "compute": "Computing takes {value}",

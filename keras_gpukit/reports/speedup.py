@@ -28,7 +28,7 @@ def render(search: SpeedupSearch) -> RenderableType:
         ". Without callbacks and validation."
     )
     snippet = [] if best is None or not best.lines else ["", "Change:", *_snippet(best.lines)]
-    after = [*_not_measured(search), *snippet]
+    after = [*_not_measured(search), *_by_hand(search), *snippet]
     return Group(*map(plain, lines), *_table(search), *map(plain, after))
 
 
@@ -103,6 +103,12 @@ def _not_measured(search: SpeedupSearch) -> Iterator[str]:
     for each in search.trials:
         if each.gain is None:
             yield f"- {each.change}: {each.note}."
+
+
+def _by_hand(search: SpeedupSearch) -> Iterator[str]:
+    found = search.by_hand
+    if found is not None:
+        yield f"To change by hand: {found.title} ({found.code}). Next: {found.advice[0]}."
 
 
 def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.speedup import Promise
+from keras_gpukit.records.speedup import Promise, TriedChange
 from keras_gpukit.rules.savings import time_of_steps_s
 
 CHANGES = (
@@ -82,6 +83,22 @@ def promise_of(change: str, made: Sequence[Promise]) -> Promise | None:
     """Returns what was promised for a change; the largest promise if several findings name it."""
     of_change = [each for each in made if change in TRIED_BY.get(each.code, ())]
     return max(of_change, key=lambda each: each.high or each.low, default=None)
+
+
+def by_hand(
+    findings: Sequence[Finding], tried: Sequence[TriedChange], left: Collection[str]
+) -> Finding | None:
+    """Returns the first finding that costs time and that no change helped; None without one.
+
+    Args:
+        findings: Findings on the unchanged training.
+        tried: Changes that were tried.
+        left: Names of changes that were not tried, but could be.
+    """
+    may_help = {each.change for each in tried if each.kept}.union(left)
+    costly = (each for each in findings if each.severity != "info" and each.saving and each.advice)
+    unchanged = (each for each in costly if may_help.isdisjoint(TRIED_BY.get(each.code, ())))
+    return next(unchanged, None)
 
 
 def in_order(names: Sequence[str], made: Sequence[Promise]) -> tuple[str, ...]:

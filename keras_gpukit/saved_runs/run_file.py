@@ -127,7 +127,7 @@ class RunFile:
         if schema > SCHEMA:
             newer = (
                 f"A newer keras_gpukit wrote it, in layout {schema}; this one knows {SCHEMA}, and "
-                "may miss or misread what is newer: pip install --upgrade keras-gpukit."
+                "may miss or misread what is newer. Read it with that version."
             )
         self._start(newer)
 

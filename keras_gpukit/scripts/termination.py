@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -30,12 +31,15 @@ class Termination:
         self._pipe: tuple[int, int] | None = None
 
     def install(self) -> None:
-        """Handles SIGTERM from now on, unless the script does; does nothing on other threads.
+        """Handles SIGTERM from now on, unless the script does or this is not the main thread.
+
+        Windows ends processes without a signal; nothing is handled there.
 
         Forks of this process, such as children of multiprocessing, get the default action back.
         """
-        is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         if self._pipe is None:
             self._pipe = os.pipe()

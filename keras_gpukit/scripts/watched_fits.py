@@ -32,7 +32,7 @@ class WatchedFits:
     Args:
         folder: Folder that the fits are written to.
         profile: Whether to add a `Profiler` too.
-        log_to: Services that each `Monitor` logs to.
+        log_to: Services that each `Monitor` logs to, also the script's own without `log_to`.
         before_fit: Called at the start of each `fit`.
 
     Attributes:
@@ -91,7 +91,7 @@ class WatchedFits:
         """Returns the callbacks to add, the last one first."""
         # Imported only now that the script has loaded Keras.
         from keras_gpukit.callbacks.base import WatchingCallback
-        from keras_gpukit.callbacks.monitor import monitor_of_script
+        from keras_gpukit.callbacks.monitor import Monitor, monitor_of_script
         from keras_gpukit.callbacks.profiler import Profiler
         from keras_gpukit.watching.epoch_memory import FitMemory
         from keras_gpukit.watching.open_session import is_watched
@@ -104,6 +104,9 @@ class WatchedFits:
             model = callback_list.model
             if model is None or is_watched(model):
                 return []
+            for each in own:
+                if isinstance(each, Monitor):
+                    each._log_to = each._log_to or tuple(self._log_to)
             # Memory belongs to the process: each fit continues the readings of earlier fits.
             self._memory = self._memory or FitMemory()
             if not self._is_due():

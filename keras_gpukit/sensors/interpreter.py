@@ -108,7 +108,7 @@ def _stolen_from_a_core_s() -> float:
 def _queued_for_a_core() -> Iterator[Callable[[], float]]:
     """Yields a clock of how long this thread has waited for a core; it stands still if unknown."""
     try:
-        account = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        account = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
     except OSError:  # not Linux, or a kernel without this account
         yield lambda: 0.0
         return

@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.memory.out_of_memory import is_out_of_memory
-from keras_gpukit.records.finding import Change
+from keras_gpukit.records.finding import Change, Finding
 from keras_gpukit.records.speedup import Promise
 from keras_gpukit.rules.speedups import promises
 from keras_gpukit.speedups.changes import TrainingChange, batch_size_of, propose
@@ -39,6 +39,7 @@ class Ready:
         lines: Lines of user code that make the changes.
         proposals: Changes that can be tried; empty in a process with changes.
         promises: Gains that the findings on the training promise.
+        findings: Findings on the unchanged training.
     """
 
     first_step_s: float
@@ -47,6 +48,7 @@ class Ready:
     lines: tuple[Change, ...] = ()
     proposals: tuple[TrainingChange, ...] = ()
     promises: tuple[Promise, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ class MeasuredFit:
 
         proposals: tuple[TrainingChange, ...] = ()
         promised: tuple[Promise, ...] = ()
+        findings: tuple[Finding, ...] = ()
         if examples is not None:
             self._fit(train(0.0, 2 * WATCH_S))
         else:
@@ -147,6 +150,7 @@ class MeasuredFit:
             step_s = (time.perf_counter() - began_s) / self._calls / self._model.steps_per_execution
             if summary := monitor.summary:
                 promised, step_s = promises(summary), summary.step_time_s or step_s
+                findings = summary.findings
             gpus = summary.environment.gpus if summary else ()
             proposals = propose(self._model, self._given.arguments, step_s, gpus)
         losses = []
@@ -160,6 +164,7 @@ class MeasuredFit:
             lines=tuple(self._given.lines),
             proposals=proposals,
             promises=promised,
+            findings=findings,
         )
 
     def _rounds(self) -> Iterator[None]:

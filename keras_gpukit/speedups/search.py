@@ -23,6 +23,7 @@ LONGEST_S = 20.0
 RESERVE = 0.25
 """Share of the time that is kept, once a change gains, for the best changes together."""
 JOINED = " + "
+_LATE = "time ran out"
 
 
 class SpeedupTrials:
@@ -88,6 +89,8 @@ class SpeedupTrials:
         """Returns what is known so far."""
         assert self._first is not None
         kept = [each for each in self._done if each.kept]
+        tried = {each.change for each in self._done if each.note != _LATE}
+        left = {each.name for each in self._first.proposals} - tried
         return SpeedupSearch(
             subject=subject,
             rate=summarize(self._rates, self._first.unit),
@@ -97,6 +100,7 @@ class SpeedupTrials:
             tolerance=self._tolerance,
             ending=ending,
             duration_s=time.monotonic() - self._began_s,
+            by_hand=speedups.by_hand(self._first.findings, self._done, left),
         )
 
     def _measure_unchanged(self) -> None:
@@ -125,7 +129,7 @@ class SpeedupTrials:
                 reserve_s = self._reserve_s if self._kept else 0.0
                 is_late = self._left_s < self._starting_s + reserve_s
                 if is_late and self._done and not change.blocked:
-                    change, ending = replace(change, blocked="time ran out"), "time ran out"
+                    change, ending = replace(change, blocked=_LATE), "time ran out"
                 change = self._try(change)
         if len(self._kept) > 1:
             made = sorted(self._kept.values(), key=lambda each: -(each[0].gain or 0.0))

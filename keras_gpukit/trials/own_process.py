@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Any
+
+from keras_gpukit.errors import NOT_ON_WINDOWS, TrialError
 
 _LOG_SHOWN = 2000
 _ENDS_WITHIN_S = 5.0
@@ -24,6 +27,9 @@ class OwnProcess:
             that of the log, and `arguments`.
         arguments: Further arguments of `serve`.
         daemon: Whether the process may have no processes of its own.
+
+    Raises:
+        TrialError: On native Windows, where descriptors are not passed so.
     """
 
     def __init__(
@@ -33,6 +39,8 @@ class OwnProcess:
         *arguments: Any,
         daemon: bool = True,
     ) -> None:
+        if sys.platform == "win32":
+            raise TrialError(NOT_ON_WINDOWS)
         self.connection, there = context.Pipe()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         log = Connection(os.dup(self._log.fileno()), readable=False)  # how a descriptor is passed
@@ -52,7 +60,7 @@ class OwnProcess:
     def close(self) -> None:
         """Ends the process, and those that it started if it leads a group of processes."""
         # Kill the process: its work is no longer needed, and TensorFlow takes long to end.
-        with suppress(OSError, AttributeError):  # it has ended, or this system has no groups
+        with suppress(OSError):  # it has ended
             if os.getpgid(self._process.pid) == self._process.pid:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()

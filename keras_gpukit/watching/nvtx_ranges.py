@@ -15,13 +15,11 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.version import install_command
 from keras_gpukit.watching.session import Session
 
 DOMAIN = "keras_gpukit"
 FETCH, WAIT = "fetch of a batch", "input wait, ms per step"
-NOT_INSTALLED = (
-    '`nvtx=True` needs the package nvtx: pip install "keras-gpukit[nvtx]". Received: nvtx=True'
-)
 
 
 def load_nvtx() -> Any:
@@ -29,7 +27,9 @@ def load_nvtx() -> Any:
     try:
         return import_module("nvtx")
     except ImportError as error:
-        raise ImportError(NOT_INSTALLED) from error
+        raise ImportError(
+            f"`nvtx=True` needs the package nvtx: {install_command('nvtx')}. Received: nvtx=True"
+        ) from error
 
 
 class NVTXRanges:

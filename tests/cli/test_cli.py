@@ -21,7 +21,8 @@ from rich.console import Console
 import keras_gpukit
 from keras_gpukit.cli.demo import IMAGES, image_files, print_code
 from keras_gpukit.cli.demo_pipelines import as_advised, as_written
-from keras_gpukit.cli.main import main
+from keras_gpukit.cli.json_output import PRINTED
+from keras_gpukit.cli.main import main, parsers
 from keras_gpukit.cli.quiet import LEVEL
 
 FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn")
@@ -56,12 +57,22 @@ def test_importing_the_package_loads_no_framework():
 def test_help_loads_no_framework():
     code = """
 from contextlib import suppress
-from keras_gpukit.cli.main import main
+from keras_gpukit.cli.json_output import PRINTED
+from keras_gpukit.cli.main import main, parsers
 for command in ([], ["run"], ["launch"], ["demo"], ["doctor"], ["report"]):
     with suppress(SystemExit):
         main([*command, "--help"])
 """
     assert loaded_after(code) == "set()"
+
+
+def test_each_command_with_json_has_a_schema():
+    parser, _ = parsers()
+    [commands] = (each.choices for each in parser._actions if isinstance(each.choices, dict))
+    with_json = {name for name, each in commands.items() if "--json" in each._option_string_actions}
+    assert with_json == PRINTED.keys()
+    page = (ROOT / "docs" / "reference" / "machine-readable.md").read_text(encoding="utf-8")
+    assert {name for name in PRINTED if f"({name}.schema.json)" in page} == with_json
 
 
 def test_version():
@@ -127,7 +138,7 @@ def test_the_demos_code_is_whole_in_a_narrow_terminal(capsys):
 def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
     assert main(["demo"]) == 1
-    assert 'pip install "keras-gpukit[demo]"' in capsys.readouterr().err
+    assert '[demo]"' in capsys.readouterr().err
 
 
 @pytest.mark.tensorflow
@@ -155,7 +166,8 @@ SHORT_DEMO = """
 import sys
 from keras_gpukit.cli import demo
 demo.EPOCHS = 2
-from keras_gpukit.cli.main import main
+from keras_gpukit.cli.json_output import PRINTED
+from keras_gpukit.cli.main import main, parsers
 sys.exit(main(sys.argv[1:]))
 """
 

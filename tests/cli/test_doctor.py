@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
+from helpers.json_output import valid_json
 
 from keras_gpukit.cli import doctor, examination
 from keras_gpukit.records.environment import GPUInfo
@@ -141,7 +142,7 @@ def test_a_machine_whose_every_gpu_is_blocked_exits_with_1(examine):
     assert code == 1
     assert "GPU 1 does not answer (NVML says GpuIsLost)" in text
     code, text = examine(two_gpus(error="GpuIsLost"), "--json", health=(FULL,))
-    data = json.loads(text)
+    data = valid_json("doctor", text)
     assert not data["can_train_on_gpu"]
     assert [(each["code"], each["gpu"]) for each in data["problems"]] == [
         ("memory_held", 0),
@@ -187,7 +188,7 @@ def test_a_measurement_that_this_tensorflow_does_not_allow_is_named_with_what_is
     assert f"missing input stall per stage {said}" in words
     counters = f"tensorflow {version('tensorflow')} has no counters in the layout of 2.21"
     assert counters in " ".join(examine(HEALTHY, known=None)[1].split())
-    data = json.loads(examine(HEALTHY, "--json", not_measured=lacks)[1])
+    data = valid_json("doctor", examine(HEALTHY, "--json", not_measured=lacks)[1])
     assert data["not_measured"] == [{"measurement": "input stall per stage", "names": [name]}]
 
 
@@ -199,7 +200,7 @@ def test_another_backend_is_said_not_to_be_supported(examine):
 
 def test_json_holds_all_that_was_found(examine):
     code, text = examine(HEALTHY, "--json")
-    data = json.loads(text)
+    data = valid_json("doctor", text)
     assert code == 0
     assert data["can_train_on_gpu"] is True
     assert data["versions"]["keras"] == version("keras")
@@ -208,7 +209,7 @@ def test_json_holds_all_that_was_found(examine):
     assert data["plan"]["actions"][0]["name"] == "TF_FORCE_GPU_ALLOW_GROWTH"
     code, text = examine(BROKEN, "--json")
     assert code == 1
-    assert [cause["code"] for cause in json.loads(text)["plan"]["causes"]] == [
+    assert [cause["code"] for cause in valid_json("doctor", text)["plan"]["causes"]] == [
         "hidden",
         "missing_libraries",
     ]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from helpers.json_output import validator_of
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from helpers.workers import write_worker
-from jsonschema import Draft202012Validator
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.codec import from_dict
@@ -69,16 +70,12 @@ def test_json_is_as_its_schema_says(logs, capsys):
     (logs / "killed" / "gpukit").mkdir(parents=True)
     (logs / "killed" / "gpukit" / "run.jsonl").write_bytes(gzip.decompress(killed.read_bytes()))
     write_profile(logs / "elsewhere", "transformer")
-    with pytest.raises(SystemExit, match="0"):
-        main(["report", "--json-schema"])
-    schema = json.loads(capsys.readouterr().out)
-    validator = Draft202012Validator(schema)
-    validator.check_schema(schema)
+    validator = validator_of("report")
     assert main(["report", str(logs), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert len(report["runs"]) == 2
     assert report["captures"][0]["verdict"]["findings"]
-    assert schema["$id"].endswith(f":{report['schema']}")
+    assert validator.schema["$id"].endswith(f":{report['schema']}")
     validator.validate(report)
     report["runs"][1]["summary"]["verdict"]["findings"][0]["severity"] = "terrible"
     assert not validator.is_valid(report)
@@ -94,11 +91,6 @@ def test_no_run_is_an_error_that_says_what_was_looked_for(tmp_path, capsys):
         assert str(folder) in result.err
 
 
-def test_a_place_that_cannot_be_written_is_said(logs, capsys):
-    assert main(["report", str(logs), "--out", str(logs.parent / "no" / "report.html")]) == 2
-    assert f"The folder {logs.parent / 'no'} does not exist" in capsys.readouterr().err
-
-
 def test_what_is_no_file_is_left_alone(logs, capsys):
     pipe = logs.parent / "pipe"
     os.mkfifo(pipe)
@@ -107,12 +99,27 @@ def test_what_is_no_file_is_left_alone(logs, capsys):
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("arguments", [[""], ["logs", "--out", ""]])
-def test_an_empty_path_is_refused(logs, arguments, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["report", *arguments])
-    assert ended.value.code == 2
-    assert "the path is empty" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("report ''", "argument LOGDIR: the path is empty"),
+        ("report logs --out ''", "argument --out: the path is empty"),
+        ("report logs --out logs", "argument --out: logs is a folder; give a file"),
+        ("report logs --out no/report.html", "argument --out: the folder no does not exist"),
+        ("compare '' logs", "argument RUN_A: the path is empty"),
+        ("compare logs ''", "argument RUN_B: the path is empty"),
+        ("compare logs logs --junit ''", "argument --junit: the path is empty"),
+        ("compare logs logs --junit logs", "argument --junit: logs is a folder; give a file"),
+        ("compare logs logs --junit no/x.xml", "argument --junit: the folder no does not exist"),
+        ("scaling ''", "argument LOGDIR: the path is empty"),
+        ("run ''", "give the SCRIPT to run, or -m MODULE"),
+        ("tune -m ''", "give the SCRIPT to run, or -m MODULE"),
+    ],
+)
+def test_a_path_that_cannot_be_meant_is_refused_with_its_argument(logs, line, said, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(shlex.split(line))
+    assert f"error: {said}\n" in capsys.readouterr().err
 
 
 def test_many_runs_are_told_in_a_few_lines(logs, capsys):

@@ -1,8 +1,7 @@
 """`keras-gpukit scaling`: a run's figures and the options, as a table or JSON."""
 
-import json
-
 import pytest
+from helpers.json_output import valid_json
 from helpers.training import arrays, small_model
 
 from keras_gpukit import Monitor
@@ -20,7 +19,7 @@ def log_dir(tmp_path_factory):
 
 def as_json(capsys, *arguments):
     assert main(["scaling", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return valid_json("scaling", capsys.readouterr().out)
 
 
 def test_a_run_gives_step_gradients_and_batch(capsys, log_dir):

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.recorded_profiles import write_profile
 from helpers.synthetic_xplane import (
     Capture,
     gpu_behind_the_host,
@@ -15,7 +16,16 @@ from helpers.synthetic_xplane import (
 
 from benchmarks.gpu.kernel_gaps import Gaps, gaps_of, idle_between_kernels, read_gpu_spans
 from benchmarks.planted.known_times import arrays, ready, sleep_in_python
-from benchmarks.xplane_truth import FETCH, MARK, STEP, read_host_events, stall_of
+from benchmarks.xplane_truth import (
+    FETCH,
+    MARK,
+    SEND,
+    STEP,
+    fetches,
+    read_host_events,
+    stall_of,
+    subtract,
+)
 
 
 def gaps(capture: Capture, folder) -> Gaps:
@@ -72,3 +82,14 @@ def test_a_fetch_that_overlaps_steps_is_no_stall_and_unknown_where_no_step_is_fo
     assert stall_of(events, overlapping=False) == 0.4
     assert stall_of(events, overlapping=True) is None
     assert stall_of(events | {f"{STEP}product": [(14, 18)]}, overlapping=True) == 0.2
+
+
+def test_sending_a_batch_to_the_gpu_is_no_fetch(tmp_path):
+    events = read_host_events(tmp_path / write_profile(tmp_path, "transformer"))
+    of_fetches = [name for name in events if name.startswith(FETCH)]
+    sent = [span for name in of_fetches if name.endswith(SEND) for span in events[name]]
+
+    assert sent
+    assert fetches(events)
+    for span in sent:
+        assert subtract([span], fetches(events)) == [span]

@@ -400,8 +400,11 @@ FIRES = [
     ("first-step-not-over warning: cores busy 1", in_first_step(54.0)),
     ("tracing-again critical: compiled again by XLA 20 times", compiled_again()),
     ("slow-callbacks warning: in callbacks 10.01 s", spent(callbacks_s=10.26)),
-    ("long-validation warning: of the time 50.1 %", spent(validation_s=50.1)),
-    ("long-validation info: of the time 30 %", spent(validation_s=30.0)),
+    (
+        "long-validation warning: of the time without the first step 50.1 %",
+        spent(validation_s=50.1),
+    ),
+    ("long-validation info: of the time without the first step 30 %", spent(validation_s=30.0)),
     ("mostly-not-compute warning: time of other 40 %", spent(other_s=40.0, validation_s=20.0)),
     ("mostly-not-compute warning: time of unknown 80 %", unsure(0.0, 20.0, 0.0)),
     ("mostly-not-compute warning: time of other 51 %", unsure(None, None, 51.0)),

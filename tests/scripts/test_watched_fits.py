@@ -205,3 +205,15 @@ def test_each_fit_is_logged_to_the_services(watched, monkeypatch):
     watched(log_to=["mlflow", "otel"])
     fit(model("logged"))
     assert started == ["mlflow", "otel"]
+
+
+def test_a_monitor_of_the_script_logs_to_the_services_too_unless_it_names_its_own(
+    watched, monkeypatch
+):
+    started = []
+    monkeypatch.setattr(run_output, "start_logging", started.append)
+    watched(log_to=["mlflow"])
+    fit(model("own"), callbacks=[gpukit.Monitor(None, verbose=0)])
+    assert started == ["mlflow"]
+    fit(model("own"), callbacks=[gpukit.Monitor(None, verbose=0, log_to="otel")])
+    assert started == ["mlflow", "otel"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.errors import TrialError
-from keras_gpukit.records.finding import Change
+from keras_gpukit.records.finding import Change, Finding, Saving
 from keras_gpukit.records.speedup import Promise
 from keras_gpukit.reports.speedup import render
 from keras_gpukit.reports.terminal import as_text
@@ -63,7 +63,7 @@ def ready(changes, loss=2.0, **fields):
     return Ready(1.0, losses, "examples/s", lines=lines, **fields)
 
 
-def training(rates, *, proposals, losses=None, failing=None, promises=()):
+def training(rates, *, proposals, losses=None, failing=None, **fields):
     """Returns what starts processes whose rates are known, and the names of what was started."""
     started = []
 
@@ -73,7 +73,7 @@ def training(rates, *, proposals, losses=None, failing=None, promises=()):
         if failing and name in failing:
             return Process([failing[name]])
         if not changes:
-            first = ready((), proposals=proposals, promises=promises)
+            first = ready((), proposals=proposals, **fields)
         else:
             assert examples == LOSSES[2][0]
             first = ready(changes, (losses or {}).get(name, 2.0))
@@ -249,3 +249,30 @@ def test_a_training_that_cannot_be_measured_is_an_error():
     start, _ = training({}, proposals=(), failing={"": Failure("the script called no fit()")})
     with pytest.raises(TrialError, match="cannot be measured: the script called no fit"):
         tried(start)
+
+
+SAVING = Saving(1.0, 2.0, 10.0, "wait")
+
+
+def finding(code, severity="warning", saving=SAVING):
+    return Finding(code, f"{code} is slow", severity, (), (f"fix {code}",), saving)
+
+
+def test_the_first_costly_finding_that_no_change_helped_is_left_to_the_user():
+    findings = (
+        finding("memory-grows", saving=None),
+        finding("dominant-layer", "info"),
+        finding("launch-bound"),
+        finding("input-bound"),
+        finding("slow-callbacks"),
+    )
+    helps = {"jit": 2.0}
+    start, _ = training(helps, proposals=(JIT, INPUT), findings=findings)
+    found = tried(start)
+    assert found.by_hand == findings[3]  # `jit` helped launch-bound, `input` gained nothing
+    said = "To change by hand: input-bound is slow (input-bound). Next: fix input-bound."
+    assert said in " ".join(as_text(render(found)).split())
+    start, _ = training(helps, proposals=(JIT, INPUT), findings=findings)
+    assert tried(start, asked=("jit",)).by_hand == findings[4]  # `input` may help
+    start, _ = training({}, proposals=(JIT,), findings=findings[:2])
+    assert tried(start).by_hand is None

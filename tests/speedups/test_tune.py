@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.json_output import valid_json
 from helpers.processes import environment, wait_for
 from helpers.training import arrays, small_model
 
@@ -37,7 +38,7 @@ def test_a_script_is_tuned_from_outside(tmp_path):
     wanted = ("--minutes", "0.5", "--try", "steps-per-execution", "--json")
     done = command(*wanted, CASE, written, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = valid_json("tune", done.stdout)
     assert found["subject"] == "tiny.py"
     assert found["rate"]["unit"] == "examples/s"
     (tried,) = found["trials"]

@@ -1,10 +1,10 @@
 """`keras-gpukit bench`: rows by importance, each with a result or a reason, within a budget."""
 
-import json
 import multiprocessing
 
 import pytest
 from helpers import bench_tasks
+from helpers.json_output import valid_json
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.benchmark import BenchmarkRow
@@ -111,7 +111,7 @@ def test_a_gpu_that_tensorflow_does_not_see_leaves_the_cpu(gpu, monkeypatch):
 @pytest.mark.heavy
 def test_the_command_writes_json_and_keeps_the_ceilings(capsys):
     assert main(["bench", "--json"]) == 0
-    [on_cpu] = json.loads(capsys.readouterr().out)["devices"]
+    [on_cpu] = valid_json("bench", capsys.readouterr().out)["devices"]
     assert on_cpu["rows"][0]["rate"]["median"] == 5.0
     assert measured_ceilings("A fast CPU").tflops["bfloat16"] == 1.5
     assert measured_ceilings("A slow CPU") is None

@@ -137,7 +137,7 @@ def test_nothing_is_marked_or_loaded_unless_it_is_asked_for(recorded):
 
 def test_a_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvtx", None)
-    with pytest.raises(ImportError, match=r'pip install "keras-gpukit\[nvtx\]"'):
+    with pytest.raises(ImportError, match=r'pip install ".*\[nvtx\]"'):
         monitor()
     Monitor(None)
 

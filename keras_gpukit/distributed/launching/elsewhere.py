@@ -14,6 +14,8 @@ from typing import Any
 from keras_gpukit.distributed.launching.job import RUNNER, Job
 from keras_gpukit.version import __version__
 
+SERVERS = "keras_gpukit.distributed.launching.servers"
+_INPUT_PORT = 5050
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -159,3 +161,16 @@ def _environment(job: Job, address: str) -> list[dict[str, Any]]:
         reason = "NCCL says why it fails; at its default it is silent."
         variables.append(("NCCL_DEBUG", "WARN", reason))
     return [{"name": name, "value": value, "reason": reason} for name, value, reason in variables]
+
+
+def input_service_manifest(name: str, image: str, workers: int) -> str:
+    """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML."""
+    return render(
+        "input_service.yaml.j2",
+        name=name,
+        image=image,
+        workers=workers,
+        port=_INPUT_PORT,
+        module=SERVERS,
+        version=__version__,
+    )

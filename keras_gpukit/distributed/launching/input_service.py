@@ -1,4 +1,4 @@
-"""Runs a tf.data service on this machine, or writes its manifest for Kubernetes."""
+"""Runs a tf.data service on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import ExitStack
 
-from keras_gpukit.distributed.launching.elsewhere import render
+from keras_gpukit.distributed.launching.elsewhere import SERVERS
 from keras_gpukit.distributed.launching.job import Task
 from keras_gpukit.distributed.launching.ports import (
     REUSE,
@@ -18,14 +18,11 @@ from keras_gpukit.distributed.launching.ports import (
     reserved_ports,
 )
 from keras_gpukit.distributed.launching.workers import ProcessPlan, WorkerProcess, caught_signals
-from keras_gpukit.version import __version__
 
-PORT = 5050
 _GRACE_S = 5.0
 _START_WITHIN_S = 120.0
 """Maximum seconds until the dispatcher listens on its port."""
 _TURN_S = 0.2
-_MODULE = "keras_gpukit.distributed.launching.servers"
 
 
 def serve(workers: int, port: int) -> int:
@@ -61,21 +58,8 @@ def serve(workers: int, port: int) -> int:
         return _wait(running, signals) or 1
 
 
-def input_service_manifest(name: str, image: str, workers: int) -> str:
-    """Returns the Deployments of a dispatcher and its workers, and the Service, as YAML."""
-    return render(
-        "input_service.yaml.j2",
-        name=name,
-        image=image,
-        workers=workers,
-        port=PORT,
-        module=_MODULE,
-        version=__version__,
-    )
-
-
 def _start(task: Task, arguments: list[str]) -> WorkerProcess:
-    command = [sys.executable, "-m", _MODULE, *arguments]
+    command = [sys.executable, "-m", SERVERS, *arguments]
     plan = ProcessPlan(task, tuple(command), REUSE)
     return WorkerProcess(plan, os.environ, 1, 2, grace_s=_GRACE_S)
 

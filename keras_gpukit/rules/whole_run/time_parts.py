@@ -251,7 +251,7 @@ class LongValidation(TimeRule):
         if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
             return None
         saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
-        figures = [percent("of_the_time", share)]
+        figures = [percent("of_the_time_without_the_first_step", share)]
         if summary.validation is not None:
             figures.append(figure("steps_of_validation", summary.validation.steps))
         title = f"Validation takes {100 * share:.0f} % of the time"

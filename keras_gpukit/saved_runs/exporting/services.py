@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from keras_gpukit.arguments import refuse
 from keras_gpukit.errors import Guard
 from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
+from keras_gpukit.version import install_command
 
 CLOSE_WITHIN_S = 30.0
 """Maximum seconds that the end of a `fit` waits for a service. Our choice: a slow server still gets
@@ -58,7 +59,7 @@ def check_log_to(log_to: Any) -> tuple[str, ...]:
         if find_spec(SERVICES[name].package) is None:
             raise ImportError(
                 f"Logging to {SERVICES[name].title} needs a package that is not installed: "
-                f'pip install "keras-gpukit[{name}]". Received: log_to={log_to!r}'
+                f"{install_command(name)}. Received: log_to={log_to!r}"
             )
     return tuple(dict.fromkeys(names))
 

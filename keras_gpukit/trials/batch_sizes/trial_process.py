@@ -26,8 +26,12 @@ from keras_gpukit.trials.own_process import OwnProcess
 
 _LOADED = "keras_gpukit.trials.batch_sizes.loaded_quietly"
 # Signals that end a process that ran out of memory: TensorFlow aborts, an access fails, or the
-# system kills the process.
-OF_MEMORY = frozenset({signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGKILL})
+# system kills the process. Windows has no SIGBUS and no SIGKILL.
+OF_MEMORY = frozenset(
+    number
+    for number in signal.Signals
+    if number.name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL")
+)
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -180,5 +180,5 @@ def test_names_are_checked_and_a_missing_package_names_its_extra(monkeypatch):
     assert check_log_to(["otel", "mlflow", "otel"]) == ("otel", "mlflow")
     assert check_log_to("wandb") == ("wandb",)
     monkeypatch.setattr(services, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r'pip install "keras-gpukit\[wandb\]"'):
+    with pytest.raises(ImportError, match=r'pip install ".*\[wandb\]"'):
         check_log_to(["wandb"])
