@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not (browser or long)" || $(AGAIN)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or long)" || $(AGAIN)
 	$(BIN)/pytest -n 2 --dist loadfile -m "browser and not long" $(BROWSER) || $(AGAIN)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
@@ -51,7 +51,8 @@ screenshots: $(VENV)/installed
 clean:
 	rm -rf $(VENV) site logs
 
+# Python compiles what is imported; pip would compile all, of which most never is.
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --no-compile --editable ".[dev]"
 	touch $@

@@ -1,5 +1,6 @@
 """Draws what `stall_accuracy.py` measured, for the documentation.
 
+pip install matplotlib  # not among `dev`: where it is installed, Keras imports it at its start
 python benchmarks/plot_stall_accuracy.py
 """
 

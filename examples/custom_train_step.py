@@ -1,7 +1,7 @@
-"""A custom `train_step`: mixup, with `fit` and its callbacks as ever.
+"""A custom `train_step`: mixup, with the usual `fit` and callbacks.
 
 Mixup ([Zhang et al. 2017](https://arxiv.org/abs/1710.09412)) trains on weighted means of two
-examples and of their labels. `Monitor` measures the step as it is; it needs no change of it.
+examples and of their labels. `Monitor` measures such a step without a change.
 
     python examples/custom_train_step.py
 """

@@ -1,7 +1,7 @@
 """Structured data: `FeatureSpace` prepares numbers and categories in the input pipeline.
 
-Models for tables are small, so a GPU spends most of a step waiting for Python to start the next
-one. Two settings help: a large batch, and several steps per execution.
+Models for tables are small, so a GPU mostly waits for Python to start the next step. Two settings
+help: a large batch, and several steps per execution.
 
     python examples/tabular.py
 """

@@ -2,7 +2,7 @@
 
 `TextVectorization` turns strings into integers. It runs on the CPU, so it belongs in the `tf.data`
 pipeline, where it overlaps with training on the GPU, and before `cache()`, so that each text is
-vectorized once. Within the model, it would run in each step.
+vectorized once. Within the model, it would run in every step.
 
     python examples/text.py
 """

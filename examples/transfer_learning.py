@@ -1,10 +1,10 @@
 """Transfer learning: train a head on frozen layers, then fine-tune all of them.
 
-The base is trained here on one task, so that the example needs no download. With pretrained
-weights, take one of `keras.applications` with `weights="imagenet"` in place of `pretrained()`.
+The base is trained here, so that the example needs no download. For real work, replace
+`pretrained()` by one of `keras.applications` with `weights="imagenet"`.
 
-Each call of `fit` is a run with a folder and a verdict of its own. Steps with frozen layers are
-shorter, as they compute fewer gradients, and so may wait longer for their input.
+Each call of `fit` is a run with its own folder and verdict. Steps with frozen layers compute fewer
+gradients, so they are shorter and may wait longer for their input.
 
     python examples/transfer_learning.py
 """

@@ -2,7 +2,7 @@
 
 `configure_gpus(strategy="auto")` trains on all GPUs of the machine in step. To try that without two
 GPUs, this script splits the only one into two logical GPUs, or the CPU into two logical CPUs. Both
-halves share the same hardware, so this shows that a script works, not how fast it is.
+halves share the same hardware, so this shows that a script works, not how fast it will be.
 
     python examples/two_gpus.py
 """

@@ -35,6 +35,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    gc.disable()  # while tests are collected: each full collection looks at all of TensorFlow
     if config.getoption("--no-tensorflow"):
         sys.meta_path.insert(0, NoTensorFlow())
 
@@ -47,6 +48,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
+    gc.enable()
     NoTensorFlow.collecting = False
 
 

@@ -14,15 +14,15 @@ def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
     parser = subparsers.add_parser(
         "bench",
-        help="measure what this machine's GPU and CPU do, in a minute",
-        description="Measures the highest rates of products and copies, then trains three small "
-        "models on the first GPU and on the CPU, in several precisions, with and without XLA. The "
-        "most important rows come first; those that find no time are named. The results are kept "
-        "in ~/.cache/keras_gpukit, where reports find the ceilings. Exits with 2 if nothing could "
+        help="measure in a minute how fast this machine's GPU and CPU are",
+        description="Measures the highest rates of matrix products and copies, then trains three "
+        "small models on the first GPU and on the CPU, in several precisions, with and without "
+        "XLA. The most important rows come first; if time runs out, the rest is listed. Results "
+        "are kept in ~/.cache/keras_gpukit, where reports find them. Exits with 2 if nothing could "
         "be measured.",
     )
     parser.add_argument(
-        "--seconds", type=above_0, default=60.0, metavar="N", help="time budget, 60"
+        "--seconds", type=above_0, default=60.0, metavar="N", help="time limit (default: 60)"
     )
     add_json_flags(parser, "bench", "print the results as JSON")
     parser.set_defaults(func=run)

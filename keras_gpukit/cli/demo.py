@@ -30,8 +30,8 @@ IMAGES, PIECE = 512, 400
 PHOTOGRAPHS = ("china", "flower")
 DESCRIPTION = """\
 Trains a small convolutional network on pieces of two photographs: first with the input pipeline
-that beginners write, then with the verdict's advice applied. Takes less than a minute on two
-cores, and needs no GPU."""
+that most people write first, then with the verdict's advice applied. Takes less than a minute on
+two cores, and needs no GPU."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -43,23 +43,19 @@ def add_parser(subparsers: Any) -> None:
         "--log-dir",
         type=folder,
         default=Path("logs", "demo"),
-        help="where TensorBoard finds the runs (default: %(default)s)",
+        help="folder for the runs (default: %(default)s)",
     )
     parser.add_argument(
         "--data-dir",
         type=folder,
         default=Path("~", ".cache", "keras-gpukit"),
-        help="where the images are written, once (default: %(default)s)",
+        help="folder for the images (default: %(default)s)",
     )
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the demo and prints each part as it happens.
-
-    Returns:
-        The exit code.
-    """
+    """Runs the demo and prints each part as it happens."""
     if importlib.util.find_spec("sklearn") is None:
         needed = f"the photographs come from scikit-learn: {install_command('demo')}"
         return fail("demo", needed, code=1)
@@ -99,12 +95,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def image_files(data_dir: Path) -> tuple[list[str], list[int]]:
-    """Returns the image files, and writes them if they do not exist yet.
-
-    Returns:
-        The paths of the images, and for each image the index in `PHOTOGRAPHS` of the photograph it
-        is cut from.
-    """
+    """Returns image files, written once, and for each its photograph's index in `PHOTOGRAPHS`."""
     images = data_dir / f"photographs-{IMAGES}x{PIECE}"
     labels = [index % len(PHOTOGRAPHS) for index in range(IMAGES)]
     names = [f"{index:03d}-{PHOTOGRAPHS[label]}.jpg" for index, label in enumerate(labels)]

@@ -1,10 +1,13 @@
-"""Examination of the machine by `keras-gpukit doctor`."""
+"""Examination of the machine by `keras-gpukit doctor`, and how a terminal shows it."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Group, RenderableType
 
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
@@ -18,6 +21,9 @@ from keras_gpukit.records.installation import (
     Machine,
     MissingNames,
 )
+from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
+from keras_gpukit.reports.terminal import plain, table
+from keras_gpukit.reports.units import size
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.compilations import compilations
@@ -30,6 +36,9 @@ from keras_gpukit.version import __version__
 
 COUNTERS = "tensorflow:counters in the layout of 2.21"
 _PACKAGES = ("keras", "tensorflow", "tensorboard", "xprof")
+_STYLES = {"ok": "green", "missing": "bold red", "broken": "bold red", "set": ""}
+Check = tuple[str, str, str]
+"""A checked item: a mark, its name, and the result."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +46,7 @@ class Examination:
     """Results of the examination.
 
     Attributes:
-        versions: Versions of Python and of packages; None for a package that is not installed.
-        machine: GPUs, driver, libraries and settings of the machine.
         planned: Plan of what `configure_gpus()` would do.
-        health: State of each GPU.
         packages: NVIDIA's pip packages.
         problems: Problems of libraries and GPUs, which block a GPU or put it at risk.
         not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
@@ -151,3 +157,96 @@ def findings_of(found: Examination) -> DoctorFindings:
         not_measured=found.not_measured,
         plan=found.planned,
     )
+
+
+def view(found: Examination) -> RenderableType:
+    """Returns a line with a mark for each checked item, then what `configure_gpus()` would do."""
+    lines = (*_checks(found), *_packages(found), *_gpus(found), *_measurements(found))
+    facts = table([(plain(mark, style=_STYLES[mark]), name, said) for mark, name, said in lines])
+    planned = found.planned
+    shown: list[RenderableType] = [no_gpu_text(planned.causes, planned.not_applied)]
+    if planned.gpus:
+        heading = plain("\nconfigure_gpus() would set:", style="bold")
+        shown = [gpu_table(found.machine.gpus), heading, actions_table(planned.actions)]
+    for problem in found.problems:
+        kind, style = ("Blocked", "bold red") if problem.blocks else ("Problem", "yellow")
+        shown.append(plain(f"{kind}: {problem}", style=style))
+    warnings = planned.warnings if planned.gpus else ()
+    shown += [plain(f"Warning: {each}", style="yellow") for each in warnings]
+    return Group(facts, "", *shown)
+
+
+def _checks(found: Examination) -> Iterator[Check]:
+    machine = found.machine
+    for package, number in found.versions.items():
+        yield _found(package, number, "not installed")
+    driver = machine.driver
+    yield _found("NVIDIA driver", driver.version, f"not available ({driver.error})")
+    if driver.cuda_version is not None:
+        yield "ok", "  runs CUDA up to", "{}.{}".format(*driver.cuda_version)
+    backend, build = machine.keras_backend, machine.build
+    if backend != "tensorflow":
+        advice = "keras_gpukit works on TensorFlow only (set KERAS_BACKEND=tensorflow)"
+        yield "missing", "Keras on TensorFlow", f"Keras runs on {backend}; {advice}"
+    if build.cuda is not None:
+        with_cuda = f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}"
+        yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
+    yield from map(_library, machine.libraries)
+    gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in machine.gpus)
+    yield _found("GPUs that TensorFlow sees", gpus or None, "none")
+    for name, value in machine.environment.items():
+        yield "set", name, repr(value)
+
+
+def _library(library: CUDALibrary) -> Check:
+    name, error = f"  {library.name}", library.error
+    if library.path is None:
+        # The loader's message may be about another file, which the library needs.
+        is_own = error is None or error.startswith(f"{library.name}: cannot open")
+        return "missing", name, "not found" if is_own else error or ""
+    source = "" if library.source != "LD_LIBRARY_PATH" else " (LD_LIBRARY_PATH)"
+    if error is not None:
+        return "broken", name, f"{library.path}{source}: {error}"
+    version = "" if library.version is None else f"{library.version}, "
+    return "ok", name, f"{version}{library.path}{source}"
+
+
+def _packages(found: Examination) -> Iterator[Check]:
+    """Yields a line per NVIDIA pip package whose version does not meet TensorFlow's requirement."""
+    for each in found.packages:
+        if each.fits is False:
+            yield "broken", each.name, f"{each.installed}; TensorFlow asks for {each.needs}"
+
+
+def _gpus(found: Examination) -> Iterator[Check]:
+    """Yields a line per GPU of the machine: its PCI address, memory in use and TensorFlow index."""
+    machine, states = found.machine, {each.index: each for each in found.health}
+    own = {machine.driver.position_of(gpu.uuid): gpu.index for gpu in machine.gpus}
+    for gpu in machine.driver.gpus:
+        name = f"GPU {gpu.index} of the machine"
+        if gpu.error is not None:
+            yield "broken", name, f"does not answer ({gpu.error})"
+            continue
+        used = states.get(gpu.index, GPUHealth(gpu.index)).memory_used_bytes
+        total = gpu.memory_bytes
+        memory = "" if used is None or total is None else f", {size(used)} of {size(total)} in use"
+        parts = "" if gpu.mig is None else f", {len(gpu.mig)} MIG instances"
+        where = gpu.pci_bus_id or "unknown place"
+        listed = f", TensorFlow's GPU {own[gpu.index]}" if gpu.index in own else ""
+        yield "ok", name, f"{gpu.name or 'unknown name'} at {where}{memory}{parts}{listed}"
+
+
+def _measurements(found: Examination) -> Iterator[Check]:
+    """Yields a line per measurement that lacks private names, or one if all have theirs."""
+    if found.not_measured == ():
+        yield "ok", "measurements", "all are available with this TensorFlow and Keras"
+    for each in found.not_measured or ():
+        lacks = []
+        for module, _, path in (name.partition(":") for name in each.names):
+            package = module.partition(".")[0]
+            lacks.append(f"{package} {found.versions.get(package)} has no {path}")
+        yield "missing", each.measurement, f"unknown or less precise: {', '.join(lacks)}"
+
+
+def _found(name: str, found: str | None, otherwise: str) -> Check:
+    return ("missing", name, otherwise) if found is None else ("ok", name, found)

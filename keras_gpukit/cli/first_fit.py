@@ -10,11 +10,11 @@ from keras_gpukit.cli.command_line import add_command, check_script, fail, posit
 from keras_gpukit.errors import NOT_ON_WINDOWS
 
 MEMORY = """\
-Runs a training script up to its first fit(), and predicts the memory of its training steps by
-cause, without running one. Then it ends the script. Exits with 2 if nothing could be predicted."""
+Runs a training script up to its first fit(), predicts the memory of its steps by cause without
+training, and ends the script. Exits with 2 if nothing could be predicted."""
 BATCH_SIZE = """\
-Runs a training script up to its first fit(), and finds the largest batch size that fits and the
-fastest one, by training with them. Then it ends the script. Exits with 2 if none could be found."""
+Runs a training script up to its first fit(), tries batch sizes by training with them, and ends the
+script. Exits with 2 if none could be found."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -23,7 +23,7 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "memory",
         predict_memory,
-        help="predict the memory that an unchanged script's training needs",
+        help="predict the memory that training needs, before it starts",
         usage="keras-gpukit memory [--batch-size N] (SCRIPT | -m MODULE) [ARGUMENT ...]",
         description=MEMORY,
     )
@@ -37,13 +37,13 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "batch-size",
         find_size,
-        help="find the largest batch size that fits, and the fastest, for an unchanged script",
+        help="find the largest batch size that fits, and the fastest",
         usage="keras-gpukit batch-size [--max N] [--seconds N] (SCRIPT | -m MODULE) [ARGUMENT ...]",
         description=BATCH_SIZE,
     )
-    sizes.add_argument("--max", type=positive, metavar="N", help="the largest batch size to find")
+    sizes.add_argument("--max", type=positive, metavar="N", help="largest batch size to try")
     sizes.add_argument(
-        "--seconds", type=positive, default=90, metavar="N", help="how long to search, 90"
+        "--seconds", type=positive, default=90, metavar="N", help="how long to search (default: 90)"
     )
 
 

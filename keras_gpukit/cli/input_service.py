@@ -17,21 +17,24 @@ def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
     parser = subparsers.add_parser(
         "input-service",
-        help="make input in other processes or machines, by tf.data service",
-        description="Starts a dispatcher and workers of a tf.data service on this machine, and "
-        "ends all of them with Ctrl-C; or prints the manifests for Kubernetes. Python functions "
-        "in a pipeline, such as numpy_function and generators, cannot be moved.",
+        help="move input to other processes or machines (tf.data service)",
+        description="Starts a tf.data service on this machine until Ctrl-C, or prints the "
+        "manifests for Kubernetes. Python functions in a pipeline, such as numpy_function and "
+        "generators, cannot be moved.",
     )
     parser.add_argument(
-        "--workers", type=positive, default=2, metavar="N", help="that make elements; default 2"
+        "--workers", type=positive, default=2, metavar="N", help="number of workers (default: 2)"
     )
     parser.add_argument(
-        "--port", type=_port, default=5050, help="of the dispatcher; 0 for any; default 5050"
+        "--port", type=_port, default=5050, help="port of the dispatcher, 0 for any (default: 5050)"
     )
     parser.add_argument("--kubernetes", action="store_true", help="print manifests for kubectl")
     parser.add_argument("--image", help="for Kubernetes: a container image with keras-gpukit")
     parser.add_argument(
-        "--name", type=_name, default="input-service", help="for Kubernetes; default input-service"
+        "--name",
+        type=_name,
+        default="input-service",
+        help="for Kubernetes: name of the service (default: input-service)",
     )
     parser.set_defaults(func=run)
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 USAGE = "keras-gpukit launch --workers N [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
-Starts a training script as several processes, each of which gets its place in the cluster by
-TF_CONFIG and its share of the GPUs. Their output is shown with a prefix, and one progress bar, the
-chief's. If one fails, all are stopped; its traceback is shown last, and this command ends with its
-exit code. On a cluster of Slurm or Kubernetes, the same job is a batch script or a manifest."""
+Starts a training script as several processes that train one model. Each gets its place in the
+cluster by TF_CONFIG, and its share of the GPUs. Output lines start with the process's name. If one
+process fails, all are stopped; its traceback comes last, and its exit code is that of this command.
+For Slurm or Kubernetes, prints a batch script or a manifest instead."""
 _SBATCH = ("sbatch",)
 _KUBECTL = ("kubectl", "apply", "-f", "-")
 _KINDS = ("trainjob", "job")
@@ -36,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
         "launch",
         run,
         script="a Python file",
-        help="start a training script as several processes that train together",
+        help="start a training script as several processes that train one model",
         usage=USAGE,
         description=DESCRIPTION,
     )
@@ -48,17 +48,17 @@ def add_parser(subparsers: Any) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="parameter servers, for asynchronous training: the script runs in one more process, "
-        "the chief, and the workers are servers that it gives work to (default: %(default)s)",
+        help="parameter servers, for asynchronous training; the script then runs in one more "
+        "process, the chief, which gives the workers their work (default: %(default)s)",
     )
     parser.add_argument(
         "--gpus-per-worker",
         type=int,
         metavar="N",
-        help="default: all there are, shared out evenly; 0 for none",
+        help="default: all GPUs, divided evenly; 0 trains on CPUs",
     )
     parser.add_argument(
-        "--cpus-per-worker", type=int, metavar="N", help="default: each may use all processors"
+        "--cpus-per-worker", type=int, metavar="N", help="default: each may use all"
     )
     parser.add_argument(
         "--restarts",
@@ -67,26 +67,24 @@ def add_parser(subparsers: Any) -> None:
         metavar="K",
         help="start all again after a failure, up to K times (default: %(default)s)",
     )
-    parser.add_argument(
-        "--log-dir", type=folder, help="where the output of each process gets a file of its own"
-    )
+    parser.add_argument("--log-dir", type=folder, help="folder for the output of each process")
     parser.add_argument(
         "--monitor",
         action="store_true",
-        help="as keras-gpukit run in each process: a Monitor in every fit(), and one report on all "
-        "processes, in --log-dir or else in logs",
+        help="add a Monitor to every fit(), as keras-gpukit run does, and write one report on all "
+        "processes, in --log-dir or logs",
     )
     parser.add_argument(
         "--timeout",
         type=above_0,
         metavar="SECONDS",
-        help="how long after the first process the last one may join (default: 600)",
+        help="how long to wait for the last process after the first has joined (default: 600)",
     )
     parser.add_argument(
         "--grace",
         type=above_0,
         metavar="SECONDS",
-        help="from SIGTERM to SIGKILL, where processes are stopped (default: 5)",
+        help="time from SIGTERM to SIGKILL when processes are stopped (default: 5)",
     )
     _add_cluster_flags(parser)
 
@@ -174,14 +172,16 @@ def _add_cluster_flags(parser: argparse.ArgumentParser) -> None:
         help="a manifest for kubectl: a TrainJob of Kubeflow Trainer 2, or a plain Indexed Job "
         "(--kubernetes alone: trainjob)",
     )
-    group.add_argument("--submit", action="store_true", help="run sbatch or kubectl apply with it")
-    group.add_argument("--name", help="of the job (default: that of the script)")
+    group.add_argument(
+        "--submit", action="store_true", help="submit it with sbatch or kubectl apply"
+    )
+    group.add_argument("--name", help="name of the job (default: that of the script)")
     group.add_argument("--image", help="for Kubernetes: a container image with the script")
     group.add_argument(
         "--volume",
         type=_volume,
         metavar="CLAIM:PATH",
-        help="for Kubernetes: a PersistentVolumeClaim, and where all processes see it",
+        help="for Kubernetes: a PersistentVolumeClaim, and where to mount it",
     )
     group.add_argument(
         "--shared-memory",

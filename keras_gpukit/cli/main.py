@@ -25,11 +25,7 @@ from keras_gpukit.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command.
-
-    Returns:
-        The exit code. Wrong arguments end the process with 2, as usual with argparse.
-    """
+    """Runs the command, and returns its exit code; wrong arguments end the process with 2."""
     parser, with_values = parsers()
     ours, theirs = split(sys.argv[1:] if argv is None else argv, with_values)
     args = argparse.Namespace(func=None, script_arguments=theirs)
@@ -55,7 +51,8 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
     """Returns the parser, and for each command that runs a script, its flags with a value."""
     parser = argparse.ArgumentParser(
         prog="keras-gpukit",
-        description="Set up GPUs for Keras, and explain why a training run is slow.",
+        description="Find out why Keras training is slow, and set up its GPUs. To start: "
+        "keras-gpukit run train.py",
     )
     parser.add_argument("--version", action="version", version=f"keras-gpukit {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

@@ -24,8 +24,7 @@ def add_parser(subparsers: Any) -> None:
         "report",
         help="make one HTML page of the runs in a log folder",
         description="Reads the runs under a log folder, including unfinished ones, and writes the "
-        "verdict with charts as one HTML file that needs no network. Exits with 2 if there is no "
-        "run.",
+        "verdict with charts as one HTML file that works offline. Exits with 2 if there is no run.",
     )
     parser.add_argument(
         "log_dir",
@@ -37,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
         "--out",
         metavar="FILE",
         type=written_file,
-        help="where to write; by default report.html, or standard output with --json",
+        help="file to write (default: report.html, or standard output with --json)",
     )
     add_json_flags(parser, "report", "write JSON instead of HTML")
     parser.set_defaults(func=run)
@@ -47,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Reads the runs and writes the report."""
     # `keras-gpukit run` loads this module too: the script must not find `rich` loaded.
     from keras_gpukit.reports.console import print_summary
+    from keras_gpukit.reports.html import render
     from keras_gpukit.reports.run_words import verdict_lines
     from keras_gpukit.rules.profiled_steps import of_profile
     from keras_gpukit.saved_runs import load_report
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(_json(report) + "\n")
             return 0
         out = args.out or Path("report.html")
-        _write(out, _json(report) if args.json else _html(report))
+        _write(out, _json(report) if args.json else render(report))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -69,12 +69,6 @@ def run(args: argparse.Namespace) -> int:
         print_summary(of_profile(newest.profile), title=f"keras_gpukit, profile {newest.name}")
     print(f"Written to {out}")
     return 0
-
-
-def _html(report: Report) -> str:
-    from keras_gpukit.reports.html import render
-
-    return render(report)
 
 
 def _json(report: Report) -> str:

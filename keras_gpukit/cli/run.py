@@ -13,9 +13,9 @@ from keras_gpukit.cli.command_line import add_command, check_script, fail, folde
 
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
-Runs a training script as Python does, with a Monitor in every fit(). All that follows SCRIPT or
-MODULE is passed on to it. Its results, its output and its exit code stay as they are. When it ends,
-the verdict is printed on standard error, and a report is written next to the records."""
+Runs a training script as Python does, with a Monitor in every fit(). Results, output and exit code
+stay the same. Everything after SCRIPT or MODULE is passed to the script. At the end, the verdict is
+printed on standard error, and a report is written."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -24,7 +24,7 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "run",
         run,
-        help="run an unchanged training script, and say what limits its speed",
+        help="run your training script unchanged, and say what limits its speed",
         usage=USAGE,
         description=DESCRIPTION,
     )
@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
         "--log-dir",
         type=folder,
         default=Path("logs"),
-        help="where the run gets a folder of its own (default: %(default)s)",
+        help="folder in which each run gets its own (default: %(default)s)",
     )
     parser.add_argument(
         "--profile", action="store_true", help="also profile a few steps, with a Profiler"
@@ -45,8 +45,8 @@ def add_parser(subparsers: Any) -> None:
         metavar="NAME[,NAME]",
         default=(),
         type=lambda text: text.split(","),
-        help="also log each fit() to mlflow, wandb or otel, or several of them; a Monitor of the "
-        "script that has log_to keeps its own",
+        help="also log each fit() to mlflow, wandb, otel, or several of them; a Monitor in the "
+        "script with its own log_to keeps it",
     )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
@@ -144,12 +144,12 @@ def _gpu_threads(text: str) -> int | str | tuple[str, int]:
 _VALUES: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
     ("--devices", "GPUS", _devices, 'all, none, or GPUs by index or UUID, such as "0,1"'),
     ("--memory", "SIZE", _memory, "growth, all, or a size such as 8GiB, or one for each GPU"),
-    ("--logical-gpus", "N|SIZES", _logical_gpus, "splits each GPU, such as 2 or 4GiB,4GiB"),
+    ("--logical-gpus", "N|SIZES", _logical_gpus, "split each GPU, for example 2 or 4GiB,4GiB"),
     ("--mixed-precision", "POLICY", str, "auto, or a dtype policy such as mixed_bfloat16"),
-    ("--jit", "auto|on|off", _jit, "whether XLA clusters operations"),
-    ("--seed", "N", int, "seeds Python, NumPy and TensorFlow"),
+    ("--jit", "auto|on|off", _jit, "whether XLA compiles groups of operations"),
+    ("--seed", "N", int, "seed of Python, NumPy and TensorFlow"),
     ("--allocator", "NAME", str, "TensorFlow's allocator, such as cuda_malloc_async"),
-    ("--gpu-threads", "N|MODE[:N]", _gpu_threads, "threads that start kernels"),
+    ("--gpu-threads", "N|MODE[:N]", _gpu_threads, "threads that launch kernels"),
     (
         "--strategy",
         "NAME",
@@ -164,11 +164,11 @@ _VALUES: tuple[tuple[str, str, Callable[[str], Any], str], ...] = (
     ),
 )
 _SWITCHES = (
-    ("--soft-placement", "whether operations without a kernel for their device use another"),
+    ("--soft-placement", "whether operations without a kernel for their device run on another"),
     ("--log-device-placement", "whether TensorFlow prints the device of each operation"),
     ("--tf32", "whether float32 matrix products may use TensorFloat-32"),
-    ("--deterministic", "whether the same run gives the same numbers; needs --seed"),
-    ("--require-gpu", "whether to end if no GPU can be used"),
+    ("--deterministic", "whether each run gives the same results; needs --seed"),
+    ("--require-gpu", "whether to stop if no GPU can be used"),
 )
 _DESTINATION = "gpu_"
 
@@ -176,9 +176,9 @@ _DESTINATION = "gpu_"
 def add_gpu_flags(parser: argparse.ArgumentParser) -> None:
     """Adds a flag for each argument of `configure_gpus` except `verbose`."""
     group = parser.add_argument_group(
-        "setting up GPUs",
-        "With any of these, configure_gpus() is called with them as soon as the script has "
-        "imported TensorFlow. Without any, nothing is set.",
+        "GPU options",
+        "Passed to configure_gpus() as soon as the script has imported TensorFlow. Without any of "
+        "them, no setting is changed.",
     )
     for flag, metavar, parse, described in _VALUES:
         options: dict[str, Any] = {"metavar": metavar, "type": parse, "help": described}

@@ -25,21 +25,25 @@ def add_parser(subparsers: Any) -> None:
     """Adds the command to the `keras-gpukit` parser."""
     parser = subparsers.add_parser(
         "scaling",
-        help="estimate a run's step time and rate on more GPUs",
-        description="Estimates step time, efficiency and rate on more GPUs by the ring model of "
-        "the all-reduce, from a run's record and the links' bandwidth and latency. Values that "
-        "neither contains are unknown. Exits with 2 if there is no run.",
+        help="estimate step time and rate on more GPUs",
+        description="Estimates step time, efficiency and rate on more GPUs from a run's record and "
+        "the links' bandwidth and latency, by the ring model of the all-reduce. Exits with 2 if "
+        "there is no run.",
     )
     parser.add_argument(
         "log_dir", metavar="LOGDIR", type=path, nargs="?", help="a run's log folder"
     )
-    parser.add_argument("--run", metavar="NAME", help="run of the folder; default: the newest fit")
+    parser.add_argument("--run", metavar="NAME", help="run of the folder (default: the newest fit)")
     parser.add_argument(
-        "--gpus", type=_counts, default=(8, 64, 1024), help="numbers of GPUs; default 8,64,1024"
+        "--gpus", type=_counts, default=(8, 64, 1024), help="numbers of GPUs (default: 8,64,1024)"
     )
-    parser.add_argument("--gpus-per-node", type=positive, default=8, metavar="N", help="default 8")
+    parser.add_argument("--gpus-per-node", type=positive, default=8, metavar="N", help="default: 8")
     parser.add_argument(
-        "--links-per-node", type=positive, default=1, metavar="N", help="to other nodes; default 1"
+        "--links-per-node",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="to other nodes (default: 1)",
     )
     for place in ("inside", "between"):
         parser.add_argument(

@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 USAGE = "keras-gpukit tune [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
-Runs a training script in processes of its own, each up to its first fit(), and measures there how
-fast it trains: as it is, and with one change after another that is made from outside; then with
-those together that gain. Prints the gains and the lines to change. The script itself is not
-changed, but all that it does before its first fit() happens once for each change. Exits with 0 if
-something was measured, with 2 if the unchanged script could not be, and with 130 after Ctrl-C,
-which prints what is known by then."""
+Runs a training script several times up to its first fit(), and measures how fast it trains:
+unchanged, with one change after another, and with the changes that gain together. Prints the gains
+and the lines to change. The script stays as it is, but whatever it does before its first fit()
+happens once for each change. Exits with 0 if something was measured, with 2 if the unchanged script
+could not be, and with 130 after Ctrl-C, which prints what is known by then."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -30,7 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         subparsers,
         "tune",
         run,
-        help="measure which changes make an unchanged script train faster",
+        help="measure which changes make training faster",
         usage=USAGE,
         description=DESCRIPTION,
     )
@@ -44,20 +43,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "graph, jit, no-jit, steps-per-execution, mixed-precision, batch-size; may be repeated",
     )
     parser.add_argument(
-        "--minutes", type=above_0, default=5.0, metavar="N", help="how long to try changes, 5"
+        "--minutes",
+        type=above_0,
+        default=5.0,
+        metavar="N",
+        help="how long to try changes (default: 5)",
     )
     parser.add_argument(
         "--tolerance",
         type=above_0,
         metavar="SHARE",
-        help="how much the loss may differ for a change to be kept, 0.05",
+        help="how much the loss may differ for a change to be kept (default: 0.05)",
     )
     parser.add_argument(
         "--log-dir",
         type=folder,
         default=Path("logs"),
-        help="where an earlier run's findings are, whose promises are compared with what is "
-        "measured (default: %(default)s)",
+        help="folder of an earlier run, whose promised savings are compared with the measured ones "
+        "(default: %(default)s)",
     )
     add_json_flags(parser, "tune", "print the result as JSON")
 
@@ -67,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         return fail("tune", NOT_ON_WINDOWS)
     from keras_gpukit.errors import TrialError
-    from keras_gpukit.reports.speedup import print_speedups
+    from keras_gpukit.reports.speedup import render
+    from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.tuned_script import TunedScript
     from keras_gpukit.speedups.tune import search
@@ -93,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     else:
-        print_speedups(found)
+        print_anywhere(render(found))
     return 130 if found.ending == "interrupted" else 0
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 
 from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
 from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import as_html, panel, plain, print_anywhere, table
+from keras_gpukit.reports.terminal import plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import is_near_enough
 
 _BAR = 12
 """Length of the longest bar, in characters."""
-
-
-def print_search(search: BatchSizeSearch, console: Console | None = None) -> None:
-    """Prints the result of the search and each batch size that was tried."""
-    print_anywhere(render(search), console)
 
 
 def render(search: BatchSizeSearch) -> RenderableType:
@@ -106,4 +100,4 @@ def _rate(rate: Rate) -> str:
     return f"{units.number(rate.median)} ({units.interval(rate.low, rate.high)})"
 
 
-show_by(BatchSizeSearch, lambda search: as_html(panel([render(search)])))
+show_as(BatchSizeSearch, render)

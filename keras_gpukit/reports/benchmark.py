@@ -68,8 +68,8 @@ def _choice(model: str, rows: list[BenchmarkRow]) -> str | None:
     plain_rows = [row for row in rows if row.rate is not None and not row.jit]
     bases = []
     for kind in dict.fromkeys((best.device, "CPU")):
-        found = (_of(plain_rows, kind, precision) for precision in DEFAULTS)
-        bases.append(next(filter(None, found), None))
+        of_kind = {row.precision: row for row in plain_rows if row.device == kind}
+        bases.append(next((of_kind[each] for each in DEFAULTS if each in of_kind), None))
     gains = [_gain(best, base) for base in bases if base is not None and base != best]
     default = ", the default" if best == bases[0] else ""
     return ", ".join((f"{model}: fastest is {_setting(best)}{default}", *gains)) + "."
@@ -81,10 +81,6 @@ def _gain(best: BenchmarkRow, base: BenchmarkRow) -> str:
     if best.rate.low <= base.rate.high:
         return f"not measurably faster than {_setting(base)}"
     return f"{units.number(best.rate.median / base.rate.median)}× {_setting(base)}"
-
-
-def _of(rows: list[BenchmarkRow], kind: str, precision: str) -> BenchmarkRow | None:
-    return next((row for row in rows if (row.device, row.precision) == (kind, precision)), None)
 
 
 def _setting(row: BenchmarkRow) -> str:

@@ -13,19 +13,17 @@ from rich.padding import Padding
 from rich.table import Table
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
-from keras_gpukit.reports.evidence import evidence_sentences
+from keras_gpukit.reports.evidence import evidence_sentences, in_one_line
 from keras_gpukit.reports.layers import captured_step
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.terminal import (
-    as_html,
-    as_text,
     is_notebook,
     panel,
     plain,
     print_anywhere,
+    show_as,
 )
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -47,16 +45,7 @@ def print_summary(
     details: bool = False,
     title: str | None = None,
 ) -> None:
-    """Prints the verdict on a run as a panel.
-
-    Args:
-        summary: Summary of the run, with its verdict.
-        console: Console to print to; standard output by default, without colours if that is not
-            a terminal.
-        log_dir: Log directory of the run; None if it was not written to disk.
-        details: Whether to list every finding with its figures and all of its advice.
-        title: Title of the panel; by default it says how the run ended.
-    """
+    """Prints the verdict on a run as a panel, to standard output by default; see `render`."""
     print_anywhere(render(summary, log_dir, details=details, title=title), console)
 
 
@@ -69,8 +58,8 @@ def render(
 ) -> RenderableType:
     """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
-    In short, the other findings are one line. Users change one thing at a time; the next run has
-    its own verdict.
+    The other findings are one line: users change one thing at a time, and the next run has its own
+    verdict. With `details`, each has its figures and all advice. The title says how the run ended.
     """
     lines: list[RenderableType] = [_verdict(summary)]
     correction = phrases.correction(summary)
@@ -84,16 +73,15 @@ def render(
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)
     measured = (near_the_limits(summary), step, phrases.compared(summary), captured)
-    lines += _dim(*measured, None if log_dir is None else _report_of(log_dir))
+    lines += _dim(*measured)
+    if log_dir is not None:
+        command = f"keras-gpukit report {shlex.quote(str(log_dir))}"
+        if is_notebook():  # it opens no file, but shows the page in its output
+            command = f"keras_gpukit.load_report({str(log_dir)!r})"
+        where = ", in a cell" if is_notebook() else ""
+        lines += _dim(f"Report with charts{where}: {command}")
     ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
     return panel(lines, title or ended)
-
-
-def _report_of(log_dir: Path) -> str:
-    """Returns how to see the report: a notebook opens no file, but shows the page in its output."""
-    if is_notebook():
-        return f"Report with charts, in a cell: keras_gpukit.load_report({str(log_dir)!r})"
-    return f"Report with charts: keras-gpukit report {shlex.quote(str(log_dir))}"
 
 
 def _dim(*texts: str | None) -> list[RenderableType]:
@@ -144,7 +132,7 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
         heading.append(f" ({finding.code})", style="dim")
         yield from ("", heading)
-        for line in (phrases.evidence(finding), *(f"- {each}" for each in finding.advice)):
+        for line in (in_one_line(finding), *(f"- {each}" for each in finding.advice)):
             if line:
                 yield Padding(plain(line), (0, 0, 0, _INDENT))
     reasons = summary.verdict.not_applicable.items()
@@ -153,8 +141,4 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         yield from _dim(*(f"not judged: {code}: {one_line(reason)}" for code, reason in reasons))
 
 
-show_by(
-    RunSummary,
-    lambda record: as_html(render(record)),
-    lambda record: as_text(render(record)),
-)
+show_as(RunSummary, render)

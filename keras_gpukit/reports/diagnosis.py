@@ -5,10 +5,9 @@ from __future__ import annotations
 from rich.console import RenderableType
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.reports import units
 from keras_gpukit.reports.phrases import saved
-from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, table
+from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.input.contention import ADVICE
 
 _CONTRADICTION = (
@@ -75,8 +74,4 @@ def _contention(contention: Contention) -> str:
     return f"Together they run {share} slower than the slower of the two alone. {meaning}{figures}."
 
 
-show_by(
-    Diagnosis,
-    lambda record: as_html(render(record)),
-    lambda record: as_text(render(record)),
-)
+show_as(Diagnosis, render)

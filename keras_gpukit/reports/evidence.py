@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from keras_gpukit.records.finding import Advice, Finding
 from keras_gpukit.reports import units
+from keras_gpukit.reports.phrases import saved
 
 SENTENCES = {
     # The wait for input.
@@ -160,6 +161,12 @@ def evidence_sentences(finding: Finding) -> tuple[str, ...]:
         else:
             sentences.append(clause.removeprefix(", "))
     return tuple(f"{sentence}." for sentence in sentences)
+
+
+def in_one_line(finding: Finding) -> str:
+    """Returns a finding's figures, and the saving from fixing it, in sentences on one line."""
+    saving = [] if finding.saving is None else [f"Fixing it saves {saved(finding.saving)}."]
+    return " ".join((*evidence_sentences(finding), *saving))
 
 
 def advice_of(finding: Finding) -> tuple[tuple[Words, ...], ...]:

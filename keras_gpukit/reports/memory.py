@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
-from keras_gpukit.records.displayed import show_by
-from keras_gpukit.records.memory import MemoryByCause, MemoryPrediction
+from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports import units
 from keras_gpukit.reports.out_of_memory import named_sizes
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
-from keras_gpukit.reports.terminal import as_html, panel, plain, table
+from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 
-_EXACT = ("weights", "optimizer slots")
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
 
 
 def render(prediction: MemoryPrediction) -> RenderableType:
     """Returns a panel: memory range per cause, the largest tensors, the largest batch that fits."""
-    low, high = prediction.low, prediction.high
     lines: list[RenderableType] = []
-    if low is not None and high is not None and prediction.peak_bytes is not None:
-        lines += [_headline(prediction, low, high), "", _table(prediction, low, high)]
+    if predicted_range(prediction, "total_bytes") and prediction.peak_bytes is not None:
+        rows = [(name, predicted_range(prediction, field)) for name, field in MEMORY_CAUSES.items()]
+        lines += [_headline(prediction), "", table(rows, ("at the peak", "predicted"))]
     if prediction.largest:
         lines += ["", f"Largest tensors at the peak: {named_sizes(prediction.largest)}"]
     if prediction.limit_bytes is not None:
@@ -46,25 +44,23 @@ def render(prediction: MemoryPrediction) -> RenderableType:
     return panel(shown, "Predicted memory")
 
 
-def _headline(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> str:
+def _headline(prediction: MemoryPrediction) -> str:
     batch = f"Batch of {prediction.batch_size:,}, {_STEPS[prediction.execution]}"
     if prediction.is_lower_bound or prediction.is_upper_bound:
         return f"{batch}: peak {predicted_peak(prediction)}"
-    span = f"{units.size(low.total_bytes)} to {units.size(high.total_bytes)}"
-    return f"{batch}: peak about {units.size(prediction.peak_bytes or 0)} ({span})"
+    peak, span = units.size(prediction.peak_bytes or 0), predicted_range(prediction, "total_bytes")
+    return f"{batch}: peak about {peak} ({span})"
 
 
-def _table(prediction: MemoryPrediction, low: MemoryByCause, high: MemoryByCause) -> RenderableType:
-    ends = {"from": low, "to": high}
+def predicted_range(prediction: MemoryPrediction | None, field: str | None) -> str:
+    """Returns the range that is predicted for a field of `MemoryByCause`; "" if it is unknown."""
+    if field is None or prediction is None or prediction.low is None or prediction.high is None:
+        return ""
+    sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
+    low, high = map(units.size, sizes)
     if prediction.is_lower_bound:
-        ends = {"at least": low}
-    if prediction.is_upper_bound:
-        ends = {"at most": high}
-    rows = []
-    for name, field in MEMORY_CAUSES.items():
-        sizes = sorted(getattr(end, field) for end in ends.values())
-        rows.append((name, *map(units.size, sizes), "exact" if name in _EXACT else ""))
-    return table(rows, ("at the peak", *ends, ""))
+        return f"at least {low}"
+    return f"at most {high}" if prediction.is_upper_bound else units.span(low, high)
 
 
-show_by(MemoryPrediction, lambda record: as_html(render(record)))
+show_as(MemoryPrediction, render)

@@ -29,8 +29,8 @@ def note(record: OutOfMemory) -> str:
     """Returns the note that is added to the exception, on several lines."""
     lines = [asked(record), *figures(record)]
     lines += [f"- {line}" for line in advice(record)]
-    if too_little := not_enough(record):
-        lines += ["Not enough on its own:", *(f"- {line}" for line in too_little)]
+    if too_little := [option for option in record.options if option.fits is False]:
+        lines += ["Not enough on its own:", *(f"- {_change(option)}" for option in too_little)]
     return "\n".join([HEADING, *(f"  {line}" for line in lines)])
 
 
@@ -106,11 +106,6 @@ def advice(record: OutOfMemory) -> tuple[str, ...]:
     if record.options_unknown_because:
         lines.append(f"what would fit is unknown: {record.options_unknown_because}")
     return tuple(lines)
-
-
-def not_enough(record: OutOfMemory) -> tuple[str, ...]:
-    """Returns the changes that save memory but are predicted not to suffice, one per line."""
-    return tuple(_change(option) for option in record.options if option.fits is False)
 
 
 def _state(record: OutOfMemory) -> list[str]:

@@ -210,14 +210,6 @@ def checks(verdict: Verdict) -> str | None:
     return " ".join((*seen, *unseen)) or None
 
 
-def evidence(finding: Finding) -> str:
-    """Returns a finding's figures and the saving from fixing it, on one line."""
-    figures = [f"{figure.name} {units.measured(figure)}".strip() for figure in finding.evidence]
-    if finding.saving is not None:
-        figures.append(f"fixing it saves {saved(finding.saving)}")
-    return ", ".join(figures)
-
-
 def saved(saving: Saving) -> str:
     """Formats a saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
     time, faster, basis = saved_parts(saving)
@@ -228,8 +220,8 @@ def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
     """Returns a saving's time, its factor (None if unknown or it would read 1), and its basis."""
     most = "at most" if saving.upper_bound else "up to"
     span = _span(
-        units.duration(saving.low_s) if saving.low_s else None,
-        None if saving.high_s is None else units.duration(saving.high_s),
+        units.duration_of(saving.low_s, saving.of_s) if saving.low_s else None,
+        None if saving.high_s is None else units.duration_of(saving.high_s, saving.of_s),
         most,
     )
     low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)

@@ -21,18 +21,34 @@ def placement_markdown(record: PlacementRecord) -> str:
     """Returns the placement of operations as Markdown, for TensorBoard's Text tab."""
     if not record.operations:
         return f"Placement is unknown: {record.unknown_because or 'it was not read'}."
-    total = ", ".join(f"{count} on {device}" for device, count in record.by_device.items())
-    blocks = [f"Operations of the training step: {total}.", compiled_note(record)]
-    if record.transfers is not None:
-        ends = ", ".join(f"{ends}: {count}" for ends, count in record.transfers_between.items())
-        ends = f" ({ends})" if ends else ""
-        blocks.append(f"Copies between devices in each step: {record.transfers}{ends}.")
+    blocks = [placement_words(record)]
     for title, table in (
         *placement_tables(record, _ROWS_SHOWN),
         ("Operations by device", operations_table(record, _TYPES_SHOWN)),
     ):
         blocks += [f"### {title}", markdown_table(table), table.note]
     return "\n\n".join(block for block in blocks if block)
+
+
+def placement_words(record: PlacementRecord) -> str:
+    """Returns how many operations run on each device, what is copied, and what fell back."""
+    total = ", ".join(
+        f"{units.count(count, 'operation')} on {device}"
+        for device, count in record.by_device.items()
+    )
+    words = f"The training step has {total}."
+    if record.transfers is not None:
+        number = f"{record.transfers:,}" if record.transfers else "No"
+        copies = "copy" if record.transfers == 1 else "copies"
+        words += f" {number} {copies} between devices in each step"
+        if record.copies and record.copied_bytes is not None:
+            words += f", {units.size(record.copied_bytes)} in all"
+        words += "."
+    if record.fallbacks:
+        count = units.count(sum(fallback.count for fallback in record.fallbacks), "operation")
+        fell = "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
+        words += f" {count} {fell}."
+    return " ".join(filter(None, (words, _compiled_note(record))))
 
 
 def operations_table(record: PlacementRecord, most: int) -> Table:
@@ -119,7 +135,7 @@ def _beyond(record: PlacementRecord, shown: int) -> str:
     return f"And {operations:,} operations in {rows:,} more rows."
 
 
-def compiled_note(record: PlacementRecord) -> str | None:
+def _compiled_note(record: PlacementRecord) -> str | None:
     """Explains the device of operations that XLA compiled; None if XLA compiled nothing."""
     if not record.compiled_parts:
         return None

@@ -54,15 +54,10 @@ def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
 
 def account(record: ScriptRecord) -> str:
     """Returns where the time went on one line: "48 s in all: imports 9 s, 14 fits 31 s, ..."."""
-    parts = [
-        f"{part.name} {units.duration(part.spent_s)}{_starting(part, record.wall_s)}"
-        for part in parts_of(record)
-        if part.spent_s > _LEAST_SHARE * record.wall_s
-    ]
+    least_s, parts = _LEAST_SHARE * record.wall_s, []
+    for part in parts_of(record):
+        if part.spent_s > least_s:
+            parts.append(f"{part.name} {units.duration(part.spent_s)}")
+            if part.starting_s is not None and part.starting_s > least_s:
+                parts[-1] += f" ({units.duration(part.starting_s)} of it to start)"
     return f"The script took {units.duration(record.wall_s)}: {', '.join(parts)}"
-
-
-def _starting(part: ScriptPart, wall_s: float) -> str:
-    if part.starting_s is None or part.starting_s <= _LEAST_SHARE * wall_s:
-        return ""
-    return f" ({units.duration(part.starting_s)} of it to start)"

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.finding import Change
 from keras_gpukit.records.speedup import Promise, SpeedupSearch, TriedChange
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, print_anywhere, table
-
-
-def print_speedups(search: SpeedupSearch, console: Console | None = None) -> None:
-    """Prints the result."""
-    print_anywhere(render(search), console)
+from keras_gpukit.reports.terminal import plain, show_as, table
 
 
 def render(search: SpeedupSearch) -> RenderableType:
@@ -28,7 +22,10 @@ def render(search: SpeedupSearch) -> RenderableType:
         ". Without callbacks and validation."
     )
     snippet = [] if best is None or not best.lines else ["", "Change:", *_snippet(best.lines)]
-    after = [*_not_measured(search), *_by_hand(search), *snippet]
+    after = [f"- {each.change}: {each.note}." for each in search.trials if each.gain is None]
+    if (found := search.by_hand) is not None:
+        after.append(f"To change by hand: {found.title} ({found.code}). Next: {found.advice[0]}.")
+    after += snippet
     return Group(*map(plain, lines), *_table(search), *map(plain, after))
 
 
@@ -79,13 +76,9 @@ def _table(search: SpeedupSearch) -> list[RenderableType]:
     heads = ("change", "gain", "95 %", search.rate.unit, "first step", "")
     unchanged = ("as it is", "1.00", "", units.number(search.rate.median))
     rows: list[tuple[str, ...]] = [(*unchanged, units.duration(search.first_step_s), "")]
-    rows += [_row(search, each) for each in sorted(measured, key=_rank)]
+    measured.sort(key=lambda each: (not each.kept, -(each.gain or 0.0)))
+    rows += [_row(search, each) for each in measured]
     return [table(rows, heads, heads[1:5])]
-
-
-def _rank(tried: TriedChange) -> tuple[bool, float]:
-    """Returns the place of a change: those that are kept first, then by their gain."""
-    return not tried.kept, -(tried.gain or 0.0)
 
 
 def _row(search: SpeedupSearch, tried: TriedChange) -> tuple[str, ...]:
@@ -99,18 +92,6 @@ def _row(search: SpeedupSearch, tried: TriedChange) -> tuple[str, ...]:
     )
 
 
-def _not_measured(search: SpeedupSearch) -> Iterator[str]:
-    for each in search.trials:
-        if each.gain is None:
-            yield f"- {each.change}: {each.note}."
-
-
-def _by_hand(search: SpeedupSearch) -> Iterator[str]:
-    found = search.by_hand
-    if found is not None:
-        yield f"To change by hand: {found.title} ({found.code}). Next: {found.advice[0]}."
-
-
 def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:
     for each in lines:
         if each.location:
@@ -120,4 +101,4 @@ def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:
             yield from (f"  {mark} {line}" for line in text.splitlines())
 
 
-show_by(SpeedupSearch, lambda found: as_html(panel([render(found)])), lambda s: as_text(render(s)))
+show_as(SpeedupSearch, render)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.split import SplitPlan
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import as_html, panel, plain, table
+from keras_gpukit.reports.terminal import plain, show_as, table
 
 _SIZES = ("weights", "slots", "activations", "together")
 _CHOSEN_BY = {
@@ -51,4 +50,4 @@ def _sum(sizes: list[int | None]) -> str:
     return units.size(sum(known)) if len(known) == len(sizes) else "size unknown"
 
 
-show_by(SplitPlan, lambda plan: as_html(panel([render(plan)], "Split model")))
+show_as(SplitPlan, render)

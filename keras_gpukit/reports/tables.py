@@ -10,12 +10,9 @@ from keras_gpukit.reports import units
 
 @dataclass(frozen=True)
 class Table:
-    """A table of formatted numbers.
+    """A table of formatted numbers; the first cell of each row is its heading.
 
     Attributes:
-        columns: Headings of the columns.
-        rows: Cells of each row; the first cell is the row's heading.
-        note: Note on what the rows are; "" if none is needed.
         filtered_by: Hint in the filter's input field, such as "layer, operation, device"; "" for a
             table without a filter.
     """

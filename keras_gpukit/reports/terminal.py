@@ -1,14 +1,16 @@
-"""Text, tables and panels for terminals, and their HTML for notebooks."""
+"""Text, tables and panels for terminals, and the same in the output of notebooks."""
 
 from __future__ import annotations
 
+import contextvars
 import errno
 import io
 import os
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from html import escape
 from importlib import import_module
+from typing import TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
@@ -16,8 +18,10 @@ from rich.table import Table as RichTable
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from keras_gpukit.records.displayed import Displayed, show_by
 from keras_gpukit.reports.units import printable
 
+R = TypeVar("R", bound=Displayed)
 _ASCII = str.maketrans({"µ": "u", "×": "x", "→": "->"})
 # Legible on a light page and on a dark one. The notebook itself sets the colour of plain text.
 _ANSI = [(140,) * 3, (209, 36, 47), (26, 127, 55), (191, 135, 0), *[(27, 124, 131)] * 4]
@@ -89,9 +93,9 @@ def as_html(shown: RenderableType) -> str:
     return html.replace(_DIM, "opacity: 0.75")
 
 
-def text_as_html(text: str) -> str:
-    """Returns plain text as HTML that looks like that of `as_html`, with long lines wrapped."""
-    return _HTML.format(code=escape(text)).replace("white-space:pre;", "white-space:pre-wrap;")
+def show_as(kind: type[R], render: Callable[[R], RenderableType]) -> None:
+    """Registers how notebooks, and `print`, show the records of a class."""
+    show_by(kind, lambda record: as_html(render(record)), lambda record: as_text(render(record)))
 
 
 def is_notebook() -> bool:
@@ -120,3 +124,25 @@ def print_anywhere(renderable: RenderableType, console: Console | None = None) -
         console.file.write(capture.get().translate(_ASCII))
     else:
         console.print(renderable)
+
+
+class LiveDisplay:
+    """Text in the output of the running cell that is replaced in place, from any thread.
+
+    A front end that can replace nothing keeps the first one.
+    """
+
+    def __init__(self, text: str) -> None:
+        # The kernel finds the cell by a context variable, which a new thread lacks.
+        self._context = contextvars.copy_context()
+        self._handle = import_module("IPython.display").DisplayHandle()
+        self._handle.display(_bundle(text), raw=True)
+
+    def show(self, text: str) -> None:
+        """Replaces the text."""
+        self._context.run(self._handle.update, _bundle(text), raw=True)
+
+
+def _bundle(text: str) -> dict[str, str]:
+    wrapped = _HTML.replace("white-space:pre;", "white-space:pre-wrap;")
+    return {"text/html": text and wrapped.format(code=escape(text)), "text/plain": text}

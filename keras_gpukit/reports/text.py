@@ -8,6 +8,7 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports.evidence import in_one_line
 from keras_gpukit.reports.layers import kinds_table
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.tables import Table, markdown_table, stages_table
@@ -26,7 +27,7 @@ def markdown(summary: RunSummary) -> str:
         phrases.captured(summary),
         phrases.conclusion(summary),
         findings_markdown(summary.verdict),
-        _layers_markdown(summary.profile) if summary.profile else None,
+        _layers_markdown(summary.profile) if summary.profile and summary.profile.layers else None,
         _input_markdown(summary.input) if summary.input else None,
     )
     return "\n\n".join(part for part in parts if part)
@@ -37,20 +38,17 @@ def findings_markdown(verdict: Verdict) -> str:
     blocks = []
     for finding in verdict.findings:
         blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
-        if finding.evidence or finding.saving is not None:
-            blocks.append(phrases.evidence(finding))
+        blocks.append(in_one_line(finding))
         blocks.append("\n".join(f"- {line}" for line in finding.advice))
     if verdict.not_applicable:
         blocks.append("### Not judged")
         reasons = verdict.not_applicable.items()
         blocks.append("\n".join(f"- `{code}`: {one_line(reason)}" for code, reason in reasons))
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
-def _layers_markdown(profile: ProfileRecord) -> str | None:
-    """Returns a table of the kinds of layers that take the most time; None without layers."""
-    if not profile.layers:
-        return None
+def _layers_markdown(profile: ProfileRecord) -> str:
+    """Returns a table of the kinds of layers that take the most time."""
     return f"### Time by kind of layer\n\n{markdown_table(kinds_table(profile, _MOST_LAYERS))}"
 
 

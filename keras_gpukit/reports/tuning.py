@@ -5,10 +5,9 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.records.displayed import show_by
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, TuningRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import as_html, as_text, panel, plain, table
+from keras_gpukit.reports.terminal import plain, show_as, table
 from keras_gpukit.rules import gains
 
 _ENOUGH = "the input is faster than the model trains, so an even faster one would not help"
@@ -83,8 +82,4 @@ def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{low:.2f} to {high:.2f}"
 
 
-show_by(
-    TuningRecord,
-    lambda record: as_html(panel([render(record)])),
-    lambda record: as_text(render(record)),
-)
+show_as(TuningRecord, render)

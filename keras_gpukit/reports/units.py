@@ -41,13 +41,18 @@ def size(count_bytes: float) -> str:
 
 def duration(seconds: float) -> str:
     """Formats a duration with a unit from microseconds to hours: "62.3 ms"."""
-    if seconds < 1e-3:
+    return duration_of(seconds, seconds)
+
+
+def duration_of(seconds: float, whole_s: float) -> str:
+    """Formats a part of a duration in the unit of the whole: "1.78 min" of "5 min"."""
+    if whole_s < 1e-3:
         return f"{number(1e6 * seconds)} µs"
-    if seconds < 1:
+    if whole_s < 1:
         return f"{number(1e3 * seconds)} ms"
-    if seconds < 120:
+    if whole_s < 120:
         return f"{number(seconds)} s"
-    if seconds < 7200:
+    if whole_s < 7200:
         return f"{number(seconds / 60)} min"
     return f"{number(seconds / 3600)} h"
 

@@ -91,7 +91,10 @@ class LogFolder:
                 run if position < MOST_DETAILED else without_time_series(run, position)
                 for position, run in enumerate(runs[:MOST_LISTED])
             ),
-            captures=tuple(map(_with_verdict, captures.values())),
+            captures=tuple(
+                replace(each, verdict=of_profile(each.profile).verdict) if each.profile else each
+                for each in captures.values()
+            ),
             notes=tuple(notes),
             script=script,
             script_finding=finding,
@@ -199,11 +202,6 @@ def _of_usual_steps(captures: list[CaptureReport]) -> ProfileRecord | None:
     read = [each for each in captures if each.capture and each.profile and each.profile.steps]
     usual = [each for each in read if each.capture and each.capture.trigger not in ANOMALIES]
     return next((each.profile for each in reversed(usual or read)), None)
-
-
-def _with_verdict(each: CaptureReport) -> CaptureReport:
-    """Adds the verdict to a profile that belongs to no run."""
-    return replace(each, verdict=of_profile(each.profile).verdict) if each.profile else each
 
 
 def _run_name(root: Path, file: Path) -> str:

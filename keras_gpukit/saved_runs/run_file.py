@@ -65,7 +65,8 @@ class RunFile:
         if in_full != (self._detail == "full"):
             self._restart("full" if in_full else "summary")
         self._read()
-        if self._detail == "summary" and self._lacks_summaries():
+        lacks_summaries = self._skipped_too_much or not (self._current and self._current.is_over)
+        if self._detail == "summary" and lacks_summaries:
             self._restart("means")
             self._read()
         if self._current and not self._current.is_over and self._current.process_has_ended:
@@ -74,9 +75,6 @@ class RunFile:
             running = [self._current.report(now_s)] if self._current else []
             self._reported, self._reported_to = (*self._ended, *running), self._offset
         return self._reported
-
-    def _lacks_summaries(self) -> bool:
-        return self._skipped_too_much or self._current is None or not self._current.is_over
 
     def _restart(self, detail: Detail) -> None:
         self._detail: Detail = detail
@@ -151,11 +149,7 @@ class _Head(msgspec.Struct):
 def without_time_series(run: RunReport, newer: int) -> RunReport:
     """Returns a run without its time series and events, as one of many runs.
 
-    The summary keeps the series of steps if the run is among the `MOST_COMPARED` newest.
-
-    Args:
-        run: Run with its time series.
-        newer: Number of newer runs.
+    If fewer than `MOST_COMPARED` are newer, the summary keeps the series of steps.
     """
     series = run.summary.series if newer < MOST_COMPARED else ()
     kept = tuple(each for each in series if each.tag.startswith(("step/", "input/")))

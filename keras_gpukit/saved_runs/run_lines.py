@@ -181,7 +181,7 @@ class RunLines:
         was_killed = unfinished and self.process_has_ended is not False
         summary = replace(
             fold.summary(),
-            host_at_end=fold.host_at_end() if unfinished else None,
+            host_at_end=fold.latest.get("host") if unfinished else None,
             killed_in=fold.progress() if was_killed else None,
         )
         # A run may have ended before its first window of steps, or be in its first step for long.

@@ -84,22 +84,27 @@ def _peers(own: RunReport, own_index: int, runs: Iterable[RunReport]) -> dict[in
 
 
 def comparison(
-    own: WorkerFigures, others: Iterable[WorkerFigures], expected: int, missing_because: str
+    own: WorkerFigures,
+    others: Iterable[WorkerFigures],
+    expected: int,
+    missing_because: str | None = None,
 ) -> WorkerComparison:
-    """Combines the figures of workers into a comparison.
+    """Compares the workers that are known, this one and others, of those that train together.
 
-    Args:
-        own: Figures of the worker that makes the comparison.
-        others: Figures of the other known workers.
-        expected: Number of workers that train together.
-        missing_because: Why some workers are missing; used only if some are.
+    Without a reason for those that are missing, it is that the log folder lacks their records.
     """
     by_index = {each.index: each for each in (*others, own)}
-    members = tuple(by_index[index] for index in sorted(by_index))
-    complete = len(members) == expected
+    missing = [index for index in range(expected) if index not in by_index]
+    because = (missing_because or _lacks_records_of(missing)) if missing else None
     return WorkerComparison(
-        members, expected, unknown_because=None if complete else missing_because
+        tuple(by_index[index] for index in sorted(by_index)), expected, unknown_because=because
     )
+
+
+def _lacks_records_of(missing: Sequence[int]) -> str:
+    named = ", ".join(map(str, missing[:3])) + (" and more" if len(missing) > 3 else "")
+    workers = f"worker{'' if len(missing) == 1 else 's'} {named}"
+    return f"the records of {workers} are not in this log folder: share it, or copy all run-*.jsonl"
 
 
 def with_comparisons(runs: Sequence[RunReport]) -> list[RunReport]:
@@ -132,19 +137,11 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
         return chief
     peers = _peers(chief, own.index, runs)
     others = [each for each in map(own_figures, peers.values()) if each is not None]
-    missing = sorted(set(range(1, count)) - {each.index for each in others})
-    known = comparison(own, others, count, missing_words(missing))
+    known = comparison(own, others, count)
     saved = chief.summary.workers
     if saved is not None and len(saved.members) > len(known.members):
         return chief
     return _judged(chief, known)
-
-
-def missing_words(missing: Sequence[int]) -> str:
-    """Says which workers' records are missing from the log folder, and how to add them."""
-    named = ", ".join(map(str, missing[:3])) + (" and more" if len(missing) > 3 else "")
-    workers = f"worker{'' if len(missing) == 1 else 's'} {named}"
-    return f"the records of {workers} are not in this log folder: share it, or copy all run-*.jsonl"
 
 
 def _is_chief(run: RunReport) -> bool:
@@ -164,16 +161,8 @@ def compare_in_folder(
 ) -> WorkerComparison:
     """Compares the workers as a run ends, once all records are complete or the time is over.
 
-    A worker whose record is incomplete is compared by the lines that it has written so far.
-
-    Args:
-        folder: Folder of the workers' records, `<log_dir>/gpukit`.
-        own: Figures of this worker.
-        expected: Number of workers that train together.
-        began_s: Start of the run, in seconds since the Unix epoch.
-        within_s: Maximum time to wait for the other records, in seconds.
-        now: Clock that returns seconds since the Unix epoch.
-        sleep: Function that waits for a number of seconds.
+    A worker whose record is incomplete is compared by the lines that it has written so far. The
+    run began at `began_s` on the clock `now`; `folder` is `<log_dir>/gpukit`.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -189,12 +178,11 @@ def compare_in_folder(
         recorded = [file.runs(now_s, in_full=False)[-1:] for file in files.values()]
         this = RunReport("", "running", began_s=began_s, ended_s=now_s)
         peers = _peers(this, own.index, [run for runs in recorded for run in runs])
-        missing = set(range(expected)) - {own.index} - peers.keys()
         waits = any(run.summary.ending is None for run in peers.values()) or (
-            bool(missing) and now_s < began_s + FIRST_LINES_WITHIN_S
+            len(peers) < expected - 1 and now_s < began_s + FIRST_LINES_WITHIN_S
         )
         if not waits or now_s >= until_s:
             break
         sleep(LOOK_EVERY_S)
     others = [each for each in map(own_figures, peers.values()) if each is not None]
-    return comparison(own, others, expected, missing_words(sorted(missing)))
+    return comparison(own, others, expected)

@@ -7,7 +7,6 @@ import io
 import os
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from keras_gpukit.records.run import RunSummary
     from keras_gpukit.records.script import ScriptRecord
 
-_VERDICTS_LISTED = 5
+_MOST_EACH = 5
+"""Number of fits up to which each one gets a line."""
 REPORT = "report.html"
 
 
@@ -32,11 +32,6 @@ class Conclusion:
     """Prints the verdict on standard error, and writes the report next to the records.
 
     Args:
-        fits: Monitored fits of the script.
-        folder: Folder that the report is written to.
-        opens: Whether to open the report in a browser.
-        command: Name of the command in messages, "run" or "launch".
-        details: Whether the verdict lists every finding with its figures and all advice.
         loops: The script's own loops over datasets, reported if it calls no `fit`.
         imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
             process runs no script itself.
@@ -107,7 +102,7 @@ class Conclusion:
         try:
             _write(report, path)  # first, since printing may fail
         finally:
-            self._print_verdicts(report.runs, script)
+            self._print_verdicts(report)
         if own_loop is not None:
             self._print(TO_SEE_MORE.format(place=own_loop))
         self._print(f"Report: {self._shown(path)}")
@@ -169,22 +164,24 @@ class Conclusion:
 
         print_summary(summary, PipedConsole(file=self._error_output), details=self._details)
 
-    def _print_verdicts(self, runs: tuple[RunReport, ...], script: ScriptRecord | None) -> None:
-        """Prints the verdict on the script's calls and the longest run, then a line for others."""
+    def _print_verdicts(self, report: Report) -> None:
+        """Prints the verdict on the script's calls and the longest run, then lines on others."""
         from keras_gpukit.records.capture import ProfilerRecord
         from keras_gpukit.reports import phrases
-        from keras_gpukit.reports.run_words import verdict_line
+        from keras_gpukit.reports.run_words import verdict_lines
         from keras_gpukit.reports.script import account
         from keras_gpukit.rules import judge
+        from keras_gpukit.rules.verdict import ENDED_BY
         from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 
+        runs, script = report.runs, report.script
         # Each worker of a cluster has a record of the same fit.
         fits = [run for run in runs if run.is_chief] or runs
         # A process that was killed and restarted has left an unfinished run.
         ended = [run for run in fits if run.state != "unfinished"] or fits
         longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
         which = "longest" if len(ended) == len(fits) else "longest that ended"
-        if _has_failed(fits[0]):  # the newest one
+        if any(each.code in ENDED_BY for each in fits[0].summary.findings):  # the newest one
             longest, which = fits[0], "last"
         elif failures:
             self._say(failures[0])
@@ -200,22 +197,17 @@ class Conclusion:
             summary = replace(summary, verdict=judge(summary))
         self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
         is_script = any(each.code == ManyShortCalls.code for each in summary.findings)
-        is_many = is_script or len(fits) > _VERDICTS_LISTED
-        titles = [each.title for each in summary.findings]
-        names = defaultdict(list)
-        for run in runs:
-            line = verdict_line(run)
-            # Of many fits, remarks on each of them and what the panel says are no news.
-            is_news = any(each.severity != "info" for each in run.summary.findings)
+        is_many = is_script or len(fits) > _MOST_EACH
+        titles = {each.title for each in summary.findings}
+
+        def is_news(run: RunReport) -> bool:
+            """Returns whether it adds to the panel; each of many fits may repeat it."""
             worst = phrases.worst(run.summary)
-            is_news = is_news and worst is not None and worst.title not in titles
-            if run is not longest and (is_news or not is_many):
-                names[line].append(run.name)
-        for verdict, those in list(names.items())[:_VERDICTS_LISTED]:
-            more = f" and {len(those) - 1} more" if len(those) > 1 else ""
-            self._print(f"{those[-1]}{more}: {verdict}")
-        if len(names) > _VERDICTS_LISTED:
-            self._print(f"and {len(names) - _VERDICTS_LISTED} other verdicts")
+            return not is_many or (worst is not None and worst.title not in titles)
+
+        others = tuple(run for run in runs if run is not longest and is_news(run))
+        for line in verdict_lines(replace(report, runs=others)):
+            self._print(line)
 
     def _say(self, message: str) -> None:
         self._print(f"keras-gpukit {self._command}: {message}")
@@ -232,12 +224,6 @@ class Conclusion:
         """
         relative = os.path.relpath(path, self._started_in)
         return str(path) if relative.startswith(os.pardir) else relative
-
-
-def _has_failed(run: RunReport) -> bool:
-    from keras_gpukit.rules.verdict import ENDED_BY
-
-    return any(each.code in ENDED_BY for each in run.summary.findings)
 
 
 def _with_fits(summary: RunSummary, newest: RunSummary) -> MemoryRecord | None:

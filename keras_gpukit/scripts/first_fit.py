@@ -16,56 +16,41 @@ its optimizer. It prints the answer, or raises an exception that says why there 
 
 
 def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
-    """Runs a script up to its first `fit`, and ends it there.
+    """Runs a script up to its first `fit`, and ends it there; returns why there is no answer."""
+    has_asked = False
+    failed_because: str | None = "the script called no fit()"
 
-    Returns:
-        Why there is no answer; None if there is one.
-    """
-    first_fit = _FirstFit(question)
-    ImportHook({"keras": first_fit.watch_fits}).install()
+    def watch_fits() -> None:
+        nonlocal failed_because
+        import keras
+
+        name = keras.backend.backend()
+        if name == "tensorflow":
+            keras_private.on_each_list(ask)
+        else:
+            failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
+
+    def ask(method: str, callback_list: Any, given: int) -> None:
+        nonlocal has_asked, failed_because
+        if method != "fit" or has_asked:
+            return  # the question itself may run a fit
+        has_asked = True
+        try:
+            question(callback_list)
+            failed_because = None
+        except Exception as error:
+            failed_because = f"{type(error).__name__}: {error}"
+        raise SystemExit(0 if failed_because is None else 2)
+
+    ImportHook({"keras": watch_fits}).install()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
         return str(error)
     except SystemExit:
-        if not first_fit.has_asked:
+        if not has_asked:
             raise
-    return first_fit.failed_because
-
-
-class _FirstFit:
-    """Ends the script at its first `fit`.
-
-    Attributes:
-        has_asked: Whether a `fit` was reached.
-        failed_because: Why there is no answer; None if there is one. Final once the script is over.
-    """
-
-    def __init__(self, question: Question) -> None:
-        self.has_asked = False
-        self.failed_because: str | None = "the script called no fit()"
-        self._question = question
-
-    def watch_fits(self) -> None:
-        """Starts to watch for a `fit`; called once Keras was imported."""
-        import keras
-
-        if keras.backend.backend() == "tensorflow":
-            keras_private.on_each_list(self._ask)
-        else:
-            name = keras.backend.backend()
-            self.failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
-
-    def _ask(self, method: str, callback_list: Any, given: int) -> None:
-        if method != "fit" or self.has_asked:
-            return  # the question itself may run a fit
-        self.has_asked = True
-        try:
-            self._question(callback_list)
-            self.failed_because = None
-        except Exception as error:
-            self.failed_because = f"{type(error).__name__}: {error}"
-        raise SystemExit(0 if self.failed_because is None else 2)
+    return failed_because
 
 
 def predict(batch_size: int | None) -> Question:

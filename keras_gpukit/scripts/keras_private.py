@@ -30,7 +30,7 @@ STEP_FUNCTIONS = {
 """Attributes with the step functions that a call traces if they are None."""
 
 
-def on_each_list(action: Callable[[str, Any, int], None]) -> Callable[[], None]:
+def on_each_list(action: Callable[[str, Any, int], None]) -> None:
     """Calls an action with the callback list of each `fit`, `evaluate` and `predict`, once created.
 
     The list is created within the method, even if a subclass overrides it. It contains the
@@ -57,18 +57,12 @@ def on_each_list(action: Callable[[str, Any, int], None]) -> Callable[[], None]:
 
     keras.callbacks.CallbackList.__init__ = made
 
-    def undo() -> None:
-        keras.callbacks.CallbackList.__init__ = original
 
-    return undo
-
-
-def around_each_call(around: Callable[[Method, Any], Any]) -> Callable[[], None]:
+def around_each_call(around: Callable[[Method, Any], Any]) -> None:
     """Wraps `fit`, `evaluate`, `predict` and the methods for one batch of every model."""
     import keras
     from keras.src.utils import traceback_utils
 
-    originals: list[tuple[Any, str, Any]] = []
     for method in METHODS:
         owner = next(kind for kind in keras.Model.__mro__ if method in vars(kind))
         original = vars(owner)[method]
@@ -77,14 +71,7 @@ def around_each_call(around: Callable[[Method, Any], Any]) -> Callable[[], None]
             wrapped = around(method, original)
         else:  # below Keras' own decorator, which removes the wrapper's frame from tracebacks
             wrapped = traceback_utils.filter_traceback(around(method, inner))
-        originals.append((owner, method, original))
         setattr(owner, method, wrapped)
-
-    def undo() -> None:
-        for owner, method, original in originals:
-            setattr(owner, method, original)
-
-    return undo
 
 
 def leave_out_of_tracebacks() -> None:

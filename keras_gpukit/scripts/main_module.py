@@ -91,8 +91,11 @@ def run_main(script: str | None, module: str | None, arguments: Sequence[str]) -
     Raises:
         CannotOpenError: If the script's file cannot be read.
     """
-    if module is not None:
-        _run_module(module, arguments)
+    if module is not None:  # as `python -m` does
+        sys.argv = ["-m", *arguments]
+        _replace_main()
+        _first_on_path(os.getcwd())
+        _leaving_no_frames(_run_module_as_main, module, True)
     elif script is not None:
         _run_script(script, arguments)
 
@@ -105,20 +108,12 @@ def _run_script(path: str, arguments: Sequence[str]) -> None:
         _leaving_no_frames(_run_module_as_main, "__main__", False)
         return
     absolute = os.path.abspath(path)
-    source, code = _read(absolute)
+    program = _read(absolute)
     main = _replace_main()
     main.__loader__ = SourceFileLoader("__main__", absolute)
     main.__dict__.update({"__file__": absolute, "__cached__": None})
     _first_on_path(os.path.dirname(os.path.realpath(absolute)))
-    _leaving_no_frames(_execute, code or source, absolute, main.__dict__)
-
-
-def _run_module(name: str, arguments: Sequence[str]) -> None:
-    """Runs a module or package as `python -m` does."""
-    sys.argv = ["-m", *arguments]
-    _replace_main()
-    _first_on_path(os.getcwd())
-    _leaving_no_frames(_run_module_as_main, name, True)
+    _leaving_no_frames(_execute, program, absolute, main.__dict__)
 
 
 def keep_interrupted() -> None:
@@ -132,13 +127,13 @@ def keep_interrupted() -> None:
             exec("raise KeyboardInterrupt")
 
 
-def _read(path: str) -> tuple[bytes, CodeType | None]:
-    """Returns a file's bytes, and its code object if the file is compiled; else None."""
+def _read(path: str) -> bytes | CodeType:
+    """Returns a file's bytes, or its code object if the file is compiled."""
     try:
         with io.open_code(path) as file:
             code = pkgutil.read_code(file)
             file.seek(0)
-            return file.read(), code
+            return code or file.read()
     except OSError as error:
         raise CannotOpenError(
             f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
@@ -146,10 +141,9 @@ def _read(path: str) -> tuple[bytes, CodeType | None]:
 
 
 def _execute(program: bytes | CodeType, path: str, names: dict[str, Any]) -> None:
-    code = program
-    if not isinstance(code, CodeType):
-        code = compile(code, path, "exec", dont_inherit=True)
-    exec(code, names)
+    if not isinstance(program, CodeType):
+        program = compile(program, path, "exec", dont_inherit=True)
+    exec(program, names)
 
 
 def _replace_main() -> ModuleType:

@@ -23,52 +23,11 @@ from keras_gpukit.scripts.own_loop import OwnLoops
 from keras_gpukit.scripts.watched_fits import WatchedFits
 
 
-class OwnStrategies:
-    """Repairs Keras when the script has made a strategy over several workers."""
-
-    def __init__(self) -> None:
-        self._is_made = self._has_keras = False
-
-    def watch(self) -> None:
-        """Starts to watch for strategies; called once TensorFlow was imported."""
-        import tensorflow as tf
-
-        from keras_gpukit.distributed.strategies import is_multi_worker
-
-        strategy_class = tf.distribute.MultiWorkerMirroredStrategy
-        original = strategy_class.__init__
-
-        @functools.wraps(original)
-        def make(strategy: Any, *args: Any, **kwargs: Any) -> None:
-            original(strategy, *args, **kwargs)
-            self._is_made = self._is_made or is_multi_worker(strategy)
-            self._repair()
-
-        strategy_class.__init__ = make
-
-    def keras_imported(self) -> None:
-        """Notes that Keras was imported."""
-        self._has_keras = True
-        self._repair()
-
-    def _repair(self) -> None:
-        if self._is_made and self._has_keras:
-            from keras_gpukit.distributed.repairs import repair_multi_worker
-
-            with Guard("Repairing Keras for several workers", "Its fit() may fail."):
-                repair_multi_worker()
-
-
 class OnImports:
     """Sets up GPUs once TensorFlow is imported, and watches fits once Keras is imported.
 
-    Keras is also repaired for a multi-worker strategy that the script makes itself.
-
-    Args:
-        fits: Monitoring of fits, which is installed once Keras is imported; None without any.
-        loops: Monitoring of the script's own loops, installed once TensorFlow is imported; None
-            without any.
-        gpu_settings: Arguments for `configure_gpus`. If empty, the function is not called.
+    Keras is also repaired for a multi-worker strategy that the script makes itself. Without
+    settings, `configure_gpus` is not called.
     """
 
     def __init__(
@@ -80,7 +39,7 @@ class OnImports:
         self._fits = fits
         self._loops = loops
         self._gpu_settings = dict(gpu_settings)
-        self._own_strategies = OwnStrategies()
+        self._has_strategy = self._has_keras = False
         self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
 
     def install(self) -> None:
@@ -95,7 +54,7 @@ class OnImports:
     def _tensorflow(self) -> None:
         if self._loops is not None:
             self._loops.install()
-        self._own_strategies.watch()
+        self._watch_strategies()
         if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()
 
@@ -104,9 +63,34 @@ class OnImports:
 
         if "tensorflow" in sys.modules:
             self._set_gpus_up()
-        self._own_strategies.keras_imported()
+        self._has_keras = True
+        self._repair()
         if self._fits is not None and keras.backend.backend() == "tensorflow":
             self._fits.install()
+
+    def _watch_strategies(self) -> None:
+        import tensorflow as tf
+
+        from keras_gpukit.distributed.strategies import is_multi_worker
+
+        strategy_class = tf.distribute.MultiWorkerMirroredStrategy
+        original = strategy_class.__init__
+
+        @functools.wraps(original)
+        def make(strategy: Any, *args: Any, **kwargs: Any) -> None:
+            original(strategy, *args, **kwargs)
+            self._has_strategy = self._has_strategy or is_multi_worker(strategy)
+            self._repair()
+
+        strategy_class.__init__ = make
+
+    def _repair(self) -> None:
+        """Repairs Keras once there is also a strategy over several workers."""
+        if self._has_strategy and self._has_keras:
+            from keras_gpukit.distributed.repairs import repair_multi_worker
+
+            with Guard("Repairing Keras for several workers", "Its fit() may fail."):
+                repair_multi_worker()
 
     def _set_gpus_up(self) -> None:
         if not self._gpu_settings:

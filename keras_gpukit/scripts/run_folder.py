@@ -33,12 +33,7 @@ _JOINED_WITHIN_S = 600.0
 
 @dataclass(frozen=True)
 class JobWorker:
-    """A process's place in the job of several workers that it belongs to.
-
-    Attributes:
-        name: Name that all of its workers know without asking each other.
-        index: Index of this worker, from 0, the chief first.
-    """
+    """A process's place in a job of several workers; each knows its name without the others."""
 
     name: str
     index: int
@@ -67,12 +62,9 @@ class RunFolder:
 
     The fits of one model share a subfolder: their global step continues from one to the next.
 
-    Args:
-        log_dir: Parent of the run's folder, which is created when it is first needed.
-        script: Name of the script or module. The folder is named after it and the time.
-        shared: The run's folder, if another process has created it.
-        job: The job of several workers that this process belongs to; they share the run's folder,
-            which is named after the job. None for a process of its own.
+    The folder is created in `log_dir` when it is first needed, unless another process has created
+    it as `shared`. It is named after the script and the time. The workers of a job share one that
+    is named after the job.
     """
 
     def __init__(

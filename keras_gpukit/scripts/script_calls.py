@@ -45,22 +45,22 @@ class _Call:
 
 
 class _CallSums:
-    """Calls of one method from one place that have ended."""
+    """Calls of one method from one place that have ended; public fields as in `Calls`."""
 
     def __init__(self) -> None:
-        self.count = self.traced = self.traced_again = self.models = 0
+        self.count = self._traced = self.traced_again = self.models = 0
         self.total_s = self.traced_again_s = self.tracing_cpu_s = self.repeated_s = 0.0
         self.starting_s: float | None = None
         self.batches: int | None = 0
-        self.seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def add(self, call: _Call, total_s: float, cost_s: float) -> None:
         """Adds a call, with the part of its seconds that went to this package."""
         self.count += 1
         self.total_s += total_s
         self.batches = None if None in (self.batches, call.batches) else self.batches + call.batches  # type: ignore[operator]
-        if call.model not in self.seen:
-            self.seen.add(call.model)
+        if call.model not in self._seen:
+            self._seen.add(call.model)
             self.models += 1
         own = call.first.get(_OWN_BATCHES.get(call.method, "all"))
         if own is None:
@@ -73,8 +73,8 @@ class _CallSums:
             around_s = total_s - own.lasted_s - cost_s
             self.repeated_s += max(around_s, 0.0) if call.batches == 1 else before_s
             return
-        self.traced += 1
-        if self.traced > 1:
+        self._traced += 1
+        if self._traced > 1:
             self.traced_again += 1
             self.traced_again_s += starting_s
             self.tracing_cpu_s += sum(batch.cpu_s for batch in traced)
@@ -96,12 +96,12 @@ class ScriptCalls:
         self._libraries: tuple[str, ...] = (PACKAGE + os.sep,)
         self._guard = Guard("Timing the script's calls", "Their times are incomplete.")
 
-    def install(self) -> Callable[[], None]:
-        """Starts to time calls, and returns a function that stops it. Needs Keras imported."""
+    def install(self) -> None:
+        """Starts to time calls. Needs Keras imported."""
         import keras
 
         self._libraries += (os.path.dirname(os.path.abspath(keras.__file__)) + os.sep,)
-        return keras_private.around_each_call(self._timed)
+        keras_private.around_each_call(self._timed)
 
     def follow(self, method: str, callback_list: Any) -> None:
         """Times the first batches of the call under way, from the call's callback list."""
@@ -120,20 +120,8 @@ class ScriptCalls:
         now_s = time.time()
         first_s = now_s if self._first_began_s is None else self._first_began_s
         calls = [
-            Calls(
-                method,
-                place,
-                sums.count,
-                sums.total_s,
-                sums.starting_s,
-                sums.batches,
-                sums.models,
-                sums.traced_again,
-                sums.traced_again_s,
-                sums.tracing_cpu_s,
-                sums.repeated_s,
-            )
-            for (method, place), sums in self._sums.items()
+            Calls(*key, **{name: sum for name, sum in vars(sums).items() if name[0] != "_"})
+            for key, sums in self._sums.items()
         ]
         calls.sort(key=lambda each: -each.total_s)
         before_s = max(first_s - began_s - imports_s, 0.0)

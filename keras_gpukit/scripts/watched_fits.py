@@ -30,13 +30,9 @@ class WatchedFits:
     thousands of records.
 
     Args:
-        folder: Folder that the fits are written to.
-        profile: Whether to add a `Profiler` too.
         log_to: Services that each `Monitor` logs to, also the script's own without `log_to`.
-        before_fit: Called at the start of each `fit`.
 
     Attributes:
-        calls: Counts and times all calls.
         count: Number of fits that got a `Monitor`.
         own_log_dirs: Log folders of callbacks of this package that the script itself uses.
         has_own: Whether the script itself uses callbacks of this package, including those that
@@ -66,16 +62,11 @@ class WatchedFits:
         self._spent_s = 0.0
         self._first_began_s: float | None = None
 
-    def install(self) -> Callable[[], None]:
-        """Starts to add callbacks, and returns a function that stops it. Needs Keras imported."""
+    def install(self) -> None:
+        """Starts to add callbacks. Needs Keras imported."""
         keras_private.leave_out_of_tracebacks()
-        installed = self.calls.install(), keras_private.on_each_list(self._made)
-
-        def undo() -> None:
-            for each in installed:
-                each()
-
-        return undo
+        self.calls.install()
+        keras_private.on_each_list(self._made)
 
     def _made(self, method: str, callback_list: Any, given: int) -> None:
         self.calls.follow(method, callback_list)

@@ -8,7 +8,8 @@ from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_number, check_verbose, check_whole, refuse
 from keras_gpukit.records.speedup import Promise, SpeedupSearch
-from keras_gpukit.reports.speedup import print_speedups
+from keras_gpukit.reports.speedup import render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
 from keras_gpukit.speedups.processes import Functions, Start
 from keras_gpukit.speedups.search import SpeedupTrials
@@ -93,7 +94,7 @@ def tune(
             shown=bool(verbose),
         )
     if verbose:
-        print_speedups(found)
+        print_anywhere(render(found))
     return found
 
 

@@ -33,11 +33,7 @@ class ReportPages:
         self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
 
     def page(self, folder: TabFolder, known: Mapping[str, TabFolder]) -> str:
-        """Returns a folder's report as HTML, which loads `plotly.js` from its own folder.
-
-        Args:
-            folder: Folder to report on.
-            known: All folders by id; the report links to the folders of single runs.
+        """Returns a folder's report as HTML, with links to other known folders with single runs.
 
         Raises:
             OSError: If the folder no longer exists or cannot be read.
@@ -81,13 +77,8 @@ class _ReportPage:
 def trace_url(root: Path | None, log_dir: Path, capture: CaptureRecord) -> str | None:
     """Returns the URL of a capture's trace in the Profile tab, relative to a page of this tab.
 
-    None if there is no trace, or if its name in the Profile tab is unknown.
-
-    Args:
-        root: TensorBoard's log directory. None if it is one of `--logdir_spec`, because the names
-            of its runs in the Profile tab are unknown.
-        log_dir: Log folder of the run.
-        capture: A capture of the run.
+    None if there is no trace, or if its name in the Profile tab is unknown, as without a `root`:
+    the names of runs in the folders of `--logdir_spec` are unknown there.
     """
     if root is None or capture.path is None or not (log_dir / capture.path).is_file():
         return None

@@ -28,8 +28,6 @@ class TabFolder:
 
     Attributes:
         id: Id of the folder in URLs; a hash that does not reveal the path.
-        name: Name that the tab shows.
-        path: Path of the folder.
         records: Record files of the runs in the folder, and the profiles there.
         root: TensorBoard's log directory; None if it is a named one of `--logdir_spec`.
     """
@@ -61,12 +59,7 @@ class TabFolder:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search.
-
-    Attributes:
-        folders: Folders by id, each log directory before the folders in it.
-        complete: Whether every folder was searched; False if the search reached its limits.
-    """
+    """Folders by id, each log directory before those in it, and whether all were searched."""
 
     folders: Mapping[str, TabFolder]
     complete: bool = True
@@ -166,11 +159,7 @@ def readable(path: str | Path) -> str:
 def log_dirs(logdir: str | None, logdir_spec: str | None) -> dict[str, Path]:
     """Returns the local log directories by the names that TensorBoard shows.
 
-    Remote folders, such as gs://bucket/logs, are not supported and left out.
-
-    Args:
-        logdir: Flag `--logdir`: one folder, whose name is "".
-        logdir_spec: Flag `--logdir_spec`: `name:path,name:path`, where names are optional.
+    That of `--logdir` is "". Remote folders, such as gs://bucket/logs, are left out.
     """
     if logdir:
         return {} if _URI.match(logdir) else {"": _absolute(logdir)}

@@ -11,7 +11,8 @@ from typing import Any
 from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_whole
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.batch_size import BatchSizeSearch
-from keras_gpukit.reports.batch_size import print_search
+from keras_gpukit.reports.batch_size import render
+from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.trials.batch_sizes.examples import Examples, examples_of
@@ -131,7 +132,7 @@ def find_batch_size(
         duration_s=time.perf_counter() - began,
     )
     if verbose:
-        print_search(found)
+        print_anywhere(render(found))
     return found
 
 

@@ -16,7 +16,7 @@ from rich.markup import escape
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
-from keras_gpukit.reports.terminal import PipedConsole, as_html, as_text, panel
+from keras_gpukit.reports.terminal import PipedConsole, as_html, as_text
 from keras_gpukit.reports.tuning import render
 from keras_gpukit.trials.checks import check_experiment, check_model, check_service, wrong_kind
 from keras_gpukit.trials.measuring.inside_fit import hold
@@ -59,7 +59,7 @@ class TunedInput:
 
     def _repr_html_(self) -> str:
         """Returns the report as HTML, for notebooks."""
-        return as_html(panel([self]))
+        return as_html(self)
 
     def __str__(self) -> str:
         return as_text(self)

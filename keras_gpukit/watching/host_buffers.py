@@ -14,7 +14,7 @@ from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.host_buffers import host_buffers
 from keras_gpukit.input.wait.stages.readings import Sizes, measured_element_bytes
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
-from keras_gpukit.reports.phrases import evidence
+from keras_gpukit.reports.evidence import in_one_line
 from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
 from keras_gpukit.sensors.host import left_bytes
 from keras_gpukit.watching.call_frame import callback_list, dataset_of_fit, epochs_of
@@ -62,8 +62,8 @@ class HostBufferWatch:
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
-            warned = (found.title, evidence(found), found.advice[0])
-            logger.warning("keras_gpukit: %s (%s). %s.", *warned)
+            warned = (found.title, in_one_line(found), found.advice[0])
+            logger.warning("keras_gpukit: %s. %s %s.", *warned)
 
     def record(self) -> HostBuffers:
         """Returns the current contents of the caches and shuffle buffers."""

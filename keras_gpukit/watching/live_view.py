@@ -11,8 +11,8 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.notebook import LiveDisplay
 from keras_gpukit.reports.run_words import running
+from keras_gpukit.reports.terminal import LiveDisplay
 from keras_gpukit.saved_runs.folding.run_fold import RunFold, concluded
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from helpers.processes import ROOT, environment
 from rich.console import Console
 
 import keras_gpukit
-from keras_gpukit.cli.demo import IMAGES, image_files, print_code
+from keras_gpukit.cli.demo import image_files, print_code
 from keras_gpukit.cli.demo_pipelines import as_advised, as_written
 from keras_gpukit.cli.json_output import PRINTED
 from keras_gpukit.cli.main import main, parsers
@@ -151,9 +151,10 @@ def test_demo_with_an_unwritable_data_folder_says_so(tmp_path, capsys):
 
 
 @pytest.mark.tensorflow
-def test_images_are_written_once_and_whole(tmp_path):
+def test_images_are_written_once_and_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_gpukit.cli.demo.IMAGES", 8)
     paths, labels = image_files(tmp_path)
-    assert len(set(paths)) == len(labels) == IMAGES
+    assert len(set(paths)) == len(labels) == 8
     assert all(Path(path).read_bytes().startswith(b"\xff\xd8") for path in paths)  # JPEG
     Path(paths[0]).write_bytes(b"untouched")
     assert image_files(tmp_path) == (paths, labels)
@@ -161,13 +162,12 @@ def test_images_are_written_once_and_whole(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-# The demo with fewer epochs.
+# The demo with fewer epochs and images.
 SHORT_DEMO = """
 import sys
 from keras_gpukit.cli import demo
-demo.EPOCHS = 2
-from keras_gpukit.cli.json_output import PRINTED
-from keras_gpukit.cli.main import main, parsers
+demo.EPOCHS, demo.IMAGES, demo.BATCH_SIZE = 2, 160, 8
+from keras_gpukit.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -13,7 +13,7 @@ from keras_gpukit.distributed.splitting import keras_private
 from keras_gpukit.distributed.splitting.costs import cut
 
 CASES = Path(__file__).parent / "cases"
-MODELS = ("residual 2", "residual 4", "nested 4")
+MODELS = ("residual", "nested")
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def found():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
-    [*MODELS, "random_and_running 2", "recurrent 2", "shared_with_two_ends 2", "AdamW", "mixed"],
+    [*MODELS, "random_and_running", "recurrent", "shared_with_two_ends", "AdamW", "mixed"],
 )
 def test_losses_and_weights_are_those_of_the_model_in_one_place(found, case):
     assert found[case]["split"] == pytest.approx(found[case]["whole"], rel=1e-6)
@@ -66,7 +66,7 @@ def test_variables_and_slots_are_where_the_plan_says(found, case):
 
 @pytest.mark.slow
 def test_nested_models_are_split_inside(found):
-    stages = found["nested 4"]["stages"]
+    stages = found["nested"]["stages"]
     assert stages[0] == ["backbone/dense0"]
     assert stages[-1] == ["head"]
 
@@ -88,7 +88,7 @@ def test_it_trains_saves_and_loads_as_ever(found):
 def test_the_record_of_placement_confirms_it(found):
     run = found["as ever"]
     assert set(run["operations"]) == {"CPU:0", "CPU:1"}
-    assert min(run["operations"].values()) > 50
+    assert min(run["operations"].values()) > 10
     count, between = run["transfers"]
     assert set(between) == {"CPU:0 to CPU:1", "CPU:1 to CPU:0"}
     assert count == sum(between.values())

@@ -15,6 +15,8 @@ from keras_gpukit import load_report
 EXAMPLES = ROOT / "examples"
 LAUNCHED = "multi_worker.py"
 ALONE = sorted({path.name for path in EXAMPLES.glob("*.py")} - {LAUNCHED})
+IN_SHORT = ("custom_train_step.py", "two_gpus.py")
+"""Run by `make test`. Of the others, test_docs_code.py looks at the names and arguments there."""
 
 pytestmark = pytest.mark.heavy
 
@@ -26,7 +28,10 @@ def recorded(folder):
     return [run.summary for run in runs]
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in IN_SHORT else pytest.param(name, marks=pytest.mark.long) for name in ALONE],
+)
 def test_an_example_ends_with_a_verdict_and_a_record(name, tmp_path):
     printed = prepared.run(
         EXAMPLES / name, folder=tmp_path, env=environment(TMPDIR=str(tmp_path))

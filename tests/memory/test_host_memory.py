@@ -12,7 +12,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import HostSample
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
-from keras_gpukit.saved_runs.writing.writer import Record
+from keras_gpukit.saved_runs.writing.writer_thread import Record
 from keras_gpukit.sensors.host import left_bytes, read_limit
 
 GIB = 2**30

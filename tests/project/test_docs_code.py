@@ -32,11 +32,17 @@ def test_each_block_of_python_runs(tmp_path):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_blocks_call_names_of_the_package_with_its_arguments(page):
-    """Also those that take too long to run."""
-    for block in blocks(page):
-        for node in ast.walk(ast.parse(block.code)):
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *sorted((ROOT / "examples").glob("*.py"))],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_code_calls_names_of_the_package_with_its_arguments(page):
+    """Also what takes too long to run."""
+    markdown = page.suffix == ".md"
+    codes = [each.code for each in blocks(page)] if markdown else [page.read_text(encoding="utf-8")]
+    for code in codes:
+        for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("gpukit."):
                 called = keras_gpukit
                 for name in ast.unparse(node.func).split(".")[1:]:

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
 from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.reports.batch_size import print_search
+from keras_gpukit.reports.batch_size import render
+from keras_gpukit.reports.terminal import print_anywhere
 
 MIB = 2**20
 
@@ -48,7 +49,7 @@ SEARCH = BatchSizeSearch(
 
 def printed(search: BatchSizeSearch, encoding: str = "utf-8") -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    print_search(search, Console(file=file, width=120))
+    print_anywhere(render(search), Console(file=file, width=120))
     file.flush()
     return file.buffer.getvalue().decode(encoding)
 

@@ -45,7 +45,7 @@ def chart_of(memory):
 
 def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
     chart = chart_of(MEMORY)
-    rows = {row[0]: row[1:] for row in chart.shown.rows}
+    rows = {row[0]: row[1:] for row in chart.shown[1].rows}
     assert rows["weights"] == ("1 GiB", "1 GiB")
     assert rows["optimizer slots"] == ("2 GiB", "2 GiB")
     assert rows["activations"] == ("4 GiB to 6 GiB", "")
@@ -62,15 +62,15 @@ def test_what_only_the_first_step_took_is_not_held_against_the_prediction():
     gpu = replace(DEVICE, peak_bytes=20 * GIB, first_step_peak_bytes=20 * GIB)
     memory = replace(MEMORY, devices=(replace(gpu, later_peak_bytes=9 * GIB),))
     chart = chart_of(memory)
-    assert {row[0]: row[2] for row in chart.shown.rows}["all"] == "9 GiB"
+    assert {row[0]: row[2] for row in chart.shown[1].rows}["all"] == "9 GiB"
     assert chart.caption.endswith("held at most 9 GiB, 6 % more; the first step took 20 GiB.")
     assert ("GPU:0 peak memory", "9 GiB") in key_figures(replace(SUMMARY, memory=memory))
 
 
 def test_steps_compiled_by_xla_are_predicted_as_an_upper_bound():
     chart = chart_of(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
-    assert {row[0]: row[1] for row in chart.shown.rows}["all"] == "at most 10 GiB"
-    assert chart.shown.note.startswith("An upper bound: XLA fuses")
+    assert {row[0]: row[1] for row in chart.shown[1].rows}["all"] == "at most 10 GiB"
+    assert chart.shown[1].note.startswith("An upper bound: XLA fuses")
     assert "were predicted to need at most 10 GiB" in chart.caption
     assert "%" not in chart.caption
 
@@ -101,8 +101,8 @@ def test_the_state_of_the_allocator_is_told_in_sentences():
 
 def test_without_a_prediction_it_says_why():
     chart = chart_of(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
-    assert chart.shown.note == "Not predicted: it was not asked for."
-    assert (chart.caption, chart.shown_title) == ("GPU:0 held at most 9 GiB.", "By cause")
+    assert chart.shown[1].note == "Not predicted: it was not asked for."
+    assert (chart.caption, chart.shown[0]) == ("GPU:0 held at most 9 GiB.", "By cause")
     unknown = MemoryRecord((), weights_bytes=GIB, prediction=MemoryPrediction(64))
     assert chart_of(unknown).caption == ""
     assert isinstance(chart_of(None), Omitted)

@@ -462,8 +462,6 @@ def test_runs_stand_run_comparison(tmp_path):
     # A value at the end of each window, and at the begin of the first.
     assert [len(line["y"]) - line["y"].count(None) for line in lines] == [31, 21]
     assert lines[0]["marker"]["symbol"] != lines[1]["marker"]["symbol"]
-    stages = figure_of(page, "Stages of the runs' input pipelines")["data"]
-    assert [bars["x"] for bars in stages] == [[16.0, 2.0]] * 2
     links = {attrs.get("href") for _, attrs in page.all("a")}
     shown = {f"#{attrs['id']}" for _, attrs in page.all("section")}
     assert {"#main", *shown} <= links

@@ -134,9 +134,9 @@ def test_the_details_have_all_figures_and_findings():
     for words in (
         "1,200 steps, 24.1 ms per step, 1,327 examples/s, GPU 21 % busy, "
         "GPU:0 peak 3 GiB of 70 GiB, overhead 3 µs per step",
-        "critical: 78 % of the steps' time is spent waiting for data (input-bound) wait per step "
-        "18.9 ms, input stall 78.4 %, fixing it saves 21.2 s to 24 s of 28.4 s, 3.9× to 6.4× "
-        "faster (basis: wait)",
+        "critical: 78 % of the steps' time is spent waiting for data (input-bound) A step waits "
+        "18.9 ms for its batch. Steps spend 78.4 % of their time waiting for input. Fixing it "
+        "saves 21.2 s to 24 s of 28.4 s, 3.9× to 6.4× faster (basis: wait).",
         "- AsString in model/[bold]a|b: TensorFlow has none.",
         "not judged: low-utilization: the wait for input explains it",
     ):
@@ -222,8 +222,8 @@ def test_why_checks_do_not_apply_is_said_once():
 @pytest.mark.parametrize(
     ("low_s", "high_s", "result"),
     [
-        (0.04, 0.27, "40 ms to 270 ms of 9 s (basis: x)"),
-        (0.04, 0.57, "40 ms to 570 ms of 9 s, up to 1.1× faster (basis: x)"),
+        (0.04, 0.27, "0.04 s to 0.27 s of 9 s (basis: x)"),
+        (0.04, 0.57, "0.04 s to 0.57 s of 9 s, up to 1.1× faster (basis: x)"),
         (3.0, 4.5, "3 s to 4.5 s of 9 s, 1.5× to 2× faster (basis: x)"),
         (3.0, None, "3 s or more of 9 s, 1.5× or more faster (basis: x)"),
     ],
@@ -300,7 +300,7 @@ MANY_TYPES = {f"Op{count}": count for count in range(1, 33)}
         (
             PLACEMENT,
             (
-                "190 on GPU:0, 2 on CPU:0",
+                "190 operations on GPU:0, 2 operations on CPU:0",
                 "| AsString | 2 | TensorFlow has none. | model/[bold]a\\|b |",
                 "| MatMul | 190 |",
             ),
@@ -359,6 +359,7 @@ def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record,
         (units.duration(90), "90 s"),
         (units.duration(600), "10 min"),
         (units.duration(9000), "2.5 h"),
+        (units.duration_of(107, 300), "1.78 min"),
         (units.percentage(0.012), "1.2 %"),
         (units.measured(Figure("peak", 2 * GIB, "B")), "2 GiB"),
         (units.measured(Figure("operations", 1234)), "1,234"),

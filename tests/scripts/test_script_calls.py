@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import keras
 import pytest
-from helpers.training import BATCH, arrays
+from helpers.training import BATCH, arrays, keras_restored
 
 from keras_gpukit.scripts import keras_private
 from keras_gpukit.scripts.script_calls import ScriptCalls
@@ -26,12 +26,10 @@ def model(**options) -> keras.Model:
 @contextmanager
 def timed(cost_s=lambda: 0.0) -> Iterator[ScriptCalls]:
     calls = ScriptCalls(cost_s)
-    undo = calls.install(), keras_private.on_each_list(lambda *made: calls.follow(*made[:2]))
-    try:
+    with keras_restored():
+        calls.install()
+        keras_private.on_each_list(lambda *made: calls.follow(*made[:2]))
         yield calls
-    finally:
-        for each in undo:
-            each()
 
 
 def by_method(calls: ScriptCalls):

@@ -8,7 +8,7 @@ import traceback
 
 import keras
 import pytest
-from helpers.training import BATCH, arrays, sensitive_model
+from helpers.training import BATCH, arrays, keras_restored, sensitive_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.scripts import watched_fits
@@ -23,16 +23,14 @@ BATCHES = 4
 @pytest.fixture
 def watched(tmp_path):
     """Makes fits watched, and undoes it."""
-    undo = []
 
     def install(**options) -> WatchedFits:
         fits = WatchedFits(RunFolder(tmp_path / "logs", "train.py"), **options)
-        undo.append(fits.install())
+        fits.install()
         return fits
 
-    yield install
-    for each in undo:
-        each()
+    with keras_restored():
+        yield install
 
 
 def steps_by_folder(tmp_path) -> dict[str, list[int]]:

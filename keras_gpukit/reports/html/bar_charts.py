@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.worker_comparison import WorkerFigures
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, bar, draw_bars, label, row_bars
 from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import compared
-from keras_gpukit.reports.placement import compiled_note, operations_table, placement_tables
+from keras_gpukit.reports.placement import operations_table, placement_tables, placement_words
 from keras_gpukit.reports.tables import Table, stage_cost, stages_table
 from keras_gpukit.rules.cluster.comparison import StepParts, late_member, slow_link, step_parts
 
@@ -56,7 +55,7 @@ def stages_chart(run: RunReport) -> Chart | Omitted:
                 )
             )
     names = [stage.name for stage in stages]
-    figure = draw_bars(traces, names, "ms per batch", height=110 + 30 * len(stages))
+    figure = draw_bars(traces, names, "ms per batch")
     words = _stage_words(run, record)
     return Chart(words, stages_table(replace(record, stages=stages)), figure)
 
@@ -89,29 +88,8 @@ def placement_chart(run: RunReport) -> Chart | Omitted:
         row_bars(label(device), place, [counts.get(kind, 0) for kind in commonest], "%{x:,}")
         for place, (device, counts) in enumerate(list(record.operations.items())[:_MOST_DEVICES])
     ]
-    height = 100 + 24 * len(commonest)
-    figure = draw_bars(traces, commonest, "operations", height=height, hovermode="y unified")
-    return Chart(_placement_words(record), table, figure, tuple(placement_tables(record)))
-
-
-def _placement_words(record: PlacementRecord) -> str:
-    total = ", ".join(
-        f"{units.count(count, 'operation')} on {device}"
-        for device, count in record.by_device.items()
-    )
-    words = f"The training step has {total}."
-    if record.transfers is not None:
-        number = f"{record.transfers:,}" if record.transfers else "No"
-        copies = "copy" if record.transfers == 1 else "copies"
-        words += f" {number} {copies} between devices in each step"
-        if record.copies and record.copied_bytes is not None:
-            words += f", {units.size(record.copied_bytes)} in all"
-        words += "."
-    if record.fallbacks:
-        count = units.count(sum(fallback.count for fallback in record.fallbacks), "operation")
-        fell = "would be on the CPU even with a GPU" if record.predicted else "fell back to the CPU"
-        words += f" {count} {fell}."
-    return " ".join(filter(None, (words, compiled_note(record))))
+    figure = draw_bars(traces, commonest, "operations", "y unified")
+    return Chart(placement_words(record), table, figure, tuple(placement_tables(record)))
 
 
 def workers_chart(run: RunReport) -> Chart | Omitted | None:
@@ -139,7 +117,7 @@ def workers_chart(run: RunReport) -> Chart | Omitted | None:
         for place, (name, part, color) in enumerate(_STEP_PARTS)
         if any(getattr(each, part) is not None for each in parts)
     ]
-    figure = draw_bars(traces, names, "ms per step", height=130 + 30 * len(members))
+    figure = draw_bars(traces, names, "ms per step")
     heads = (
         *(comparison.kind, "step time", "compute", "input wait", "waiting for others", "exchange"),
         *("GPU busy", "process CPU", "examples", "fastest round trip"),

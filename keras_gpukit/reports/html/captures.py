@@ -78,8 +78,7 @@ def captures_chart(
             f"step {each.capture.first_step:,}" if each.capture else each.name.split("/")[0]
             for each in drawn
         ]
-        height = 150 + 36 * len(profiles)
-        figure = draw_bars(traces, names, "ms a step", height=height, hovermode="y unified")
+        figure = draw_bars(traces, names, "ms a step", "y unified")
         more += [
             (f"Newest capture: {title}", table)
             for title, table in _detail_tables(profiles[-1], stage_names)

@@ -38,8 +38,7 @@ class Chart:
         table: Numbers of the chart.
         figure: Plotly's figure; None for a table without a figure.
         more: Further tables, each with its heading.
-        shown: Table that is open from the start; None without one.
-        shown_title: Heading of the open table.
+        shown: Heading and table that is open from the start; None without one.
         over_time: Whether the x-axis is the run's time; such charts share their cursor and zoom.
     """
 
@@ -47,8 +46,7 @@ class Chart:
     table: Table
     figure: dict[str, Any] | None = None
     more: tuple[tuple[str, Table], ...] = ()
-    shown: Table | None = None
-    shown_title: str = ""
+    shown: tuple[str, Table] | None = None
     over_time: bool = False
 
 
@@ -177,16 +175,13 @@ def draw_bars(
     traces: Iterable[Trace],
     names: Sequence[str],
     heading: str,
-    *,
-    height: int,
     hovermode: str = "closest",
-    barmode: str = "stack",
 ) -> dict[str, Any]:
-    """Returns a figure of horizontal bars, with a row for each name, the first one on top."""
+    """Returns a figure of stacked bars, with a row for each name, the first one on top."""
     return draw(
         traces,
-        height=height,
-        barmode=barmode,
+        height=150 + 26 * len(names),
+        barmode="stack",
         hovermode=hovermode,
         xaxis=axis(heading, rangemode="tozero"),
         yaxis=names_axis([label(name, 24) for name in names]),

@@ -43,7 +43,6 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
         if any(spent_ms := [_parts_ms(each)[place] for _, each in drawn])
     ]
     names = [name for name, _ in drawn]
-    height = 130 + 26 * len(names)
     words = _words(profile, whole_s)
     if left_out:
         share = sum(each.time_s for _, each in left_out) / whole_s
@@ -52,10 +51,9 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
     return Chart(
         words,
         layers_table(profile),
-        draw_bars(traces, names, "ms a step", height=height, hovermode="y unified"),
+        draw_bars(traces, names, "ms a step", "y unified"),
         (("Largest kernels of each layer", kernels_table(profile)),),
-        shown=kinds_table(profile, _MOST_DRAWN),
-        shown_title="By kind of layer",
+        shown=("By kind of layer", kinds_table(profile, _MOST_DRAWN)),
     )
 
 

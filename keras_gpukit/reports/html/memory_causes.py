@@ -9,6 +9,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import Chart, Omitted, shortened
 from keras_gpukit.reports.html.machine_charts import NO_READINGS
 from keras_gpukit.reports.html.words import unrecorded
+from keras_gpukit.reports.memory import predicted_range
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
 from keras_gpukit.reports.tables import Table
 
@@ -36,7 +37,7 @@ def memory_causes(run: RunReport) -> Chart | Omitted:
     heads = ("operation", "layer", "shape", "size")
     largest = Table(heads, tensors, "The largest tensors at the predicted peak.")
     words = _words(prediction, fullest, run.summary.out_of_memory is not None)
-    return Chart(words, largest if tensors else causes, shown=causes, shown_title="By cause")
+    return Chart(words, largest if tensors else causes, shown=("By cause", causes))
 
 
 def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> tuple[tuple[str, ...], ...]:
@@ -48,7 +49,7 @@ def _rows(record: MemoryRecord, fullest: DeviceMemory | None) -> tuple[tuple[str
         ("all", "total_bytes", None if fullest is None else fullest.needed_bytes),
     ]
     return tuple(
-        (name, _range(record.prediction, field), units.known(size_bytes, units.size, ""))
+        (name, predicted_range(record.prediction, field), units.known(size_bytes, units.size, ""))
         for name, field, size_bytes in rows
     )
 
@@ -80,13 +81,3 @@ def _note(record: MemoryRecord) -> str:
         return UPPER_BOUND
     because = record.prediction.unknown_because
     return f"A lower bound: {because}." if because else ""
-
-
-def _range(prediction: MemoryPrediction | None, field: str | None) -> str:
-    if prediction is None or prediction.low is None or prediction.high is None or field is None:
-        return ""
-    sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
-    low, high = map(units.size, sizes)
-    if prediction.is_lower_bound:
-        return f"at least {low}"
-    return f"at most {high}" if prediction.is_upper_bound else units.span(low, high)

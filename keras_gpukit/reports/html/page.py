@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, NamedTuple
 
 from keras_gpukit.records.capture import CaptureRecord
@@ -33,7 +34,6 @@ from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.over_time import TimeAxis
 from keras_gpukit.reports.html.roofline_chart import roofline_chart
 from keras_gpukit.reports.html.run_comparison import (
-    stages_of_runs_chart,
     stalls_chart,
     step_times_chart,
 )
@@ -41,7 +41,6 @@ from keras_gpukit.reports.html.runs_table import run_ids, runs_table
 from keras_gpukit.reports.html.step_charts import distribution_chart, input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
-from keras_gpukit.reports.notebook import in_frame
 from keras_gpukit.rules.comparing.settings import setup
 from keras_gpukit.rules.profiled_steps import of_profile
 
@@ -68,9 +67,6 @@ class Section:
     """The charts of one run, of the script, of captures without a run, or of several runs.
 
     Attributes:
-        id: Id of the section, for links.
-        name: Heading of the section.
-        run: The run; None if the section is not about one.
         summary: Summary of the run or, without one, of the steps of a profile.
         brief: Whether the run has no charts because it is one of many. A brief section is hidden
             until a link to it is followed.
@@ -151,7 +147,11 @@ def render(
         sections.append(_captures_section(report))
     beside = runs = script = None
     if len(report.runs) > 1:
-        beside, runs = Section("runs").add(_beside(report.runs)), runs_table(report.runs, href)
+        compared = [
+            ("step-times", "Step times of the runs", step_times_chart(report.runs)),
+            ("stalls", "Input stalls of the runs", stalls_chart(report.runs)),
+        ]
+        beside, runs = Section("runs").add(compared), runs_table(report.runs, href)
     if report.script is not None:
         title = "Where the whole script's time went"
         script = Section("script").add([("time", title, script_chart(report.script))])
@@ -226,14 +226,6 @@ def _capture_charts(
     ]
 
 
-def _beside(runs: Sequence[RunReport]) -> list[Keyed]:
-    return [
-        ("step-times", "Step times of the runs", step_times_chart(runs)),
-        ("stalls", "Input stalls of the runs", stalls_chart(runs)),
-        ("stages", "Stages of the runs' input pipelines", stages_of_runs_chart(runs)),
-    ]
-
-
 def _in_script(data: Any) -> str:
     """Returns data as JSON for a script element: no name in it can end the script."""
     import msgspec
@@ -249,15 +241,13 @@ def _template() -> Any:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.DictLoader(
-            {"page": _packaged("report.html.j2"), "runs": _packaged("runs_table.html.j2")}
-        ),
+        loader=jinja2.PackageLoader(_FOLDER, ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page")
+    return environment.get_template("report.html.j2")
 
 
 def _packaged(name: str) -> str:
@@ -266,8 +256,18 @@ def _packaged(name: str) -> str:
     return (files(_FOLDER) / name).read_text(encoding="utf-8")
 
 
+def _in_frame(page: str) -> str:
+    """Returns a page as a frame within a notebook's output, whose scripts reach only the page."""
+    # Without a base, links within the page would lead to the notebook's own address.
+    page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
+    return (
+        f'<iframe srcdoc="{escape(page)}" title="Report" sandbox="allow-scripts" '
+        f'style="border:0;width:100%;height:720px"></iframe>'
+    )
+
+
 show_by(
     Report,
-    lambda record: in_frame(render(record)),
+    lambda record: _in_frame(render(record)),
     lambda record: "\n".join(run_words.verdict_lines(record)),
 )

@@ -37,39 +37,18 @@
   addCopyButtons();
   document.addEventListener("gpukit:updated", addCopyButtons);
 
-  // On paper the tables, and what else is unfolded, follow as an appendix, run by run.
   let closed = [];
-  let moved = [];
   const plots = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.layout);
-
-  function appendix(section) {
-    const all = [...section.querySelectorAll("figure > details, details.plain")];
-    if (!all.length || !section.checkVisibility()) return;
-    const title = section.querySelector("h2").textContent;
-    const made = Object.assign(document.createElement("section"), { className: "appendix" });
-    made.append(Object.assign(document.createElement("h2"), { textContent: `Tables: ${title}` }));
-    for (const details of all) {
-      const place = document.createComment("");
-      details.replaceWith(place);
-      made.append(details);
-      moved.push([place, details]);
-    }
-    document.getElementById("main").append(made);
-  }
 
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
     closed.forEach((details) => (details.open = true));
-    document.querySelectorAll("main > section").forEach(appendix);
     for (const plot of plots()) {
       plot.style.width = `${PAPER_PX}px`;
       Plotly.relayout(plot, { width: PAPER_PX, height: plot.given });
     }
   });
   addEventListener("afterprint", () => {
-    moved.forEach(([place, details]) => place.replaceWith(details));
-    moved = [];
-    document.querySelectorAll(".appendix").forEach((each) => each.remove());
     closed.forEach((details) => (details.open = false));
     for (const plot of plots()) {
       plot.style.width = "";

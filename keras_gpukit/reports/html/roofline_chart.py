@@ -57,7 +57,10 @@ def roofline_chart(run: RunReport) -> Chart | Omitted | None:
         xaxis=axis("FLOPs per byte moved", type="log", dtick=1),
         yaxis=axis("TFLOP/s", type="log", dtick=1),
     )
-    return Chart(_words(found), _table(found, ratio), figure, _more(run))
+    uncounted = run.summary.flops.uncounted if run.summary.flops else ()
+    types = Table(("type",), tuple((each,) for each in uncounted))
+    more = (("Operations whose arithmetic is not counted", types),) if uncounted else ()
+    return Chart(_words(found), _table(found, ratio), figure, more)
 
 
 def _words(found: Roofline) -> str:
@@ -86,10 +89,3 @@ def _table(found: Roofline, ratio: float | None) -> Table:
         for each, reached in found.ceilings.tflops.items()
     ]
     return Table(("", ""), tuple(rows))
-
-
-def _more(run: RunReport) -> tuple[tuple[str, Table], ...]:
-    record = run.summary.flops
-    types = record.uncounted if record else ()
-    rows = tuple((each,) for each in types)
-    return (("Operations whose arithmetic is not counted", Table(("type",), rows)),) if rows else ()

@@ -1,10 +1,9 @@
-"""Charts of several runs, over time and stage by stage, and what their names share."""
+"""Charts of several runs over time, and what their names share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
@@ -14,13 +13,11 @@ from keras_gpukit.reports.html.chart import (
     Trace,
     axis,
     draw,
-    draw_bars,
     label,
-    row_bars,
     scaled,
 )
 from keras_gpukit.reports.html.over_time import TimeAxis, corners
-from keras_gpukit.reports.tables import Table, stage_words
+from keras_gpukit.reports.tables import Table
 
 # Lines must differ by more than their colour.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
@@ -37,58 +34,6 @@ def step_times_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
 def stalls_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
     """Returns a chart of the input stalls of all runs that have a time series."""
     return _overlaid(runs, "stall_fraction", "input stall, %", 1e2, "%")
-
-
-def stages_of_runs_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
-    """Returns a chart of the stages of the newest runs, the same stage of each side by side."""
-    drawn = [run for run in runs if run.has_time_series and run_stages(run)]
-    if len(drawn) < 2:
-        return Omitted("fewer than two of the newest runs have a measured pipeline")
-    cut = len(common_prefix([run.name for run in runs]))
-    short = [run.name[cut:] for run in drawn]
-    names, stages = stage_names_of(drawn), [run_stages(run) for run in drawn]
-    traces = []
-    for place, (run_name, each) in enumerate(zip(short, stages, strict=True)):
-        costs_s = [each[name].cost_per_batch_s if name in each else None for name in names]
-        text = label(run_name, 40)
-        traces.append(row_bars(text, place, scaled(costs_s, 1e-3), f"{text}: %{{x:.3~f}} ms"))
-    height = 110 + (12 + 14 * len(drawn)) * len(names)
-    figure = draw_bars(traces, names, "ms per batch", height=height, barmode="group")
-    found = list(zip(drawn, stages, strict=True))
-    rows = tuple((name, *(_words(run, each.get(name)) for run, each in found)) for name in names)
-    words = "Time of each stage per batch, from the stage nearest to training back to the sources."
-    return Chart(words, Table(("stage", *short), rows), figure)
-
-
-def _words(run: RunReport, stage: StageRecord | None) -> str:
-    pipeline = run.summary.pipeline
-    bottleneck = pipeline.bottleneck if pipeline else None
-    return stage_words(stage, is_bottleneck=stage == bottleneck)
-
-
-def run_stages(run: RunReport) -> dict[str, StageRecord]:
-    """Returns the stages of a run's pipeline by name; the second of a name is "map #2"."""
-    pipeline = run.summary.pipeline
-    stages: dict[str, StageRecord] = {}
-    for stage in pipeline.stages if pipeline else ():
-        name, number = stage.name, 1
-        while name in stages:
-            number += 1
-            name = f"{stage.name} #{number}"
-        stages[name] = stage
-    return stages
-
-
-def stage_names_of(runs: Sequence[RunReport]) -> list[str]:
-    """Returns the names of all runs' stages, each next to its neighbours, training's side first."""
-    names: list[str] = []
-    for run in runs:
-        place = 0
-        for name in run_stages(run):
-            if name not in names:
-                names.insert(place, name)
-            place = names.index(name) + 1
-    return names
 
 
 def common_prefix(names: Sequence[str]) -> str:

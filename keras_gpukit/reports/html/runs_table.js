@@ -1,4 +1,4 @@
-// The table of many runs: sorted by a column, filtered, and two of them compared.
+// The table of many runs: sorted by a column, and two of them compared.
 //
 // The page may change beneath it, in TensorBoard while runs go on: the event "gpukit:updated" says
 // so, and the table is put in order again.
@@ -8,7 +8,7 @@
   if (!one(".runs-table")) return;
   const order = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
   // What the page had before any of it was changed by hand.
-  const view = { column: null, descending: false, words: [], picked: [] };
+  const view = { column: null, descending: false, picked: [] };
 
   const rows = () => [...document.querySelectorAll(".runs-table tbody tr")];
   const heads = () => [...document.querySelectorAll(".runs-table thead th")];
@@ -35,19 +35,6 @@
 
   function compared(a, b) {
     return typeof a === "number" && typeof b === "number" ? a - b : order.compare(a, b);
-  }
-
-  function filter() {
-    const all = rows();
-    let shown = 0;
-    for (const row of all) {
-      const words = `${row.querySelector("a").title} ${row.textContent}`.toLowerCase();
-      row.hidden = !view.words.every((word) => words.includes(word));
-      shown += !row.hidden;
-    }
-    const runs = `${all.length.toLocaleString("en")} runs`;
-    const text = shown === all.length ? runs : `${shown.toLocaleString("en")} of ${runs}`;
-    if (one("#runs-count").textContent !== text) one("#runs-count").textContent = text;
   }
 
   // Python compares the runs, `keras-gpukit compare` in the same way; here a comparison is shown.
@@ -128,7 +115,6 @@
 
   function arrange() {
     sort();
-    filter();
     compare();
   }
 
@@ -141,11 +127,6 @@
       sort();
     }
     if (target.closest("#comparison button")) pick([]);
-  });
-  document.addEventListener("input", ({ target }) => {
-    if (target.id !== "runs-filter") return;
-    view.words = target.value.toLowerCase().split(/\s+/).filter(Boolean);
-    filter();
   });
   document.addEventListener("change", ({ target }) => {
     if (!target.matches(".runs-table input")) return;

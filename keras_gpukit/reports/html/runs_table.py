@@ -26,7 +26,6 @@ class RunCell(NamedTuple):
     """A cell of the table.
 
     Attributes:
-        text: Text of the cell.
         value: Sort key; None if the cell is sorted by its text, or the value is unknown.
         badge: CSS class and text of a badge before the text; None without a badge.
         part: Share of a whole, 0 to 1, drawn as a bar; None without a bar.
@@ -49,14 +48,9 @@ class RunRow(NamedTuple):
 
 
 class RunsTable(NamedTuple):
-    """A table of runs.
+    """A table of runs, the newest first, without the prefix that all names share.
 
-    Attributes:
-        prefix: Prefix that all names share; the table leaves it out.
-        columns: Headings of the columns.
-        rows: Rows of the table, the newest run first.
-        data: Comparisons of pairs of runs, the older run first, by their ids; and the text for
-            pairs that are not compared.
+    The data are the comparisons of pairs of runs, by their ids, the older run first.
     """
 
     prefix: str
@@ -95,7 +89,9 @@ def runs_table(
     prefix = common_prefix([run.name for run in runs])
     all_settings = [settings_of(run) for run in runs]
     cells = [_cells(run) for run in runs]
-    _mark_best(cells)
+    best = max(cells, key=lambda each: each["examples/s"].value or 0.0)
+    if best["examples/s"].value:
+        best["examples/s"] = best["examples/s"]._replace(badge=("good", "best"))
     # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
     kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
     names = dict.fromkeys(name for each in all_settings for name in each)
@@ -153,14 +149,6 @@ def _cells(run: RunReport) -> dict[str, RunCell]:
         "state": RunCell("", badge=(run.state, words.STATES[run.state])),
         "began": RunCell(units.moment(run.began_s), run.began_s),
     }
-
-
-def _mark_best(cells: list[dict[str, RunCell]]) -> None:
-    """Marks the run with the most examples per second."""
-    rates = [each["examples/s"].value or 0.0 for each in cells]
-    if any(rates):
-        best = cells[rates.index(max(rates))]
-        best["examples/s"] = best["examples/s"]._replace(badge=("good", "best"))
 
 
 def _cell(value: float | None, text: Callable[[float], str], part: float | None = None) -> RunCell:

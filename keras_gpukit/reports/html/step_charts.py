@@ -86,8 +86,7 @@ def distribution_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
         _words(record, run.summary.steps),
         Table(("step time", "steps", "share"), rows),
         figure,
-        shown=_slowest(record, time),
-        shown_title="The slowest steps",
+        shown=("The slowest steps", _slowest(record, time)),
     )
 
 

@@ -3,7 +3,7 @@
 // In TensorBoard the page changes beneath it, which the event "gpukit:updated" says.
 (() => {
   "use strict";
-  const FIELD = ".filtered input";
+  const FIELD = ".filtered input[type=search]";
 
   function filter(field) {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -11,12 +11,14 @@
     const rows = [...table.querySelectorAll("tbody tr")];
     let shown = 0;
     for (const row of rows) {
-      const cells = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
-      row.hidden = !words.every((word) => cells.includes(word));
+      const titles = [...row.querySelectorAll("[title]")].map((each) => each.title);
+      const cells = [...row.cells].map((cell) => cell.textContent);
+      const seen = [...titles, ...cells].join(" ").toLowerCase();
+      row.hidden = !words.every((word) => seen.includes(word));
       shown += !row.hidden;
     }
-    const all = rows.length.toLocaleString("en");
-    const text = words.length ? `${shown.toLocaleString("en")} of ${all} rows` : "";
+    const all = `${rows.length.toLocaleString("en")} ${table.dataset.of}`;
+    const text = words.length ? `${shown.toLocaleString("en")} of ${all}` : "";
     const count = table.querySelector("[role=status]");
     if (count.textContent !== text) count.textContent = text;
   }

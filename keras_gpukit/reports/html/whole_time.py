@@ -70,12 +70,12 @@ def script_chart(record: ScriptRecord) -> Chart:
         )
         for each in record.calls
     )
+    heads = ("calls", "number", "batches", "time", "of it to start", "models")
     return Chart(
         f"{account(record)}.",
         Table(("part", "time", "share"), rows),
         _whole_bar(colored, record.wall_s),
-        shown=Table(("calls", "number", "batches", "time", "of it to start", "models"), calls),
-        shown_title="Calls by line of the script",
+        shown=("Calls by line of the script", Table(heads, calls)),
     )
 
 

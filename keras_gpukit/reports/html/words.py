@@ -82,12 +82,8 @@ def unrecorded(run: RunReport, because: str) -> str:
     return "it is not known yet" if run.state == "running" else because
 
 
-def key_figures(summary: RunSummary) -> tuple[tuple[str, str], ...]:
-    """Returns the most important known figures as pairs of name and value."""
-    return tuple((name, value) for name, value in _key_figures(summary) if value is not None)
-
-
-def _key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
+def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
+    """Yields the most important figures as pairs of name and value; None if it is unknown."""
     throughput, record = summary.throughput, summary.input
     if throughput is not None:
         each = " on each worker" if summary.environment.workers > 1 else ""

@@ -38,25 +38,25 @@ TEXTS = {
     "wait need no core each",
     "waiting generator": f"yield only names or indices from {{name}}, and load them in `ds.map("
     f"load, {_WAITING})`: {{name}} mostly waits, one call after the other",
-    "prefetch": "`ds.prefetch(tf.data.AUTOTUNE)` last: prepare while the model trains",
+    "prefetch": "`ds.prefetch(tf.data.AUTOTUNE)` last: prepare batches in advance",
     "cache": "`ds.cache()` right after {name}, if it draws nothing at random: do it once, not each "
     "epoch",
     "cache in memory": "a cache on disk is read again each epoch: cache in memory, if it fits",
     "cache smaller": "cache what is small: before decoding or before a map that makes it larger",
-    "fewer files": "fewer and larger files, nearer to the machine",
+    "fewer files": "fewer and larger files, on a disk of this machine",
     "smaller images": "store the images smaller",
     "decode smaller": f"store the images smaller, or {_DECODE}",
     "batch first": "`ds.batch(n)` before {name}, with a function that takes whole batches",
     "parse batches": "`ds.batch(n)` before {name}, with a function that takes whole batches: "
     "`tf.io.parse_example` does",
-    "filter once": "filter once, and write what is left to files of its own",
+    "filter once": "filter once, and write what is left to new files",
     "filter early": "filter early, before discarded elements are read and decoded",
     "batch earlier": "`ds.batch` earlier in the pipeline, so that fewer elements pass through its "
     "stages",
     "shuffle small": "shuffle what is small: file names or indices, before they are read and "
     "decoded",
     "smaller buffer": "a smaller shuffle buffer",
-    "operations": "write {name} in TensorFlow operations: Python runs on one core at a time",
+    "operations": "rewrite {name} in TensorFlow operations: Python code uses only one core",
     "processes": f"or as a {IN_PROCESSES}",
     "whole batches": "have {name} make whole batches with NumPy, not single examples",
     "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",

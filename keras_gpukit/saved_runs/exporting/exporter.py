@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from keras_gpukit.records import names
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.reports.run_words import headline_of
+from keras_gpukit.reports.text import markdown
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
-from keras_gpukit.saved_runs.writing.writer import Record, Writer
+from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
 
 POINT_EVERY_S = 10.0
 """Minimum seconds between two points of a figure. Our choice: 360 points an hour, where each may be
@@ -83,6 +87,13 @@ def figures_of_run(summary: RunSummary) -> dict[str, float]:
     return figures
 
 
-def codes(summary: RunSummary) -> str:
-    """Returns the codes of the findings, the most important first; "none" without any."""
-    return ", ".join(finding.code for finding in summary.verdict.findings) or "none"
+def texts_of(summary: RunSummary) -> dict[str, str]:
+    """Returns the verdict in a line, and the codes of the findings, the most important first."""
+    codes = ", ".join(finding.code for finding in summary.verdict.findings) or "none"
+    return {"verdict": headline_of(summary).text, "findings": codes}
+
+
+def files_of(summary: RunSummary) -> dict[str, str]:
+    """Returns the run as files by name: for people, and for programs."""
+    as_json = msgspec.json.encode(summary).decode()
+    return {"verdict.md": markdown(summary), "summary.json": as_json}

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
-import msgspec
-
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.run_words import headline_of
-from keras_gpukit.reports.text import markdown
-from keras_gpukit.saved_runs.exporting.exporter import Exporter, codes, figures_of, figures_of_run
+from keras_gpukit.saved_runs.exporting.exporter import (
+    Exporter,
+    figures_of,
+    figures_of_run,
+    files_of,
+    texts_of,
+)
 
 
 class MLflowRun(Exporter):
-    """Logs to the run that the user has started; otherwise starts one of its own, and ends it.
-
-    Args:
-        run_id: The user's run, as `active` found it.
-    """
+    """Logs to the run that the user has started; otherwise starts one of its own, and ends it."""
 
     def __init__(self, run_id: str | None) -> None:
         import mlflow
@@ -44,12 +42,11 @@ class MLflowRun(Exporter):
 
     def log_end(self, summary: RunSummary, time_s: float, step: int) -> None:
         """Logs the figures of the run as metrics, the findings as tags, and both as artifacts."""
-        tags = {"gpukit.verdict": headline_of(summary).text, "gpukit.findings": codes(summary)}
+        tags = {f"gpukit.{name}": text for name, text in texts_of(summary).items()}
         self._log(figures_of_run(summary), time_s, step, tags)
         folder = f"gpukit/fit_to_step_{step}"  # of several fits in one run, each has its own
-        self._client.log_text(self._run_id, markdown(summary), f"{folder}/verdict.md")
-        as_json = msgspec.json.encode(summary).decode()
-        self._client.log_text(self._run_id, as_json, f"{folder}/summary.json")
+        for name, text in files_of(summary).items():
+            self._client.log_text(self._run_id, text, f"{folder}/{name}")
         self._status = "FINISHED" if summary.ending == "completed" else "FAILED"
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.saved_runs.exporting.exporter import Exporter
-from keras_gpukit.saved_runs.writing.writer import Record
+from keras_gpukit.saved_runs.writing.writer_thread import Record
 from keras_gpukit.version import __version__
 
 STALL, STEP_TIME = "keras_gpukit.input.stall", "keras_gpukit.step.duration"
@@ -43,8 +43,7 @@ a monitored run, there are none."""
 class OTelSignals(Exporter):
     """Reports to the providers that the user has configured globally; without any, to nothing.
 
-    Args:
-        context: Context of the training thread, as `active` found it: the parent of the span.
+    The context is that of the training thread: the parent of the span.
     """
 
     def __init__(self, context: Any) -> None:

@@ -22,10 +22,7 @@ _latest: dict[str, WriterThread] = {}
 class Service(NamedTuple):
     """A service, and where its writer is. The extra that installs its package has its name.
 
-    Attributes:
-        package: Package that must be importable.
-        exporter: Module and class of its writer.
-        chief_only: Whether only the chief of a cluster logs to it.
+    By default only the chief of a cluster logs to it.
     """
 
     title: str

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-import msgspec
-
 from keras_gpukit.errors import GPUKitError
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports.run_words import headline_of
-from keras_gpukit.reports.text import markdown
-from keras_gpukit.saved_runs.exporting.exporter import Exporter, codes, figures_of, figures_of_run
+from keras_gpukit.saved_runs.exporting.exporter import (
+    Exporter,
+    figures_of,
+    figures_of_run,
+    files_of,
+    texts_of,
+)
 
 STEP = "gpukit/step"
 
@@ -21,9 +23,6 @@ class WandbRun(Exporter):
 
     In the user's run, points wait for the next row that the user logs: a row of their own would
     count up its steps, and W&B drops what the user then logs to an earlier one.
-
-    Args:
-        run: The user's run, as `active` found it.
 
     Raises:
         GPUKitError: If a run is to be started, and W&B knows no account and is not offline.
@@ -50,13 +49,12 @@ class WandbRun(Exporter):
         """Adds the figures of the run and its findings to the summary, and both as an artifact."""
         import wandb
 
-        verdict = {"gpukit/verdict": headline_of(summary).text, "gpukit/findings": codes(summary)}
-        self._run.summary.update({**verdict, **figures_of_run(summary)})
+        texts = {f"gpukit/{name}": text for name, text in texts_of(summary).items()}
+        self._run.summary.update({**texts, **figures_of_run(summary)})
         artifact = wandb.Artifact(f"gpukit-{self._run.id}", type="gpukit")
-        with artifact.new_file("verdict.md", encoding="utf-8") as file:
-            file.write(markdown(summary))
-        with artifact.new_file("summary.json", encoding="utf-8") as file:
-            file.write(msgspec.json.encode(summary).decode())
+        for name, text in files_of(summary).items():
+            with artifact.new_file(name, encoding="utf-8") as file:
+                file.write(text)
         self._run.log_artifact(artifact)
         self._exit_code = 0 if summary.ending == "completed" else 1
 

@@ -65,11 +65,8 @@ class RunFold:
     up. The same records give the same summary, wherever they come from.
 
     Attributes:
-        latest: Latest record of each kind.
         captures: Captures by name and path; once one's profile was compared, that record.
         validation: Figures of the windows of validations within the run.
-        gpus: Readings of GPUs, by index.
-        memory: Readings of allocators, by device.
     """
 
     def __init__(self, most_points: int = MOST_POINTS) -> None:
@@ -183,11 +180,6 @@ class RunFold:
         """Returns the latest progress with the latest step, which other records also have."""
         latest: Progress | None = self.latest.get("progress")
         return latest and replace(latest, step=max(latest.step, self._step))
-
-    def host_at_end(self) -> HostSample | None:
-        """Returns the latest reading of the host."""
-        sample: HostSample | None = self.latest.get("host")
-        return sample
 
     def summary(self) -> RunSummary:
         """Returns the summary of the run so far, without a verdict and a comparison to a profile.

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.records import names
-from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import NO_STEP
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.reports.placement import placement_markdown
 from keras_gpukit.reports.text import markdown
+from keras_gpukit.rules.comparing.settings import setup
 
 Tags = dict[str, tuple[str, float]]
 """Tag of each figure, and the factor that converts the figure to the tag's unit."""
@@ -77,7 +77,8 @@ def tags_of(kind: RecordKind, record: Any) -> dict[str, float | str]:
         values = [getattr(record, name) for name in names.MEMORY_FIGURES]
         return _scaled(of_memory(record.device), values)
     if kind == "environment":
-        return {names.SETUP: _environment_markdown(record)}
+        facts = setup(record).items()
+        return {names.SETUP: "\n".join(f"- {name} {value}" for name, value in facts)}
     if kind == "placement" and record != NO_STEP:
         return {names.PLACEMENT: placement_markdown(record)}
     return {names.FINDINGS: markdown(record)} if kind == "summary" else {}
@@ -89,16 +90,3 @@ def _scaled(tags: Tags, values: Sequence[float | None]) -> dict[str, float | str
         for (tag, factor), value in zip(tags.values(), values, strict=True)
         if value is not None
     }
-
-
-def _environment_markdown(environment: Environment) -> str:
-    lines = [f"- {name} {version}" for name, version in environment.versions.items()]
-    lines += [f"- GPU {gpu.index}: {gpu.name or 'unknown'}" for gpu in environment.gpus]
-    lines += [] if environment.gpus else ["- no GPU"]
-    lines += [
-        f"- precision {environment.precision}",
-        f"- jit_compile {environment.jit_compile}",
-        f"- steps_per_execution {environment.steps_per_execution}",
-        f"- strategy {environment.strategy}, replicas {environment.replicas}",
-    ]
-    return "\n".join(lines)

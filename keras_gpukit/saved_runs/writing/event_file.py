@@ -8,56 +8,20 @@ for a kilobyte of text.
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import google_crc32c
 
-from keras_gpukit.records import names
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.folding.tags import tags_of
-from keras_gpukit.saved_runs.writing.writer import Record, Writer
+from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
 from keras_gpukit.whole_files import AppendFile
-
-
-def _of_every_gpu(figure: str) -> tuple[str]:
-    return (names.gpu_tag(r"\d+", figure),)
-
-
-# Layout of the Custom Scalars tab: titles of groups, and in each group the charts with their tags.
-LAYOUT: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "Is the GPU waiting for data?": {
-        "input stall (%)": (names.INPUT_STALL,),
-        "step time and input wait (ms)": (names.STEP_TIME, names.INPUT_WAIT, names.BETWEEN_STEPS),
-        "examples per second": (names.EXAMPLE_RATE,),
-        "batches buffered": (names.BUFFERED_BATCHES,),
-    },
-    "GPUs": {
-        "utilization (%)": _of_every_gpu("utilization_percent"),
-        "power (W)": _of_every_gpu("power_watts"),
-        "temperature (°C)": _of_every_gpu("temperature_celsius"),
-        "clock (MHz)": _of_every_gpu("sm_clock_mhz"),
-        "throttled": _of_every_gpu("throttled"),
-    },
-    "Memory": {
-        "allocated (bytes)": tuple(
-            names.memory_tag(".*", figure) for figure in names.MEMORY_FIGURES
-        ),
-        "whole device (bytes)": _of_every_gpu("memory_used_bytes"),
-    },
-    "Host": {
-        "CPU (%)": (names.HOST_CPU, names.HOST_PROCESS_CPU),
-        "memory (bytes)": (names.HOST_MEMORY,),
-        "disk reads (bytes/s)": (names.HOST_DISK_READS,),
-        "overhead (µs per step)": (names.OVERHEAD,),
-    },
-}
 
 
 class EventFile(Writer):
@@ -79,19 +43,11 @@ class EventFile(Writer):
         EventFile._made += 1
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}"
         self._file = AppendFile(folder / f"{name}.{os.getpid()}.{EventFile._made}.gpukit")
-        layout = _value("custom_scalars__config__", _layout(), "custom_scalars")
         # Written together with the first values, since a short run waits for each write.
-        self._waiting = [
-            Event(wall_time=time.time(), file_version="brain.Event:2"),
-            Event(wall_time=time.time(), summary={"value": [layout]}),
-        ]
+        self._waiting = [Event(wall_time=time.time(), file_version="brain.Event:2")]
 
     def write_records(self, records: Iterable[Record], /) -> None:
-        """Writes what TensorBoard shows of records.
-
-        Raises:
-            OSError: If the disk does not accept them; the file remains readable.
-        """
+        """Writes what TensorBoard shows of them; if the disk is full, the file stays readable."""
         events = [event for each in records if (event := self._event_of(each)) is not None]
         if events:
             waiting, self._waiting = self._waiting, []
@@ -118,35 +74,15 @@ class EventFile(Writer):
         )
 
 
-def _value(tag: str, value: float | str | bytes, plugin: str = "text") -> dict[str, Any]:
-    """Returns the fields of a value in a summary: a scalar, or a text for a plugin."""
-    if isinstance(value, float | int):
+def _value(tag: str, value: float | str) -> dict[str, Any]:
+    """Returns the fields of a value in a summary: a scalar, or a text."""
+    if not isinstance(value, str):
         return {"tag": tag, "simple_value": value}
-    data = value.encode() if isinstance(value, str) else value
     return {
         "tag": tag,
-        "metadata": {"plugin_data": {"plugin_name": plugin}, "data_class": "DATA_CLASS_TENSOR"},
-        "tensor": {"dtype": "DT_STRING", "string_val": [data]},
+        "metadata": {"plugin_data": {"plugin_name": "text"}, "data_class": "DATA_CLASS_TENSOR"},
+        "tensor": {"dtype": "DT_STRING", "string_val": [value.encode()]},
     }
-
-
-@functools.cache
-def _layout() -> bytes:
-    """Returns the layout as a protobuf, as TensorBoard's plugin reads it."""
-    from tensorboard.plugins.custom_scalar import layout_pb2
-
-    groups = [
-        {
-            "title": title,
-            "chart": [
-                {"title": chart, "multiline": {"tag": [f"^{tag}$" for tag in tags]}}
-                for chart, tags in charts.items()
-            ],
-        }
-        for title, charts in LAYOUT.items()
-    ]
-    serialized: bytes = layout_pb2.Layout(category=groups).SerializeToString()
-    return serialized
 
 
 def _framed(events: Iterable[Any]) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from keras_gpukit.saved_runs.writing.writer import Record, Writer
+from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
 from keras_gpukit.whole_files import AppendFile
 
 
@@ -31,11 +31,7 @@ class JsonLines(Writer):
         self._encode = msgspec.json.Encoder().encode
 
     def write_records(self, records: Iterable[Record], /) -> None:
-        """Writes records.
-
-        Raises:
-            OSError: If the disk does not accept them; the file remains readable.
-        """
+        """Writes records; if the disk is full, the file stays readable."""
         self._file.write(
             b"".join(
                 self._encode({"kind": kind, "time_s": time_s, "step": step, "record": record})

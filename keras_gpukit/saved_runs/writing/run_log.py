@@ -18,8 +18,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.writing.event_file import EventFile
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 from keras_gpukit.saved_runs.writing.process_identity import own_identity
-from keras_gpukit.saved_runs.writing.writer import Record, Writer
-from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
+from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer, WriterThread
 
 OpenWriter = Callable[[Path, str], Writer]
 """Function that opens a writer, given the run's folder and this process's own name in it."""
@@ -34,12 +33,7 @@ class RunLog(WriterThread):
     """Writes the records passed to it to a run's folder; never raises.
 
     If a writer fails, that is logged once and the writer is closed; its files remain readable.
-
-    Args:
-        log_dir: Log directory; files are written to `<log_dir>/gpukit`.
-        worker: Place of this process in its cluster; None outside one.
-        writers: Functions that open the writers.
-        phase: The call; None if unknown.
+    They are in `<log_dir>/gpukit`.
     """
 
     def __init__(

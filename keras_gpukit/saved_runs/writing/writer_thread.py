@@ -1,33 +1,51 @@
-"""One background thread that passes a run's records to writers."""
+"""Writers of a run's records, and the background thread that passes the records to them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.records.names import RecordKind
-from keras_gpukit.saved_runs.writing.writer import Record, Writer
 
 FLUSH_EVERY_S = 1.0
 # A network disk that hangs must not keep `fit` from returning.
 CLOSE_WITHIN_S = 10.0
 
 
+class Record(NamedTuple):
+    """One record of a run: a dataclass of `keras_gpukit.records`, or plain data."""
+
+    time_s: float
+    step: int | None
+    kind: RecordKind
+    record: Any
+
+
+class Writer:
+    """Base class of writers.
+
+    A `WriterThread` opens, calls and closes them. Training goes on whatever they raise.
+    """
+
+    def write_records(self, records: Sequence[Record], /) -> None:
+        """Writes records in the given order."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Writes the rest; called once, even after a failure."""
+        raise NotImplementedError
+
+
 class WriterThread:
     """Passes the records it gets to writers, about once a second; never raises.
 
-    If a writer fails, that is logged once and the writer is closed; the others continue.
-
-    Args:
-        part: Work of the writers, as the subject of the warning.
-        writers: Functions that open the writers, called on the thread.
-        close_within_s: How long `close` waits for the rest to be written; None for
-            `CLOSE_WITHIN_S`.
+    Writers are opened on the thread. If one fails, that is logged once, with `part` as the subject,
+    and it is closed; the others continue.
 
     Attributes:
         cpu_s: Processor time of the thread.
@@ -66,11 +84,7 @@ class WriterThread:
         return self._closing.is_set() and self._thread.is_alive()
 
     def close(self, *, wait: bool = True) -> None:
-        """Writes the rest and closes the writers.
-
-        Args:
-            wait: Whether to wait for that.
-        """
+        """Writes the rest and closes the writers, and by default waits for that."""
         self._closing.set()
         if not wait:
             return

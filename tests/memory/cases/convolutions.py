@@ -24,7 +24,7 @@ model.compile("adam", "mse", jit_compile=False)
 batch = np.zeros((batch_size, 32, 32, 3), "float32"), np.zeros((batch_size, 10), "float32")
 predicted = gpukit.predict_memory(model, batch, verbose=False)
 monitor = gpukit.Monitor(None, verbose=0, predict_memory=True)
-dataset = tf.data.Dataset.from_tensors(batch).repeat(3)
+dataset = tf.data.Dataset.from_tensors(batch).repeat(2)
 model.fit(dataset, verbose=0, callbacks=[monitor])
 memory = monitor.summary.memory
 (device,) = memory.devices

@@ -16,7 +16,7 @@ from helpers.recorded_runs import SUMMARY, run_lines
 from keras_gpukit.saved_runs.exporting import mlflow_run, services
 from keras_gpukit.saved_runs.exporting.exporter import Exporter, figures_of
 from keras_gpukit.saved_runs.exporting.services import check_log_to, start_logging
-from keras_gpukit.saved_runs.writing.writer import Record
+from keras_gpukit.saved_runs.writing.writer_thread import Record
 
 CASE = Path(__file__).parent / "cases" / "logged_elsewhere.py"
 CODES = ", ".join(each.code for each in SUMMARY.findings)

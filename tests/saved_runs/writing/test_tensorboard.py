@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 import urllib.parse
 import urllib.request
@@ -15,8 +14,6 @@ import psutil
 import pytest
 from helpers import browsing, prepared
 from helpers.processes import environment, wait_for
-
-from keras_gpukit.saved_runs.writing.event_file import LAYOUT
 
 pytestmark = pytest.mark.tensorflow
 
@@ -190,21 +187,3 @@ def test_texts_are_shown(tensorboard, tag, part):
 
 def test_no_text_beyond_those(tensorboard):
     assert set(tensorboard.get("text/tags")["gpukit"]) == {"setup", "placement", "findings"}
-
-
-def test_the_layout_groups_every_tag(tensorboard):
-    layout = tensorboard.get("custom_scalars/layout")
-    assert [category["title"] for category in layout["category"]] == list(LAYOUT)
-    patterns = [
-        pattern
-        for category in layout["category"]
-        for chart in category["chart"]
-        for pattern in chart["multiline"]["tag"]
-    ]
-    for tag in TAGS:
-        assert any(re.match(pattern, tag) for pattern in patterns), tag
-    for pattern in patterns:
-        # What each chart asks for, as the tab does.
-        shown = tensorboard.get("custom_scalars/scalars", run="gpukit", tag=pattern)
-        expected = {tag for tag in TAGS if re.match(pattern, tag)}
-        assert set(shown["tag_to_events"]) == expected
