@@ -35,7 +35,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    gc.disable()  # while tests are collected: each full collection looks at all of TensorFlow
+    # While tests are collected: each full collection of garbage looks at all of TensorFlow, and
+    # Keras imports scikit-learn where it is installed, which takes a second of a core.
+    gc.disable()
+    sys.modules.setdefault("sklearn", None)
     if config.getoption("--no-tensorflow"):
         sys.meta_path.insert(0, NoTensorFlow())
 
@@ -49,6 +52,8 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     gc.enable()
+    if sys.modules.get("sklearn") is None:
+        sys.modules.pop("sklearn", None)
     NoTensorFlow.collecting = False
 
 

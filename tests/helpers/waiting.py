@@ -97,10 +97,12 @@ def end(status: list[int]) -> None:
 if __name__ == "__main__":
     exit_status = [0]
     atexit.register(end, exit_status)  # of all handlers the first one, so it is called last
+    sys.modules["sklearn"] = None  # else Keras imports it, which takes a second of a core
     import keras  # noqa: F401
     import numpy
     import tensorflow  # noqa: F401
 
+    del sys.modules["sklearn"]
     gc.collect()
     gc.freeze()  # a script's collections need not look at TensorFlow
     run(**serve(socket.socket(fileno=int(sys.argv[1]))))
