@@ -233,6 +233,22 @@ def test_its_own_version_is_known_without_being_installed(examine, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("number", "pkg_resources", "cannot_start"),
+    [("2.20.0", None, True), ("2.20.0", "there", False), ("2.21.0", None, False)],
+)
+def test_a_tensorboard_that_cannot_start_is_named(
+    number, pkg_resources, cannot_start, examine, monkeypatch
+):
+    monkeypatch.setattr(examination, "version", lambda package: number)
+    monkeypatch.setattr(examination, "find_spec", lambda module: pkg_resources)
+    code, text = examine(HEALTHY)
+    assert code == 0
+    said = "TensorBoard 2.20.0 cannot start: it needs pkg_resources, which setuptools 82 removed."
+    said = f'Problem: {said} pip install "setuptools<82".'
+    assert (said in " ".join(text.split())) is cannot_start
+
+
+@pytest.mark.parametrize(
     ("level", "shown"),
     [({}, ""), ({"TF_CPP_MIN_LOG_LEVEL": "2"}, ""), ({"TF_CPP_MIN_LOG_LEVEL": "0"}, "logged")],
 )
