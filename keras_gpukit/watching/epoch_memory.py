@@ -56,11 +56,7 @@ class Pace:
 
 
 class EpochMemoryWatch:
-    """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends.
-
-    Args:
-        fits: Memory in use after the previous fits. The reading of this fit is added to it.
-    """
+    """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends."""
 
     def __init__(self, session: Session, sensor: AllocatorSensor, fits: FitMemory) -> None:
         self._session = session

@@ -20,9 +20,6 @@ class Lifecycle:
 
     A failure of the callback is logged once, and the callback is disabled for the rest of the call.
 
-    Args:
-        log_dir: Log directory of the call; None if nothing is written.
-
     Attributes:
         parts: Lifecycles that this one begins and ends. They do not join sessions themselves.
     """
@@ -68,14 +65,7 @@ class Lifecycle:
             self._open.end_if_over()
 
     def enter(self, begin: OnPhase, end: OnPhase, model: Any, phase: Phase) -> None:
-        """Begins a phase: joins the session of the call, or notes a validation inside it.
-
-        Args:
-            begin: Called as a phase begins: first the call itself, later validations in it.
-            end: Called as a phase ends.
-            model: The model that is run.
-            phase: Phase that begins: "fit", "evaluate" or "predict".
-        """
+        """Begins a phase: joins the session of the call, or notes a validation inside it."""
         self.end_if_over()
         if self._open is not None and (phase == self._outer or not self._open.is_open):
             # The previous call ended without notice, or an interrupt came while we left it.
@@ -106,11 +96,7 @@ class Lifecycle:
             session.validation_ends()
 
     def epoch_begins(self, epoch: int) -> None:
-        """Notes that an epoch begins.
-
-        Args:
-            epoch: Keras' number of the epoch, from 0.
-        """
+        """Notes that an epoch begins."""
         if (session := self.session) is not None:
             session.epoch_begins(epoch)
 

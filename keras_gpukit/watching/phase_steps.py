@@ -46,10 +46,6 @@ NOT_MADE = "Keras had not made the step function when the run began"
 class PhaseSteps:
     """Wraps a phase's step function in a clock while the phase runs.
 
-    Args:
-        session: Session of the call, which is not kept.
-        phase: The call itself, or a validation inside `fit`.
-
     Attributes:
         pipeline: Reads tf.data's model of the input; None without one.
         is_between_epochs: Whether the steps of an epoch are over and the next has not started.
@@ -172,12 +168,7 @@ class PhaseSteps:
             self._requests.requested()
 
     def pause(self, batch_ended_s: float = 0.0) -> None:
-        """Notes that an epoch's end or a validation interrupts the steps.
-
-        Args:
-            batch_ended_s: When the last callback returned from the hook for the last batch; 0 if
-                unknown.
-        """
+        """Notes that an epoch's end or a validation interrupts the steps."""
         for on_pause in self._on_pause:
             on_pause()
         self._clock.pause(batch_ended_s)

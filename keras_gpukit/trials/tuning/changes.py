@@ -30,14 +30,7 @@ from keras_gpukit.trials.tuning.trials import Proposal
 
 @dataclass(frozen=True)
 class Allowed:
-    """Changes that the user allows.
-
-    Attributes:
-        reorder: Whether elements may come in another order, and random draws with a seed may fall
-            on other elements.
-        trust_python: Whether Python functions depend only on their arguments and may run in
-            parallel.
-    """
+    """Changes that the user allows."""
 
     reorder: bool = False
     trust_python: bool = False

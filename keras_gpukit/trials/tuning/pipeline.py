@@ -49,11 +49,7 @@ _PROPOSALS: tuple[changes.Propose, ...] = (
 
 
 class PipelineTuning:
-    """Tunes a `tf.data.Dataset`.
-
-    Raises:
-        ValueError: If reading the pipeline would leave an incomplete cache on disk.
-    """
+    """Tunes a `tf.data.Dataset`."""
 
     def __init__(
         self,
