@@ -22,23 +22,17 @@ def layers_in(model: Any) -> Iterator[Any]:
         yield from layers_in(each)
 
 
-def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) -> str | None:
+def layer_of(operation: str, layers: Collection[str]) -> str | None:
     """Returns the layer of an operation, such as "backbone/conv2d"; None if it has no layer.
 
     Keras opens a scope with a layer's name to build the layer, and a second one to call it, which
     TensorFlow numbers. So `conv2d_1/Relu` belongs to `conv2d`, even if there is a layer `conv2d_1`,
     whose own operation is `conv2d_1_2/Relu`. The body of a loop repeats the scopes around it; they
     count once.
-
-    Args:
-        operation: Full name of the operation.
-        layers: Names of the model's layers.
-        numbered: Whether the operation belongs to a graph. TensorFlow does not number the scopes of
-            eager operations.
     """
     *scopes, _ = operation.split("/")
     path: list[str] = []
-    for layer in (_layer(scope, layers, numbered) for scope in scopes):
+    for layer in (_layer(scope, layers) for scope in scopes):
         if layer in path:
             del path[path.index(layer) + 1 :]
         elif layer:
@@ -46,10 +40,10 @@ def layer_of(operation: str, layers: Collection[str], *, numbered: bool = True) 
     return "/".join(path) or None
 
 
-def spelt_with_layers(operation: str, layers: Collection[str], *, numbered: bool = True) -> str:
+def spelt_with_layers(operation: str, layers: Collection[str]) -> str:
     """Returns an operation's name with its layers named as in the model."""
     *scopes, own = operation.split("/")
-    return "/".join((*(_layer(scope, layers, numbered) or scope for scope in scopes), own))
+    return "/".join((*(_layer(scope, layers) or scope for scope in scopes), own))
 
 
 def is_backward(operation: str) -> bool:
@@ -57,8 +51,8 @@ def is_backward(operation: str) -> bool:
     return _BACKWARD in operation
 
 
-def _layer(scope: str, layers: Collection[str], numbered: bool) -> str | None:
-    match = _NUMBERED.fullmatch(scope) if numbered else None
+def _layer(scope: str, layers: Collection[str]) -> str | None:
+    match = _NUMBERED.fullmatch(scope)
     if match and match[1] in layers:
         return match[1]
     return scope if scope in layers else None

@@ -25,10 +25,6 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     Args:
         log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
         optional: Whether `log_dir` may be None.
-
-    Raises:
-        TypeError: If `log_dir` is not a path.
-        ValueError: If `log_dir` is empty or a file.
     """
 
     # On some backends, Keras runs callbacks in a thread pool, but only if all of them allow it.
@@ -73,14 +69,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         """Does nothing; Keras' own method would call another empty method at each step."""
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes that the results of a step are available."""
-        if (note := self._lifecycle.note_finished) is not None:
-            note("fit")
-
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes that the results of a step are available."""
-        if (note := self._lifecycle.note_finished) is not None:
-            note("evaluate")
+        """Does nothing, for the same reason."""
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Joins the session of the call, or notes a validation inside it."""
@@ -116,11 +105,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
 
 
 class StepWatchingCallback(WatchingCallback[R]):
-    """Times the steps of the call and of validations in it, and keeps a record of each.
-
-    Args:
-        log_dir: Everything measured is written to `<log_dir>/gpukit`; None writes nothing.
-    """
+    """Times the steps of the call and of validations in it, and keeps a record of each."""
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__(log_dir)

@@ -35,7 +35,7 @@ from keras_gpukit.watching.learning import LearningWatch
 from keras_gpukit.watching.live_view import LiveView
 from keras_gpukit.watching.nvtx_ranges import NVTXRanges, load_nvtx
 from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.step_flops import FlopsWatch
+from keras_gpukit.watching.step_flops import count_flops
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -111,7 +111,7 @@ class Monitor(WatchingCallback[RunSummary]):
         self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
         self._parts += [self._memory, self._utilization, self._placement]
         self._learning: LearningWatch | None = None
-        self._comparing: worker_watch.Comparing | None = None
+        self._workers: worker_watch.WorkerWatch | None = None
         self._live: LiveView | None = None
         self._profiler: Profiler | None = None
         if self._log_dir is not None:
@@ -154,11 +154,10 @@ class Monitor(WatchingCallback[RunSummary]):
             if phase == "fit":
                 session.output.log_to(self._log_to, is_chief=session.environment.is_chief)
             if phase == "fit" and session.environment.gpus:
-                FlopsWatch(session)
-            self._comparing = worker_watch.watch_what_trains_in_step(session)
+                count_flops(session)
+            self._workers = worker_watch.watch_workers(session)
             session.output.record("environment", session.environment, session.step)
-            in_cluster = isinstance(self._comparing, worker_watch.WorkerWatch)
-            hangs = HangWatch(session, in_cluster=in_cluster)
+            hangs = HangWatch(session, in_cluster=self._workers is not None)
             session.every_second("whether steps go on", hangs.look)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
             self._ranges = NVTXRanges() if self._nvtx else None
@@ -190,10 +189,10 @@ class Monitor(WatchingCallback[RunSummary]):
         overhead = Overhead(None, 0, session.overhead_s, session.startup_s)
         output.record("overhead", overhead, step)
         session.record_end()
-        comparing, self._comparing = self._comparing, None
+        watched, self._workers = self._workers, None
         captures = self._profiler and self._profiler._captures_so_far()
         measured = output.fold.summary()
-        workers = worker_watch.with_comparison(measured, comparing, captures).workers
+        workers = worker_watch.compared(session, watched, measured, captures)
         if workers is not None:
             output.record("workers", workers, step)
         self._summary = summary = concluded(replace(measured, workers=workers))

@@ -125,7 +125,8 @@ class ScaledLearningRate(keras.callbacks.Callback):
                 f"warmup_epochs={self._warmup_epochs!r}"
             )
         accumulation = optimizer.gradient_accumulation_steps or 1
-        return updates_in(self._warmup_epochs, steps, accumulation)
+        updates: float = self._warmup_epochs * steps / accumulation
+        return round(updates)
 
 
 @dataclass(frozen=True)
@@ -141,22 +142,7 @@ class WarmUp:
     updates: int
 
     def multiplier(self, update: int) -> float:
-        """Returns the multiplier for an update.
-
-        Args:
-            update: Number of updates before this one, in the whole training.
-        """
+        """Returns the multiplier after a number of updates of the whole training."""
         if update >= self.updates:
             return self.factor
         return 1 + (self.factor - 1) * update / self.updates
-
-
-def updates_in(epochs: float, steps_per_epoch: int, accumulation: int) -> int:
-    """Returns the number of optimizer updates in a number of epochs.
-
-    Args:
-        epochs: Number of epochs; may be a fraction.
-        steps_per_epoch: Batches per epoch.
-        accumulation: Number of batches whose gradients are summed for one update.
-    """
-    return round(epochs * steps_per_epoch / accumulation)

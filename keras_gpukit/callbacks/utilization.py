@@ -59,11 +59,7 @@ class Utilization(WatchingCallback[UtilizationRecord]):
 
 
 class _Reading:
-    """Reads GPUs and host during one call.
-
-    Args:
-        session: Session of the call.
-    """
+    """Reads GPUs and host during one call."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -6,20 +6,24 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
+from packaging.version import Version
 from rich.console import Group, RenderableType
 
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem
 from keras_gpukit.records.installation import (
     Build,
     CUDALibrary,
+    CUDAPackage,
     Driver,
+    GPUHealth,
     Machine,
     MissingNames,
+    Problem,
 )
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
 from keras_gpukit.reports.terminal import plain, table
@@ -48,7 +52,7 @@ class Examination:
     Attributes:
         planned: Plan of what `configure_gpus()` would do.
         packages: NVIDIA's pip packages.
-        problems: Problems of libraries and GPUs, which block a GPU or put it at risk.
+        problems: Problems of libraries, GPUs and TensorBoard; those that block a GPU say so.
         not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
             None if these cannot be loaded.
     """
@@ -82,7 +86,7 @@ class DoctorFindings:
         versions: Versions of Python and of packages; None for a package that is not installed.
         gpus: GPUs that TensorFlow lists.
         environment: Environment variables that matter to GPUs.
-        problems: Problems of libraries and GPUs, which block a GPU or put it at risk.
+        problems: Problems of libraries, GPUs and TensorBoard; those that block a GPU say so.
         not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
             None if these cannot be loaded.
         plan: Plan of `configure_gpus()`.
@@ -122,10 +126,25 @@ def examine() -> Examination:
     problems = (
         *library_problems(machine.libraries, packages),
         *gpu_problems(machine.driver.gpus, health),
+        *_tensorboard_problems(installed := versions()),
     )
     return Examination(
-        versions(), machine, planned, health, packages, problems, not_measured=not_measured
+        installed, machine, planned, health, packages, problems, not_measured=not_measured
     )
+
+
+def _tensorboard_problems(installed: dict[str, str | None]) -> tuple[Problem, ...]:
+    """Returns a problem if TensorBoard lacks `pkg_resources`, which setuptools 82 removed.
+
+    TensorBoard imports it at its start up to 2.20 (`tensorboard/default.py`).
+    """
+    number = installed["tensorboard"]
+    if number is None or Version(number) >= Version("2.21") or find_spec("pkg_resources"):
+        return ()
+    text = (
+        f"TensorBoard {number} cannot start: it needs pkg_resources, which setuptools 82 removed."
+    )
+    return (Problem("tensorboard_cannot_start", text, 'pip install "setuptools<82".'),)
 
 
 def versions() -> dict[str, str | None]:

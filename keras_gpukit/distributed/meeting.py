@@ -30,10 +30,6 @@ def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s
             that the others do not wait for.
         others: The "host:port" of each task to wait for, by task name ("worker 1").
         timeout_s: Maximum seconds to wait.
-
-    Raises:
-        WorkerError: If a task does not answer in time (the message names it), or if another
-            process uses this process's port.
     """
     started_s = time.monotonic()
     is_reported = False

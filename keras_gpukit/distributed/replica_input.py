@@ -25,17 +25,7 @@ _PASS_ON = {"Prefetch", "Options", "Map", "ParallelMap", "Cache", "Shuffle"}
 def replica_input(
     dataset: Any, *, replicas: int, workers: int = 1, model: Any = None
 ) -> ReplicaInput:
-    """Returns facts about the input of replicas; the dataset is not iterated.
-
-    Args:
-        dataset: A `tf.data.Dataset` of global batches.
-        replicas: Number of replicas that train in step, over all workers.
-        workers: Number of processes that the replicas run in.
-        model: Model whose BatchNormalization layers are counted; None leaves them out.
-
-    Raises:
-        TypeError: If `dataset` is not a `tf.data.Dataset`.
-    """
+    """Returns facts about the input of replicas; the dataset is not iterated."""
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset):

@@ -8,7 +8,6 @@ from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.distributed.splitting import arguments, costs
-from keras_gpukit.distributed.splitting.balance import cut
 from keras_gpukit.distributed.splitting.layers import Unit, marked, rebuild, units_of
 from keras_gpukit.distributed.splitting.steps import copy_optimizer_state, place_steps
 from keras_gpukit.records.split import Crossing, ModelStage, SplitBy, SplitPlan
@@ -94,7 +93,7 @@ def split_model(
     slots = [costs.slot_bytes(unit, slots_of) for unit in units]
     if stage_of is None:
         sizes = [sum(each) for each in zip(weights, slots, activations.kept_bytes, strict=True)]
-        starts = cut(sizes, len(names), _bytes_at_cuts(activations.edges, len(units)))
+        starts = costs.cut(sizes, len(names), _bytes_at_cuts(activations.edges, len(units)))
         stage_of = [sum(start <= place for start in starts) for place in range(len(units))]
     uncounted = ", ".join(units[place].name for place in sorted(activations.incomplete))
     split = _place(model, stage_of, names)

@@ -20,9 +20,6 @@ def wrap_collectives(wrap: Callable[[Callable[..., Any]], Any]) -> Callable[[], 
     """Wraps the methods that run collectives, and returns a function that puts them back.
 
     Methods that other code has replaced meanwhile stay as they are.
-
-    Raises:
-        GPUKitError: If this TensorFlow has no such methods.
     """
     from tensorflow.python.distribute import cross_device_utils
 

@@ -69,11 +69,7 @@ class CollectiveClock:
         return float(tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.float64).numpy())
 
     def install(self) -> None:
-        """Adds the readings to functions traced from now on, until as many calls of `remove`.
-
-        Raises:
-            GPUKitError: If this TensorFlow makes collectives in another way.
-        """
+        """Adds the readings to functions traced from now on, until as many calls of `remove`."""
         if not self._users:
             self._undo = wrap_collectives(self._clocked)
         self._users += 1
@@ -117,13 +113,6 @@ class RoundTrips:
     One worker measures each link of the ring in which gradients travel. Four measured links lead
     to or from each worker, which separates a slow worker from a slow peer. The lowest reading
     matters most: any time above it means that the other machine was busy.
-
-    Args:
-        index: Index of this worker.
-        tasks: TensorFlow's task names of all workers, by index.
-        ask: Function that takes a task and a timeout in seconds, and returns once the task has
-            answered. Tests replace it.
-        now: Clock in seconds. Tests replace it.
     """
 
     def __init__(

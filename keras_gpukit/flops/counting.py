@@ -57,12 +57,7 @@ class _Count:
 
 
 def count_step(graph: Any, batch_size: int | None) -> StepFlops:
-    """Returns the operations of a traced step.
-
-    Args:
-        graph: The step's `FuncGraph`.
-        batch_size: Examples in the batch of one replica; None if unknown.
-    """
+    """Returns the operations of a traced step."""
     shapes = [with_batch(shape_of(each), batch_size) for each in graph.inputs]
     count = _count(graph, shapes, batch_size)
     unknown = list(dict.fromkeys(count.unknown))

@@ -42,11 +42,6 @@ def called(graph: Any, operation: Any, attribute: str) -> Any:
 def inferred(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> Any:
     """Returns a graph with the shapes that follow from those of its inputs.
 
-    Args:
-        graph: A `FuncGraph`.
-        shapes: Shapes of the graph's inputs. Those of handles are not used.
-        batch_size: Examples in a batch, which lists of tensors do not know.
-
     Returns:
         The same graph if its own shapes are these, otherwise a copy of its operations.
     """

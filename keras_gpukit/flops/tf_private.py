@@ -14,9 +14,6 @@ from typing import Any
 def step_graph(step_function: Any) -> Any | None:
     """Returns the graph of one step on one batch, as it was traced; None if none was.
 
-    Args:
-        step_function: A model's `train_function`, perhaps wrapped.
-
     Raises:
         AttributeError: If the step function is not Keras' own.
     """
@@ -34,11 +31,7 @@ def _is_traced(function: Any) -> bool:
 
 
 def function_graph(graph: Any, name: str) -> Any:
-    """Returns the graph of a function that operations of a graph call.
-
-    Raises:
-        KeyError: If neither the graph nor one around it has a function of that name.
-    """
+    """Returns the graph of a function that operations of a graph call."""
     around = graph
     while around is not None:
         function = around._get_function(name)

@@ -9,12 +9,7 @@ from keras_gpukit.flops.shapes import LOOPS, called
 
 
 def trips_of(loop: Any, graph: Any) -> int | None:
-    """Returns the number of iterations of a loop; None if it depends on the data.
-
-    Args:
-        loop: The operation.
-        graph: `FuncGraph` that has the loop's functions.
-    """
+    """Returns the number of iterations of a loop; None if it depends on the data."""
     condition, body = called(graph, loop, "cond"), called(graph, loop, "body")
     places = {each.name: place for place, each in enumerate(condition.inputs)}
 

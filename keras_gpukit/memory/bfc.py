@@ -31,9 +31,6 @@ class Chunk:
 class BFC:
     """Allocates and frees chunks by the rules of TensorFlow's allocator.
 
-    Args:
-        limit_bytes: Maximum memory to take from the device; None for no limit.
-
     Attributes:
         in_use_bytes: Total size of the chunks in use, which is what TensorFlow reports.
         pool_bytes: Total size of the regions taken from the device.

@@ -44,13 +44,7 @@ _MODES = {"lstm": _Mode(5, 5, 1, 10), "gru": _Mode(6, 4, 2, 5)}
 
 
 def reserve_shape(mode: str, dtype: str, hidden: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns the shape of the reserve space, in elements of the dtype; None if unknown.
-
-    Args:
-        mode: Attribute `rnn_mode` of the operation.
-        dtype: Dtype of the layer, such as "float32".
-        hidden: Shape of the sequence of hidden states: batch, time steps, units.
-    """
+    """Returns the shape of the reserve space, in elements of the dtype; None if unknown."""
     if mode not in _MODES:
         return None
     # TensorFlow casts bfloat16 to float32 for cuDNN.

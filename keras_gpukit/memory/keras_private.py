@@ -72,11 +72,7 @@ def graph_of(model: Any) -> Any:
 
 
 def nodes_of(graph: Any) -> list[Any]:
-    """Returns the calls of operations in a functional model, in order.
-
-    Returns:
-        Keras' nodes, without the nodes of inputs.
-    """
+    """Returns the calls of operations in a functional model, in order."""
     by_depth = graph._nodes_by_depth
     ordered = (node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth])
     return [node for node in ordered if node.operation is not None and not node.is_input]

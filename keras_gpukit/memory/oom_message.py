@@ -139,7 +139,6 @@ def read_state(log: str) -> AllocatorState | None:
         in_use_bytes=used,
         free_bytes=free + untaken,
         largest_free_bytes=max(largest, untaken),
-        from_log=True,
     )
 
 

@@ -24,11 +24,7 @@ class Call:
     """The call, such as `fit`, that ran out of memory.
 
     Attributes:
-        model: The Keras model.
-        spec: Specification of a batch, as a dataset's `element_spec`; None if unknown.
-        batch_size: Examples per batch; None if unknown.
-        step: Global step; None if unknown.
-        gpus: The GPUs that TensorFlow uses.
+        spec: Specification of a batch, as a dataset's `element_spec`.
         other_bytes: Bytes in use when the call started in addition to models and optimizers, per
             device. A missing device counts as 0.
         peak_bytes: Peak of the bytes in use during the call, per device; once the first step has
@@ -81,7 +77,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
         holders=None if gpu is None else other_holders(gpu),
         device_bytes=None if gpu is None else _device_bytes(device, gpu, call),
     )
-    return _with_options(record, message, call)
+    return _with_options(record, call)
 
 
 def _state(message: OOMMessage, device: str, call: Call) -> AllocatorState:
@@ -119,7 +115,7 @@ def _device_bytes(device: str, gpu: GPUInfo, call: Call) -> int | None:
     return gpu.memory_bytes - sum(filter(None, others))
 
 
-def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOfMemory:
+def _with_options(record: OutOfMemory, call: Call) -> OutOfMemory:
     replicas = getattr(call.model.distribute_strategy, "num_replicas_in_sync", 1)
     if replicas > 1:
         return replace(
@@ -133,14 +129,9 @@ def _with_options(record: OutOfMemory, message: OOMMessage, call: Call) -> OutOf
     except Exception as error:
         because = f"the step could not be traced ({type(error).__name__})"
         return replace(record, options_unknown_because=because)
-    batch_size = call.batch_size or memory.batch_of(message.operation, message.shape)
-    if record.layer is None and message.shape is not None and batch_size is not None:
-        kind = message.operation if message.is_type else None
-        found = memory.layers_with(kind, message.shape, batch_size)
-        record = replace(record, layer=found)
-    if batch_size is None:
+    if call.batch_size is None:
         return replace(record, options_unknown_because="the batch size is not known")
-    return _what_would_fit(replace(record, batch_size=batch_size), memory, model.dtype_policy.name)
+    return _what_would_fit(record, memory, model.dtype_policy.name)
 
 
 def _what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | None) -> OutOfMemory:

@@ -33,12 +33,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Peak:
-    """The moment of a step's highest memory use.
-
-    Attributes:
-        in_use_bytes: Bytes in use, as the allocator counts them.
-        held: The tensors of the step that were held, each with its size in bytes.
-    """
+    """The moment of a step's highest memory use."""
 
     in_use_bytes: int = 0
     held: tuple[tuple[Source, int], ...] = ()
@@ -77,11 +72,7 @@ class Simulation:
         self._peak = Peak()
 
     def run(self) -> Peak:
-        """Runs all operations and returns the peak.
-
-        Raises:
-            MemoryError: If an allocation exceeds the limit of the allocator.
-        """
+        """Runs all operations and returns the peak; raises `MemoryError` beyond a limit."""
         for node in self._in_order():
             self._run(node)
         return self._peak

@@ -14,13 +14,12 @@ from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
 from keras_gpukit.memory.simulation import Order, Peak, Simulation
-from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode
+from keras_gpukit.memory.step_graph import GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
 
 LARGEST_LISTED = 5
-MOST_LAYERS_NAMED = 3
 # The search for the largest batch starts at the first size. It ends at the second for models whose
 # steps need the same memory for every batch size.
 _FIRST_LOOKED_AT, _LARGEST_BATCH = 16, 2**40
@@ -56,22 +55,7 @@ _WAYS: dict[Execution, tuple[_Way, ...]] = {
 
 
 class StepMemory:
-    """Predicts the memory use of one model's training steps.
-
-    Args:
-        model: A compiled Keras model. The model and its optimizers must be built.
-        spec: Specification of a batch, as a dataset's `element_spec`.
-        other_bytes: Bytes in use on the device in addition to models and optimizers.
-
-    Attributes:
-        execution: How training steps run: "graph", "eager" or "xla".
-        graph: Graph of the training step.
-        trainable_bytes: Total size of the trainable variables.
-        other_bytes: Same as the argument. It can be changed; later predictions use the new value.
-
-    Raises:
-        Exception: Any exception that tracing the step raises.
-    """
+    """Predicts the memory use of one model's training steps."""
 
     def __init__(self, model: Any, spec: Any, other_bytes: int = 0) -> None:
         import tensorflow as tf
@@ -110,37 +94,6 @@ class StepMemory:
             largest=self._largest(peak, batch_size),
             unknown_because=self._left_out(),
         )
-
-    def batch_of(self, operation: str | None, shape: tuple[int, ...] | None) -> int | None:
-        """Returns the batch size that gives an operation's output a shape; None if unknown."""
-        node = self.graph.by_name.get(operation or "")
-        if node is None or not shape or not node.shapes or not self.graph.scales:
-            return None
-        for traced, seen in zip(node.shapes[0] or (), shape, strict=False):
-            if traced and not traced % TRACED_BATCH:
-                return seen * TRACED_BATCH // traced
-        return None
-
-    def layers_with(
-        self, operation: str | None, shape: tuple[int, ...], batch_size: int
-    ) -> str | None:
-        """Returns the layers that may have made a tensor, as "a or b"; None if 0 or more than 3.
-
-        Args:
-            operation: Type of the operation that made the tensor; None for any operation of the
-                forward pass.
-            shape: Shape of the operation's first output.
-            batch_size: Examples per batch.
-        """
-        found = {
-            layer
-            for node in self.graph.nodes
-            if operation in (None, node.operation)
-            and (operation or not is_backward(node.name))
-            and self.graph.shape((node.name, 0), batch_size) == shape
-            and (layer := self.layer_of(node.name))
-        }
-        return " or ".join(sorted(found)) if 0 < len(found) <= MOST_LAYERS_NAMED else None
 
     def asked_in_one_block(self, asked_bytes: int, batch_size: int) -> None:
         """Scales later predictions up to the memory that XLA requested for a whole step.

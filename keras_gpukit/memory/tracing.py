@@ -18,16 +18,7 @@ _LOWERED = {"LoopCond": "While"}
 def trace_step(
     model: Any, spec: Any, *, optimized: bool = True
 ) -> tuple[StepGraph, tuple[Any, ...]]:
-    """Returns the training step as a graph, and the `tf.Variable`s that it uses.
-
-    Args:
-        model: A compiled Keras model. The model and its optimizers must be built.
-        spec: Specification of a batch: `tf.TensorSpec`s, as in a dataset's `element_spec`.
-        optimized: Whether to apply TensorFlow's graph optimizer. It does not apply to eager steps.
-
-    Raises:
-        Exception: Any exception that tracing raises.
-    """
+    """Returns the training step as a graph, and the `tf.Variable`s that it uses."""
     import tensorflow as tf
 
     step = tf.function(model.train_step, autograph=False)
@@ -50,11 +41,7 @@ def trace_step(
 
 
 def build_by_tracing(model: Any, spec: Any) -> None:
-    """Builds a model, its optimizer and its metrics as its first training step would.
-
-    Raises:
-        Exception: Any exception that tracing the step raises.
-    """
+    """Builds a model, its optimizer and its metrics as its first training step would."""
     import tensorflow as tf
 
     tf.function(model.train_step, autograph=False).get_concrete_function(spec)

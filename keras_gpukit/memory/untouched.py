@@ -49,9 +49,6 @@ def put_back(restores: Iterable[Restore]) -> Iterator[None]:
     Args:
         restores: Functions that each restore a part of the state. A function that Ctrl-C
             interrupts runs a second time, so each must allow that.
-
-    Raises:
-        BaseException: The exception of the body; otherwise that of the first restore that failed.
     """
     try:
         yield

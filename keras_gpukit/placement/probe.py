@@ -4,32 +4,52 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from keras_gpukit.errors import failure
 from keras_gpukit.layer_names import layer_names
-from keras_gpukit.placement.collectors import (
-    EagerCollector,
-    GraphCollector,
-    PlacementUnknownError,
+from keras_gpukit.placement import graphs, tf_private
+from keras_gpukit.placement.copies import (
+    Shapes,
+    infer_shapes,
+    python_bytes,
+    python_inputs,
+    read_sent,
+    sent_outputs,
 )
 from keras_gpukit.placement.names import short_device
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
+from keras_gpukit.records.operations import StepOperations
 from keras_gpukit.records.placement import PlacementRecord
 
 # The runtime builds the graphs of a train function once, so a later fit of the same model has none
 # to collect. Clearing the runtime's kernel cache would rebuild them, but it would also restart the
 # random numbers of stateful operations. So the record is kept as long as the train function lives.
 _known: WeakKeyDictionary[Any, PlacementRecord] = WeakKeyDictionary()
-
-
+_EAGER = "eager steps have no graph; compile(run_eagerly=False) makes one"
+_TRACE_IS_ON = (
+    "tf.summary.trace_on collects the graphs of this step, and reading them would take them away "
+    "from it"
+)
+# The runtime has one collection for all threads. Any operation that ends in another thread takes
+# the graphs collected so far (seen on TensorFlow 2.21).
+_OTHER_THREAD = (
+    "another thread ran operations of TensorFlow during the first step, and got a part of its "
+    "graphs: have threads that load data use NumPy, or start them later"
+)
 _MADE_BEFORE = PlacementRecord(
     unknown_because=(
         "the step failed, or an earlier fit had built its graph: model.compile(...) rebuilds it"
     )
 )
+
+
+class PlacementUnknownError(Exception):
+    """Placement cannot be read; the message says why. `PlacementProbe` always catches it."""
 
 
 class PlacementProbe:
@@ -47,15 +67,18 @@ class PlacementProbe:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._collector: EagerCollector | GraphCollector | None = None
+        self._unknown: PlacementRecord | None
         self._unknown = PlacementRecord(unknown_because="start() was not called")
 
     def start(self) -> None:
-        """Starts watching the step."""
+        """Starts collecting the graphs of functions that run for the first time."""
         try:
-            collector = _choose_collector(self._model)
-            collector.start()
-            self._collector = collector
+            if self._model.run_eagerly:
+                raise PlacementUnknownError(_EAGER)
+            if tf_private.is_summary_trace_on():
+                raise PlacementUnknownError(_TRACE_IS_ON)
+            tf_private.enable_graph_collection()
+            self._unknown = None
         except Exception as error:
             self._unknown = _unknown(error)
 
@@ -66,40 +89,39 @@ class PlacementProbe:
             examples: Returns the number of examples in the watched call of the train function, over
                 all its steps and replicas; None if unknown. Without it, the size of copies of the
                 batch is unknown.
-
-        Returns:
-            The record. Its `unknown_because` is set if placement could not be read.
         """
-        collector, self._collector = self._collector, None
-        if collector is None:
+        if self._unknown is not None:
             return self._unknown
         try:
-            reading = collector.stop(lambda: _batch_size(self._model, examples()))
+            step = graphs.find_step(tf_private.take_collected_graphs())
             function = inspect.unwrap(self._model.train_function)
-            if reading is None:
+            if step is None:
                 return _known.get(function, _MADE_BEFORE)
+            if not step.partition_graphs:
+                raise PlacementUnknownError(_OTHER_THREAD)
+            ran = _with_sizes(graphs.read_step(step), step, _batch_size(self._model, examples()))
             _known[function] = record = make_record(
-                reading, _surroundings(self._model), operation_kernels, xla_refuses
+                ran, _surroundings(self._model), operation_kernels, xla_refuses
             )
             return record
         except Exception as error:
             return _unknown(error)
 
 
-def _choose_collector(model: Any) -> EagerCollector | GraphCollector:
-    import keras
-
-    if keras.backend.backend() != "tensorflow":
-        raise PlacementUnknownError(
-            f"placement is read from TensorFlow, and Keras runs on {keras.backend.backend()} here"
-        )
-    if not model.run_eagerly:
-        return GraphCollector()
-    if model.distribute_strategy.num_replicas_in_sync > 1:
-        raise PlacementUnknownError(
-            "an eager step on several replicas runs in threads of its own, which can't be watched"
-        )
-    return EagerCollector()
+def _with_sizes(ran: StepOperations, step: Any, batch_size: int | None) -> StepOperations:
+    """Adds the tensors that are copied, and the bytes that Python functions take and return."""
+    graph, partitions = step.post_optimization_graph, step.partition_graphs
+    outputs = sent_outputs(partitions) | python_inputs(graph)
+    shapes: Shapes = {}
+    if outputs:
+        # If shapes are unknown, the copies are still known, but not their sizes.
+        with suppress(Exception):
+            shapes = infer_shapes(graph, outputs, batch_size)
+    return replace(
+        ran,
+        sent=read_sent(partitions, shapes),
+        python_bytes=python_bytes(graph, shapes, batch_size),
+    )
 
 
 def _batch_size(model: Any, examples: int | None) -> int | None:

@@ -34,14 +34,7 @@ Refuses = Callable[[str, str], bool | None]
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Properties of the machine and the model that affect which operations are fallbacks.
-
-    Attributes:
-        devices: The logical devices of TensorFlow, such as "CPU:0" and "GPU:0".
-        knows_gpu_kernels: Whether this TensorFlow was built with GPU kernels.
-        has_strategy: Whether a distribution strategy runs the step.
-        layers: Names of the model's layers.
-    """
+    """Properties of the machine and the model that affect which operations are fallbacks."""
 
     devices: tuple[str, ...]
     knows_gpu_kernels: bool
@@ -66,9 +59,8 @@ def make_record(
     prediction is not possible and the record has no fallbacks.
     """
     predicted = around.knows_gpu_kernels and not around.has_gpu
-    # Without a GPU, a request for the CPU may not be the user's: a strategy requests it as the only
-    # device, and Keras requests it for the optimizer's variables in an eager step.
-    trust_requests = around.has_gpu or not (around.has_strategy or ran.mechanism == "eager")
+    # Without a GPU, a strategy requests the CPU as the only device.
+    trust_requests = around.has_gpu or not around.has_strategy
     fallbacks = find_fallbacks(
         ran.operations if around.has_gpu or predicted else (),
         registry,
@@ -76,7 +68,6 @@ def make_record(
         trust_requests=trust_requests,
         devices=around.devices,
     )
-    numbered = ran.mechanism != "eager"
     judged = {
         (kind, device): judge_placement(
             kind,
@@ -89,7 +80,7 @@ def make_record(
         for kind, device in {(each.kind, each.device) for each in ran.operations}
     }
     rows = Counter(
-        _row(each, *judged[each.kind, each.device], registry, around.layers, numbered)
+        _row(each, *judged[each.kind, each.device], registry, around.layers)
         for each in ran.operations
     )
     sorted_rows = sorted(
@@ -97,7 +88,7 @@ def make_record(
     )
     return PlacementRecord(
         operations=_count(ran.operations, registry),
-        fallbacks=tuple(_completed(each, ran, around.layers, numbered) for each in fallbacks),
+        fallbacks=tuple(_completed(each, ran, around.layers) for each in fallbacks),
         predicted=predicted,
         transfers=ran.transfers,
         mechanism=ran.mechanism,
@@ -117,12 +108,11 @@ def _row(
     why: Why | None,
     registry: Registry,
     layers: Collection[str],
-    numbered: bool,
 ) -> PlacedOperations:
     kind = operation.kind
     return PlacedOperations(
         operation=original_type(kind.type, registry),
-        layer=layer_of(operation.name, layers, numbered=numbered),
+        layer=layer_of(operation.name, layers),
         device=operation.device,
         count=1,
         requested=kind.ignored_request or kind.requested or None,
@@ -133,10 +123,8 @@ def _row(
     )
 
 
-def _completed(
-    fallback: Fallback, ran: StepOperations, layers: Collection[str], numbered: bool
-) -> Fallback:
-    names = (spelt_with_layers(name, layers, numbered=numbered) for name in fallback.names)
+def _completed(fallback: Fallback, ran: StepOperations, layers: Collection[str]) -> Fallback:
+    names = (spelt_with_layers(name, layers) for name in fallback.names)
     return replace(
         fallback,
         names=tuple(dict.fromkeys(names)),
@@ -158,11 +146,7 @@ def _compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ..
 
 
 def not_compilable(operations: Collection[Operation], refuses: Refuses) -> tuple[str, ...] | None:
-    """Returns the operation types outside the compiled parts for which XLA has no kernel.
-
-    Returns:
-        Operation types in alphabetical order; None if unknown, or if XLA compiles nothing.
-    """
+    """Returns the operation types outside the compiled parts for which XLA has no kernel."""
     if not any(each.compiled_in for each in operations):
         return None
     outside = {

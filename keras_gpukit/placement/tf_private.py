@@ -6,7 +6,6 @@ AttributeError or ImportError, and the record says that placement is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 
@@ -29,35 +28,6 @@ def is_summary_trace_on() -> bool:
     from tensorflow.python.ops import summary_ops_v2
 
     return summary_ops_v2._current_trace_context is not None
-
-
-def add_op_callback(callback: Callable[..., None]) -> None:
-    """Makes TensorFlow call `callback` for each operation that this thread runs from now on."""
-    from tensorflow.python.framework import op_callbacks
-
-    op_callbacks.add_op_callback(callback)
-
-
-def remove_op_callback(callback: Callable[..., None]) -> None:
-    """Undoes `add_op_callback`."""
-    from tensorflow.python.framework import op_callbacks
-
-    op_callbacks.remove_op_callback(callback)
-
-
-def is_function(name: str) -> bool:
-    """Whether an operation type is the name of a function, such as one made by `tf.function`."""
-    return bool(_context().has_function(name))
-
-
-def name_scope() -> str:
-    """Returns this thread's name scope, such as "sequential/dense/"."""
-    return str(_context().scope_name)
-
-
-def requested_device() -> str:
-    """Returns the device that this thread requests; empty if it requests none."""
-    return _context().device_name or ""
 
 
 def registered_kernels(operation_type: str) -> list[Any]:

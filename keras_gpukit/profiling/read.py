@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -57,13 +56,10 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
         raise ProfileError(f"{_what_it_is(data)} Received: path={str(path)!r}")
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
-    times = _capture_times(space)
     origin_ps = int(steps.begin_ps[0]) if len(steps) else 0
     record: dict[str, object] = {
         "host": space.hostname,
-        "fingerprint": hashlib.blake2b(data, digest_size=8).hexdigest(),
-        "captured_s": times[0],
-        "capture_s": times[1],
+        "captured_s": _captured_s(space),
         "memory": memory_of(host, origin_ps),
         "problems": _problems(space),
         "incomplete_because": _incomplete(space),
@@ -154,14 +150,12 @@ def _host_events(space: Space) -> Events:
     return max((plane.events for plane in planes), key=lambda events: len(events.kind))
 
 
-def _capture_times(space: Space) -> tuple[float | None, float | None]:
-    """Returns the capture's start, in seconds since the Unix epoch, and its duration in seconds."""
+def _captured_s(space: Space) -> float | None:
+    """Returns when the capture began, in seconds since the Unix epoch; None if unknown."""
     for plane in space.named(_ENVIRONMENT):
-        begin_ns, end_ns = (plane.stats.get(f"profile_{edge}_time") for edge in ("start", "stop"))
-        if isinstance(begin_ns, int):
-            took_ns = end_ns - begin_ns if isinstance(end_ns, int) else None
-            return begin_ns / 1e9, None if took_ns is None or took_ns < 0 else took_ns / 1e9
-    return None, None
+        if isinstance(began_ns := plane.stats.get("profile_start_time"), int):
+            return began_ns / 1e9
+    return None
 
 
 def _incomplete(space: Space) -> str | None:

@@ -20,8 +20,6 @@ class Cluster:
         kind: Convention of the variables: "TF_CONFIG", "Slurm", "Kubernetes" or "MPI".
         addresses: "host:port" of each task in index order, by task type ("chief", "worker", "ps",
             "evaluator").
-        task_type: Task type of this process.
-        task_index: Index of this process among the tasks of its type, from 0.
         variables: Environment variables that the cluster was read from.
         source: Launcher of the process, more precise than `kind`, such as "Slurm job 17, step 0" or
             "Kubeflow TrainJob"; "" if `kind` says it all.
@@ -64,11 +62,6 @@ def worker_of(
 
     Counts as `multi_worker_util.id_in_cluster` and `worker_count` of TensorFlow 2.21 do.
 
-    Args:
-        addresses: "host:port" of each task, by task type.
-        task_type: Task type of the process; None if unknown.
-        task_index: Index of the process among the tasks of its type; None if unknown.
-
     Returns:
         The process's place; None without a cluster.
 
@@ -92,12 +85,9 @@ class ReplicaInput:
 
     Attributes:
         replicas: Number of replicas that train in step, over all workers.
-        workers: Number of processes that the replicas are in.
         policy: Auto-shard policy: how TensorFlow divides the dataset among the workers.
         files: Number of files that the dataset reads; None if it reads none or their number is
             unknown.
-        batch: Global batch size.
-        last_batch: Examples in the last batch of an epoch; None if unknown, as in endless data.
         drops_remainder: Whether an incomplete last batch is dropped.
         batch_norms: Number of BatchNormalization layers that compute their statistics on each
             replica alone.

@@ -107,7 +107,6 @@ class ChangeCause:
             device; "page faults": seconds of the kernel per step; "other processes": share of the
             cores that they used.
         name: Name of the differing part, a stage with its place, a setting, a layer, a device.
-        a: Value in the first run; None without one.
         share: Share of the change of the step time, for parts.
     """
 
@@ -123,7 +122,6 @@ class FailCondition:
     """A condition under which a comparison fails, and whether it is met.
 
     Attributes:
-        expression: Condition as it was given, such as "step_time>+10%".
         change: Allowed change: 0.1 for 10 % more, -0.1 for 10 % less.
         is_met: Whether the change is larger and its whole interval is on the same side of 0; None
             if the figure is unknown.
@@ -143,11 +141,8 @@ class RunComparison:
     """Two runs compared.
 
     Attributes:
-        a: Name of the first run.
         headline: Name of the figure that says which run is faster: "examples_per_s" if the batch
             size differs, else "step_time".
-        parts: Parts of the mean step time.
-        run_parts: Parts of the wall time of the whole run.
         layers: Times by layer in a step, the largest difference first; empty unless both runs have
             a profile with layers.
         operations: Number of operations of a step by device, where it differs.

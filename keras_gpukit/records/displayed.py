@@ -35,13 +35,7 @@ class Displayed:
 def show_by(
     record: type[R], view: Callable[[R], str], text: Callable[[R], str] | None = None
 ) -> None:
-    """Registers how records of a class are shown.
-
-    Args:
-        record: Class of the records.
-        view: Returns a record as HTML, for notebooks.
-        text: Returns the text that `print` shows; None to print the fields.
-    """
+    """Registers how records of a class are shown."""
     _views[record] = view
     if text is not None:
         _texts[record] = text

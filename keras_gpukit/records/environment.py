@@ -44,11 +44,7 @@ class Worker:
 
 
 def is_chief(worker: Worker | None) -> bool:
-    """Whether a process reports for its whole cluster: the only one, the first, or the coordinator.
-
-    Args:
-        worker: Place of the process in its cluster; None outside one.
-    """
+    """Whether a process reports for its whole cluster: the only one, first one or coordinator."""
     return worker is None or not (worker.index or worker.task_type in ("ps", "evaluator"))
 
 

@@ -1,4 +1,4 @@
-"""Events of a run on its time axis: epochs, validations, saves and the like."""
+"""Events of a run on its time axis: epochs, validations, saves and the like; and hangs."""
 
 from __future__ import annotations
 
@@ -44,3 +44,27 @@ class RunEvent:
     def ended_s(self) -> float:
         """When it ended, in seconds since the Unix epoch."""
         return self.began_s + self.duration_s
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A time without a step that was much longer than the usual step time.
+
+    Attributes:
+        began_s: When the last step before it ended.
+        activity: Activity of the process, such as "waiting for input, load (train.py:31)".
+        stacks: Python stacks of the training thread and of threads in user code or in the input,
+            innermost frames first.
+        lasted_s: Time until a step ended; None as long as none has.
+    """
+
+    began_s: float
+    step: int
+    activity: str
+    stacks: tuple[str, ...] = ()
+    lasted_s: float | None = None
+
+    @property
+    def is_wait(self) -> bool:
+        """Whether the process waited, rather than being in a long part of its work."""
+        return self.activity.startswith("waiting")

@@ -20,7 +20,6 @@ class StepFlops:
             and writes its outputs once. XLA fuses operations, which then move less. Tensors of
             unknown size are left out.
         uncounted: Types of operations whose arithmetic is not in `by_dtype`.
-        unknown_because: Why the count is unknown or incomplete.
         ceilings: Rates that `keras-gpukit bench` measured on this GPU; None if it has not.
     """
 

@@ -58,11 +58,7 @@ class HostBuffer:
 
 @dataclass(frozen=True)
 class HostBuffers:
-    """All caches and shuffle buffers of a pipeline, and the host memory that is left.
-
-    Attributes:
-        buffers: Caches and shuffle buffers, from training back to the sources.
-    """
+    """All caches and shuffle buffers of a pipeline, and the host memory that is left."""
 
     buffers: tuple[HostBuffer, ...] = ()
     steps: int = 0

@@ -1,11 +1,10 @@
-"""Readings of the machine during a run: device memory, GPUs and the host."""
+"""Readings of the machine during a run: device memory, memory between epochs, GPUs and host."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.memory import MemoryPrediction
 
 SAMPLE_EVERY_S = 1.0
@@ -38,6 +37,59 @@ class DeviceMemory:
         with less memory where less is free.
         """
         return self.peak_bytes if self.later_peak_bytes is None else self.later_peak_bytes
+
+
+HOST = "host"
+"""Location of NumPy arrays. Tensors are on a device, such as "GPU:0"."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A list, dictionary or the like of tensors that a callback, the model or the script keeps.
+
+    Attributes:
+        name: Owner and attribute, such as "Saver.outputs". For a global variable its name, such as
+            "losses", or "buffer.items" for an attribute of one.
+        where: Location of the tensors: "GPU:0", "CPU:0", or "host" for NumPy arrays.
+        module: Script file, such as "train.py", or module, such as "project.data", of the global
+            variable; None if a callback or the model keeps the collection.
+    """
+
+    name: str
+    where: str
+    size_bytes: int
+    module: str | None = None
+    length: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Name with the module, if there is one."""
+        return self.name if self.module is None else f"{self.name} of {self.module}"
+
+
+@dataclass(frozen=True)
+class EpochMemory:
+    """Memory in use after an epoch, once all callbacks have returned, or after a fit.
+
+    Attributes:
+        epoch: Number of epochs that have ended, from 1. After a fit: number of fits that have
+            ended.
+        left_bytes: Host memory still available, within the container's limit; None if it was not
+            read, as when memory had not grown.
+        kept: Collections of tensors that callbacks, the model and the script's modules keep, those
+            that grew most first. Empty if they were not read, as when memory had not grown.
+    """
+
+    epoch: int
+    step: int
+    process_bytes: int | None = None
+    left_bytes: int | None = None
+    current_bytes: dict[str, int] = field(default_factory=dict)
+    peak_bytes: dict[str, int] = field(default_factory=dict)
+    kept: tuple[Kept, ...] = ()
+    tracings: int = 0
+    models: int = 0
+    models_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +182,6 @@ class GPUUtilization:
     """One GPU over a whole run: means, unless the name says otherwise.
 
     Attributes:
-        index: Position among the GPUs that TensorFlow lists.
         power_limit_watts: Last reading of the enforced power limit.
         throttle_fractions: Share of readings with each throttle reason. Reasons that never occurred
             are left out.
@@ -160,11 +211,7 @@ def mean_busy_percent(gpus: Iterable[GPUUtilization]) -> float | None:
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """Processor use of one process.
-
-    Attributes:
-        cpu_percent: Share of all cores that it used.
-    """
+    """Processor use of one process."""
 
     name: str
     pid: int

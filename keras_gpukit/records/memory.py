@@ -118,7 +118,6 @@ class AllocatorState:
     in_use_is_peak: bool = False
     free_bytes: int | None = None
     largest_free_bytes: int | None = None
-    from_log: bool = False
 
 
 @dataclass(frozen=True)

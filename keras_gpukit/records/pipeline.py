@@ -148,6 +148,11 @@ class PythonSourceRecord:
     library: InputLibrary = "Keras"
     restarts_workers: bool = False
 
+    @property
+    def where(self) -> str:
+        """Location as messages append it to the name: " (train.py:12)"; "" if unknown."""
+        return f" ({self.location})" if self.location else ""
+
 
 @dataclass(frozen=True)
 class ContentionRecord:

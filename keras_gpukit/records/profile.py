@@ -58,7 +58,6 @@ class DeviceProfile:
 
     Attributes:
         busy_fraction: Share of the time in which a kernel or a copy ran.
-        compute_fraction: Share of the time in which a kernel other than a collective ran.
         host_to_device_bytes: Bytes copied from the host to the GPU; None if the copies do not
             report their size.
         tensor_core_fraction: Share of the kernels' time in kernels whose names say that they use
@@ -70,7 +69,6 @@ class DeviceProfile:
 
     device: str
     busy_fraction: float
-    compute_fraction: float
     kernels: int
     host_to_device_bytes: int | None = None
     tensor_core_fraction: float | None = None
@@ -180,7 +178,6 @@ class MemoryProfile:
     allocator: str
     timeline: tuple[MemoryPoint, ...]
     peak_bytes: int
-    peak_time_s: float
     total_bytes: int | None = None
     holdings: tuple[Holding, ...] = ()
     before_bytes: int | None = None
@@ -213,7 +210,6 @@ class ProfileRecord:
     """Contents of a profile. Without steps, the figures of steps are None or empty.
 
     Attributes:
-        fingerprint: Hash of the file's content. A copy under another name has the same one.
         captured_s: When the capture began, in seconds since the Unix epoch.
         steps: Number of complete steps. Of more than two executions, the first is not counted,
             since the profiler was still starting. The last is not counted either, since its end is
@@ -244,9 +240,7 @@ class ProfileRecord:
     """
 
     host: str | None = None
-    fingerprint: str | None = None
     captured_s: float | None = None
-    capture_s: float | None = None
     steps: int = 0
     steps_per_execution: int = 1
     steps_from: StepSource | None = None

@@ -9,9 +9,8 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
-from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.event import Hang, RunEvent
 from keras_gpukit.records.finding import Finding, Verdict
-from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
@@ -142,9 +141,7 @@ class Report(Displayed):
 
     Attributes:
         runs: Runs, the newest first.
-        captures: Profiles, the oldest first.
         schema: Version of the layout. It increases when a field changes its meaning or is removed.
-        script_finding: The finding on the script's calls.
     """
 
     log_dir: str

@@ -8,9 +8,9 @@ from typing import Literal
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
+from keras_gpukit.records.event import Hang
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.flops import StepFlops
-from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (

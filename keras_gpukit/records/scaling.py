@@ -13,9 +13,6 @@ class Link:
 
     Attributes:
         bandwidth_bytes_per_s: Bandwidth in one direction; None if unknown.
-        latency_s: Latency of one message; None if unknown.
-        source: Source of the bandwidth, in words.
-        latency_source: Source of the latency, in words; "" if it is unknown.
     """
 
     bandwidth_bytes_per_s: float | None = None
@@ -30,13 +27,8 @@ class ScalingBasis:
 
     Attributes:
         step_s: Step time without the exchange of gradients; None if unknown.
-        gradient_bytes: Size of the gradients that replicas exchange in a step; None if unknown.
         batch: Examples per step of one replica; None if unknown.
-        exchange_s: Time of the exchange per step in the run; None if it was not measured.
-        replicas: Number of replicas in the run.
-        workers: Number of processes that the replicas were in.
         on_cpu: Whether the step time is from a run without a GPU.
-        unknown: Reasons why fields are None, in words, by field name.
     """
 
     step_s: float | None = None
@@ -54,13 +46,7 @@ class ScalingPoint:
     """Forecast for one number of GPUs. Unknown figures are None.
 
     Attributes:
-        gpus: Number of GPUs, each with one replica.
-        nodes: Number of machines that the GPUs are in.
-        exchange_s: Time of the all-reduce of the gradients per step.
-        step_s: Step time.
         efficiency: Rate per GPU as a share of the rate of one GPU alone, 0 to 1.
-        examples_per_s: Rate of all GPUs together.
-        unknown_because: Why figures are None; "" if none is.
     """
 
     gpus: int
@@ -77,14 +63,8 @@ class ScalingForecast:
     """Forecast of a run on more GPUs, by the ring model of the all-reduce.
 
     Attributes:
-        basis: Figures of one replica.
         inside: Link between the GPUs of a node.
         between: Link from a node to other nodes.
-        gpus_per_node: Number of GPUs in a node.
-        links_per_node: Number of links from a node to other nodes.
-        points: Forecasts for the requested numbers of GPUs.
-        assumptions: Assumptions of the forecast, in words.
-        run: Name of the run; None if the forecast is not based on a record.
         schema: Version of the layout.
     """
 

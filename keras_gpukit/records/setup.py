@@ -48,7 +48,6 @@ class Cause:
 
     Attributes:
         code: Stable name, such as "no_driver".
-        text: Description of the cause.
         advice: Recommended action; empty if nothing is wrong.
     """
 

@@ -14,9 +14,7 @@ class Series:
 
     Attributes:
         tag: TensorBoard tag of the figure, such as "step/time_ms"; the unit is the tag's last part.
-        step: Global step at the end of each point.
         elapsed_s: Seconds since the run began, at the end of each point.
-        mean: Mean of the readings in each point.
         weight: Total weight of the readings in each point's mean: number of steps for figures of
             steps, number of readings otherwise.
     """
@@ -43,7 +41,6 @@ class Shift:
 
     Attributes:
         series: TensorBoard tag of the figure, such as "step/time_ms".
-        unit: Unit of `before` and `after`: "ms", "%", "B" and so on.
         kind: "level" for a change from one point to the next; "drift" for a gradual change.
         step: First global step after the change; for a drift, the first step of it.
         elapsed_s: Seconds from the start of the run to the change; for a drift, to its start.

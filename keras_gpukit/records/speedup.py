@@ -9,6 +9,7 @@ from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.finding import Change, Finding
+from keras_gpukit.records.tuning import Trial
 
 SpeedupEnding = Literal["nothing left to try", "time ran out", "interrupted"]
 
@@ -18,7 +19,6 @@ class Promise:
     """Gain that a finding on the unchanged training expects from its change.
 
     Attributes:
-        code: Code of the rule.
         low: Lowest expected rate with the change divided by the rate without it.
         high: Highest expected one; None if it is unknown.
     """
@@ -29,31 +29,18 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class TriedChange:
+class TriedChange(Trial):
     """One change that was tried, or several of them together.
 
     Attributes:
         change: Stable identifier, such as "jit"; several are joined by " + ".
-        gain: Rate with the change divided by the rate without it; None if it was not measured.
-        first_step_s: Seconds of the first step, in which TensorFlow traces and compiles.
         loss_ratio: Loss with the change divided by the loss without it, after the same number of
             examples; None if it was not compared.
-        kept: Whether the change makes training faster and leaves the loss as it was.
-        note: Why the change was not kept or not measured, or a remark on it; "" without any.
-        promise: Gain that a finding expected; None without one.
-        lines: Lines of user code to change.
     """
 
-    change: str
-    description: str
-    gain: float | None = None
-    low: float | None = None
-    high: float | None = None
     rate: Rate | None = None
     first_step_s: float | None = None
     loss_ratio: float | None = None
-    kept: bool = False
-    note: str = ""
     promise: Promise | None = None
     lines: tuple[Change, ...] = ()
 
@@ -64,9 +51,6 @@ class SpeedupSearch(Displayed):
 
     Attributes:
         subject: Name of the script or function that was tuned.
-        rate: Rate of the unchanged training.
-        first_step_s: Seconds of its first step.
-        trials: Changes in the order in which they were tried.
         best: Kept change, or kept changes together, with the highest rate; None without any.
         tolerance: Largest difference of the loss, as a share of it, at which a change is kept.
         by_hand: Most important finding on the unchanged training that costs time and that no change

@@ -43,7 +43,6 @@ class ThroughputRecord:
     """Speed of a phase. Times do not include tracing, epoch ends and validation.
 
     Attributes:
-        measured_steps: Number of steps that the times below are computed from.
         examples_per_s: Mean number of examples per second of this process. The rate of a job is the
             sum over its workers.
         updates: Number of updates by the model's optimizer during `fit`, fewer than the steps if
@@ -75,19 +74,15 @@ class WaitDistribution:
         p95_s: Wait that 95 % of the steps did not exceed, accurate to 5 %.
         stalled_fraction: Share of stalled steps: those that waited for at least a tenth of their
             time and at least 0.25 ms.
-        bursts: Number of bursts. A burst is one stalled step, or several in a row.
-        burst_steps: Mean length of a burst, in steps; None without bursts.
         burst_period_steps: Mean distance from the start of one burst to the next, in steps; None
             unless bursts come regularly: the standard deviation of the distances is at most a
-            quarter of their mean.
+            quarter of their mean. A burst is one stalled step, or several in a row.
     """
 
     median_s: float
     p95_s: float
     worst_s: float
     stalled_fraction: float
-    bursts: int
-    burst_steps: float | None = None
     burst_period_steps: float | None = None
 
 
@@ -223,8 +218,6 @@ class InputRecord:
             cache may fill; None if the run had one epoch.
         live_stall_fraction: Share that was measured during the run, if a profile of some of its
             steps refuted it: all figures here are then corrected by the profile.
-        distribution: Distribution of the wait over steps; None if the waits of single steps are
-            unknown.
         breakdown: Wall time by part, for calls of `fit` and `evaluate`; None for a validation.
         most_stall_fraction: Upper end of the range of `stall_fraction`; None unless the wait is
             sampled from several steps per execution.

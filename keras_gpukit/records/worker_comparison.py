@@ -22,7 +22,6 @@ class ComparedStep:
 
     Attributes:
         step: Global step. For GPUs of one process: position of the step in the profile, from 0.
-        duration_s: Seconds until the next step began.
         input_s: Seconds that the step waited for its batch; None if the wait is known for the whole
             run only.
         collective_s: Seconds at collectives while nothing was computed: waiting for other workers,
@@ -45,11 +44,9 @@ class RoundTrip:
     """Time that a short message to another worker and its answer took.
 
     Attributes:
-        peer: Index of the other worker.
         lowest_s: Shortest round trip, in seconds: the time that the network takes while the
             machines are idle.
         median_s: Median round trip, in seconds.
-        readings: Number of round trips.
     """
 
     peer: int
@@ -65,14 +62,10 @@ class WorkerFigures:
     Attributes:
         index: Index among the workers that train, from 0, the chief first; for replicas, index of
             the GPU.
-        steps: Number of steps that ran.
-        step_time_s: Mean step time.
-        input_wait_s: Mean wait of a step for its batch.
         examples: Number of examples that it trained on.
         gpu_percent: Mean utilization of its GPUs, 0 to 100.
         cpu_percent: Mean share of all cores of its machine that its process used, 0 to 100.
         compared: Some of its steps in order, with their time at collectives.
-        compared_unknown_because: Why `compared` is empty; None if it is not.
         round_trips: Round trips to other workers, or only to some of them if there are many.
     """
 
@@ -93,7 +86,6 @@ class WorkerComparison:
     """Comparison of the members of a synchronous run.
 
     Attributes:
-        members: Figures of the members, sorted by index.
         expected: Number of members that train together.
         kind: "worker" for processes of a cluster; "replica" for GPUs of one process.
         unknown_because: Why some or all members are missing, in words; None if none is.

@@ -8,7 +8,7 @@ from typing import TypeVar
 from keras_gpukit.records.profile import Kind, LayerProfile, ProfileRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table
-from keras_gpukit.rules.compute.kernel_names import plain_name
+from keras_gpukit.rules.compute.slow_kernels import plain_name
 
 Name = TypeVar("Name", bound=str)
 KINDS: dict[Kind, str] = {"matmul": "matrix product"}

@@ -114,12 +114,7 @@ def in_order(names: Sequence[str], made: Sequence[Promise]) -> tuple[str, ...]:
 
 
 def changes_the_loss(ratio: float | None, tolerance: float) -> str:
-    """Returns why a change does not leave the training as it was, by its loss; "" if it does.
-
-    Args:
-        ratio: Loss with the change divided by the loss without it; None if it is unknown.
-        tolerance: Largest difference of the ratio from 1.
-    """
+    """Returns why a change does not leave the training as it was, by its loss; "" if it does."""
     if ratio is None or abs(ratio - 1) <= tolerance:
         return ""
     if ratio != ratio:

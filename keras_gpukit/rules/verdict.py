@@ -4,117 +4,88 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding, Verdict
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.cluster.workers import (
-    BatchNotScaled,
-    CommunicationBound,
-    Straggler,
-    UnevenShards,
-    WorkersTrainAlone,
+from keras_gpukit.rules.cluster import workers
+from keras_gpukit.rules.compute import (
+    cpu_fallback,
+    dominant_layer,
+    host_cpu,
+    host_work,
+    launch_bound,
+    page_faults,
+    precision,
+    preprocessing_in_model,
+    slow_kernels,
+    slow_layers,
+    tracing_again,
+    unfused,
 )
-from keras_gpukit.rules.compute.batch_copy import BatchCopy
-from keras_gpukit.rules.compute.cpu_fallback import CPUFallback
-from keras_gpukit.rules.compute.dominant_layer import DominantLayer
-from keras_gpukit.rules.compute.host_cpu import HostCPUSaturated
-from keras_gpukit.rules.compute.launch_bound import LaunchBound, LowUtilization, TinySteps
-from keras_gpukit.rules.compute.page_faults import PageFaults
-from keras_gpukit.rules.compute.precision import Float32OnTensorCores
-from keras_gpukit.rules.compute.preprocessing_in_model import PreprocessingInModel
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
-from keras_gpukit.rules.compute.slow_kernels import (
-    Float64Kernels,
-    LayoutChanges,
-    MisalignedProducts,
-)
-from keras_gpukit.rules.compute.slow_layers import (
-    DenseEmbeddingUpdate,
-    Float32Layers,
-    SlowMetrics,
-)
-from keras_gpukit.rules.compute.tracing_again import TracingAgain
-from keras_gpukit.rules.compute.unfused import UnfusedOperations
-from keras_gpukit.rules.input.input_bound import InputBound
-from keras_gpukit.rules.input.input_slows_steps import InputHoldsGIL, InputTakesCores
-from keras_gpukit.rules.memory.gpu_memory import (
-    FirstStepMemory,
-    MemoryMostlyUnused,
-    MemoryNearlyFull,
-)
-from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
-from keras_gpukit.rules.memory.memory_grows import MemoryGrows
+from keras_gpukit.rules.input import input_bound, input_slows_steps
+from keras_gpukit.rules.memory import gpu_memory, host_buffers, memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
-from keras_gpukit.rules.setup.gpu_use import OtherProcessesOnGPU, Throttled
-from keras_gpukit.rules.setup.no_gpu import NoGPU
-from keras_gpukit.rules.setup.settings import SlowSettings
+from keras_gpukit.rules.setup import gpu_use, no_gpu, settings
+from keras_gpukit.rules.slowdown import slower_over_time
 from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
-from keras_gpukit.rules.slowdown.slower_over_time import SlowerOverTime
-from keras_gpukit.rules.whole_run.endings import (
-    DeviceOutOfMemory,
-    EndedByError,
-    HostOutOfMemory,
-    Killed,
-)
-from keras_gpukit.rules.whole_run.hangs import FirstStepNotOver, Hung
-from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
-from keras_gpukit.rules.whole_run.not_compute import MostlyNotCompute
-from keras_gpukit.rules.whole_run.not_learning import LossNotFinite, NotLearning
-from keras_gpukit.rules.whole_run.time_parts import (
-    LongValidation,
-    SlowCallbacks,
-    SlowEpochStart,
+from keras_gpukit.rules.whole_run import (
+    endings,
+    hangs,
+    many_calls,
+    not_compute,
+    not_learning,
+    time_parts,
 )
 
 RULES: tuple[Rule, ...] = (
-    DeviceOutOfMemory(),
-    HostOutOfMemory(),
-    EndedByError(),
-    Killed(),
-    LossNotFinite(),
-    NotLearning(),
-    FirstStepNotOver(),
-    SlowSettings(),
-    ManyShortCalls(),
-    Hung(),
-    InputBound(),
-    InputHoldsGIL(),
-    InputTakesCores(),
-    SlowerOverTime(),
-    SlowEpochStart(),
-    TracingAgain(),
-    SlowCallbacks(),
-    CPUFallback(),
-    WorkersTrainAlone(),
-    Straggler(),
-    CommunicationBound(),
-    UnevenShards(),
-    BatchNotScaled(),
-    PreprocessingInModel(),
-    PythonInStep(),
-    BatchCopy(),
-    Float64Kernels(),
-    MisalignedProducts(),
-    LayoutChanges(),
-    Float32Layers(),
-    DenseEmbeddingUpdate(),
-    SlowMetrics(),
-    UnfusedOperations(),
-    LaunchBound(),
-    DominantLayer(),
-    LowUtilization(),
-    HostCPUSaturated(),
-    PageFaults(),
-    TinySteps(),
-    Float32OnTensorCores(),
-    MemoryNearlyFull(),
-    MemoryMostlyUnused(),
-    MemoryGrows(),
-    InputFillsMemory(),
-    FirstStepMemory(),
-    Throttled(),
-    OtherProcessesOnGPU(),
-    LongValidation(),
-    MostlyNotCompute(),
-    NoGPU(),
+    endings.DeviceOutOfMemory(),
+    endings.HostOutOfMemory(),
+    endings.EndedByError(),
+    endings.Killed(),
+    not_learning.LossNotFinite(),
+    not_learning.NotLearning(),
+    hangs.FirstStepNotOver(),
+    settings.SlowSettings(),
+    many_calls.ManyShortCalls(),
+    hangs.Hung(),
+    input_bound.InputBound(),
+    input_slows_steps.InputHoldsGIL(),
+    input_slows_steps.InputTakesCores(),
+    slower_over_time.SlowerOverTime(),
+    time_parts.SlowEpochStart(),
+    tracing_again.TracingAgain(),
+    time_parts.SlowCallbacks(),
+    cpu_fallback.CPUFallback(),
+    workers.WorkersTrainAlone(),
+    workers.Straggler(),
+    workers.CommunicationBound(),
+    workers.UnevenShards(),
+    workers.BatchNotScaled(),
+    preprocessing_in_model.PreprocessingInModel(),
+    host_work.PythonInStep(),
+    host_work.BatchCopy(),
+    slow_kernels.Float64Kernels(),
+    slow_kernels.MisalignedProducts(),
+    slow_kernels.LayoutChanges(),
+    slow_layers.Float32Layers(),
+    slow_layers.DenseEmbeddingUpdate(),
+    slow_layers.SlowMetrics(),
+    unfused.UnfusedOperations(),
+    launch_bound.LaunchBound(),
+    dominant_layer.DominantLayer(),
+    launch_bound.LowUtilization(),
+    host_cpu.HostCPUSaturated(),
+    page_faults.PageFaults(),
+    launch_bound.TinySteps(),
+    precision.Float32OnTensorCores(),
+    gpu_memory.MemoryNearlyFull(),
+    gpu_memory.MemoryMostlyUnused(),
+    memory_grows.MemoryGrows(),
+    host_buffers.InputFillsMemory(),
+    gpu_memory.FirstStepMemory(),
+    gpu_use.Throttled(),
+    gpu_use.OtherProcessesOnGPU(),
+    time_parts.LongValidation(),
+    not_compute.MostlyNotCompute(),
+    no_gpu.NoGPU(),
 )
 """All rules, in the order in which findings of equal severity and saving are shown."""
 

@@ -10,14 +10,13 @@ import msgspec
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.codec import LARGEST, check_numbers, checked_record
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.epoch_memory import EpochMemory
-from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.event import Hang, RunEvent
 from keras_gpukit.records.flops import StepFlops
-from keras_gpukit.records.hang import Hang
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (
     DeviceMemory,
+    EpochMemory,
     GPUSample,
     HostSample,
     MemoryRecord,

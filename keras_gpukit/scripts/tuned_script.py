@@ -11,7 +11,7 @@ from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import CannotOpenError, run_main
 from keras_gpukit.speedups.changes import TrainingChange
 from keras_gpukit.speedups.made_changes import make_changes
-from keras_gpukit.speedups.measured_fit import Failure, measure
+from keras_gpukit.speedups.measured_fit import TrialFailedError, measure
 from keras_gpukit.speedups.processes import prepare
 from keras_gpukit.trials.own_process import OwnProcess
 from keras_gpukit.watching.call_errors import kind_and_message
@@ -61,4 +61,4 @@ def serve(
     except BaseException as error:
         kind, message = kind_and_message(error)
         reason = f"{kind}: {message}"
-    connection.send(Failure(reason))
+    connection.send(TrialFailedError(reason))

@@ -15,8 +15,7 @@ from typing import Any
 
 from packaging.requirements import Requirement
 
-from keras_gpukit.records.gpu_health import CUDAPackage
-from keras_gpukit.records.installation import CUDALibrary
+from keras_gpukit.records.installation import CUDALibrary, CUDAPackage
 
 # Libraries that TensorFlow opens, by the CUDA release it was built for. If one of them is missing,
 # it uses no GPU. The numbers are the libraries' own (soname), which differ from CUDA's:

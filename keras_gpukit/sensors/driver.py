@@ -85,8 +85,6 @@ def _instances(nvml: Any, handle: Any) -> tuple[MIGInstance, ...] | None:
         found.append(
             MIGInstance(
                 uuid=ask(nvml, "nvmlDeviceGetUUID", instance),
-                gpu_instance=ask(nvml, "nvmlDeviceGetGpuInstanceId", instance),
-                compute_instance=ask(nvml, "nvmlDeviceGetComputeInstanceId", instance),
                 name=ask(nvml, "nvmlDeviceGetName", instance),
                 memory_bytes=None if memory is None else memory.total,
             )

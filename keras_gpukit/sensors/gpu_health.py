@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from keras_gpukit.records.gpu_health import GPUHealth, Xid
-from keras_gpukit.records.installation import DriverGPU
+from keras_gpukit.records.installation import DriverGPU, GPUHealth, Xid
 from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.sensors.devices import same_bus
 from keras_gpukit.sensors.driver import ask

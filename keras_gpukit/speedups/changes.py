@@ -32,15 +32,10 @@ class TrainingChange:
 
     Attributes:
         name: One of `keras_gpukit.rules.speedups.CHANGES`.
-        description: Description of the change for the user.
         policy: Dtype policy to set before the model is built; None to leave it.
-        compiled: Arguments of `compile` to replace.
-        batch_size: Examples per batch; None to leave them.
-        examples: Examples in an epoch; None if unknown.
         variable: Environment variable to set, as "NAME=value"; "" for none.
         tunes_input: Whether `tune_input` changes the input.
         blocked: Why the change cannot be tried; "" if it can.
-        note: Remark on the change for the user; "" for none.
         by_default: Whether it is tried unless the user asks for other changes.
     """
 
@@ -60,14 +55,7 @@ class TrainingChange:
 def propose(
     model: Any, arguments: Mapping[str, Any], step_s: float, gpus: tuple[GPUInfo, ...]
 ) -> tuple[TrainingChange, ...]:
-    """Returns all changes for a `fit`; those that cannot be tried have the reason.
-
-    Args:
-        model: The compiled model.
-        arguments: Arguments of `fit`.
-        step_s: Duration of a step.
-        gpus: GPUs that this process uses.
-    """
+    """Returns all changes for a `fit`; those that cannot be tried have the reason."""
     found = [
         _input(arguments),
         *_execution(model),

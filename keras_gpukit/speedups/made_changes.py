@@ -10,14 +10,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_gpukit.input.pipelines.kinds import BATCHES, kind
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.input.pipelines.rebuilding import changeable, spine, stack
 from keras_gpukit.input.pipelines.structure import Dataset, inputs, number, setting
 from keras_gpukit.records.finding import Change
 from keras_gpukit.speedups.changes import TrainingChange, batch_size_of
-from keras_gpukit.speedups.snippets import CallPlace, calling_place, changed_call
 from keras_gpukit.trials.sources import endless
 from keras_gpukit.trials.tune_input import tune_input
 from keras_gpukit.trials.tuning.reading import Readings
+from keras_gpukit.watching.call_frame import frames
+from keras_gpukit.watching.script_globals import is_of_the_script
 
 SEED = 0
 INPUT_S = 15.0
@@ -37,7 +39,6 @@ class GivenFit:
         at: Lines of user code that call `compile` and `fit`; None if they are unknown.
 
     Attributes:
-        model: The model.
         arguments: Arguments of `fit`, with the defaults, as changed.
         fit: Keras' own method of the model.
         lines: Lines of user code that make the changes.
@@ -48,7 +49,7 @@ class GivenFit:
         model: Any,
         arguments: dict[str, Any],
         fit: Callable[..., Any],
-        at: dict[str, CallPlace | None],
+        at: dict[str, str | None],
     ) -> None:
         self.model = model
         self.arguments = arguments
@@ -75,9 +76,13 @@ class GivenFit:
             if change.batch_size is not None:
                 self._batch(change.batch_size)
         if compiled:
-            self.lines.append(changed_call(self._at["compile"], "compile", compiled))
+            self._add_line("compile", compiled)
         if compiled.get("jit_compile") and not self.model.jit_compile:
             raise UnsuitedError("XLA cannot compile a layer of this model")
+
+    def _add_line(self, method: str, arguments: dict[str, Any]) -> None:
+        added = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        self.lines.append(Change(f"{method}(...)", f"{method}(..., {added})", self._at[method]))
 
     def _check_policy(self, policy: str) -> None:
         layers = (self.model, *self.model.layers)
@@ -111,7 +116,7 @@ class GivenFit:
             self.lines.append(Change(f".batch({now})", f".batch({size})"))
         else:
             self.arguments["batch_size"] = size
-            self.lines.append(changed_call(self._at["fit"], "fit", {"batch_size": size}))
+            self._add_line("fit", {"batch_size": size})
         if self.arguments["steps_per_epoch"]:
             steps = self.arguments["steps_per_epoch"] * (now or size) // size
             self.arguments["steps_per_epoch"] = max(steps, 1)
@@ -146,10 +151,6 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
 
     Weights, shuffles and dropout start from the same seed in each process, unless the script sets
     its own.
-
-    Args:
-        changes: The changes.
-        on_fit: Called in place of the first `fit`; it ends the process.
     """
     import keras
 
@@ -159,19 +160,19 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
         compiled |= change.compiled
         if change.policy is not None:
             keras.config.set_dtype_policy(change.policy)
-    at: dict[str, CallPlace | None] = {"compile": None, "fit": None}
+    at: dict[str, str | None] = {"compile": None, "fit": None}
     compile_, fit = keras.Model.compile, keras.Model.fit
 
     @functools.wraps(compile_)
     def changed_compile(model: Any, *args: Any, **kwargs: Any) -> Any:
-        at["compile"] = calling_place(sys._getframe(1))
+        at["compile"] = _calling_line()
         given = inspect.signature(compile_).bind(model, *args, **kwargs)
         given.arguments.update(compiled)
         return compile_(*given.args, **given.kwargs)
 
     @functools.wraps(fit)
     def measured_fit(model: Any, *args: Any, **kwargs: Any) -> None:
-        at["fit"] = calling_place(sys._getframe(1))
+        at["fit"] = _calling_line()
         given = inspect.signature(fit).bind(model, *args, **kwargs)
         given.apply_defaults()
         arguments = {name: each for name, each in given.arguments.items() if name != "self"}
@@ -179,3 +180,11 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
         on_fit(GivenFit(model, arguments, functools.partial(fit, model), at))
 
     keras.Model.compile, keras.Model.fit = changed_compile, measured_fit
+
+
+def _calling_line() -> str | None:
+    """Returns the innermost line of user code among those that are being called; None without."""
+    for each in frames(sys._getframe(2)):
+        if is_of_the_script(each.f_code.co_filename):
+            return place(each.f_code.co_filename, each.f_lineno)
+    return None

@@ -36,10 +36,6 @@ class Ready:
         first_step_s: Seconds of the first execution, in which TensorFlow traces and compiles.
         losses: Mean loss of the first epoch so far, by the examples so far.
         unit: Unit of rates: "examples/s", or "batches/s" if examples cannot be counted.
-        lines: Lines of user code that make the changes.
-        proposals: Changes that can be tried; empty in a process with changes.
-        promises: Gains that the findings on the training promise.
-        findings: Findings on the unchanged training.
     """
 
     first_step_s: float
@@ -51,16 +47,16 @@ class Ready:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Why a trial process cannot measure.
+class TrialFailedError(Exception):
+    """A trial process cannot measure; it sends this error to the process that measures.
 
     Attributes:
-        memory: Whether memory ran out.
+        memory: Whether memory may have run out.
     """
 
-    reason: str
-    memory: bool = False
+    def __init__(self, reason: str, memory: bool = False) -> None:
+        super().__init__(reason)
+        self.memory = memory
 
 
 def measure(
@@ -68,8 +64,8 @@ def measure(
 ) -> Callable[[GivenFit], None]:
     """Returns a function that takes the place of a `fit`, answers the connection, and ends.
 
-    It sends a `Ready` or a `Failure`. From then on it answers each number of seconds by a rate and
-    the loss so far.
+    It sends a `Ready` or a `TrialFailedError`. From then on it answers each number of seconds by a
+    rate and the loss so far.
 
     Args:
         connection: The connection.
@@ -83,10 +79,10 @@ def measure(
             given.change(changes)
             MeasuredFit(given, connection).run(examples)
         except UnsuitedError as error:
-            connection.send(Failure(str(error)))
+            connection.send(TrialFailedError(str(error)))
         except BaseException as error:
             kind, message = kind_and_message(error)
-            connection.send(Failure(f"{kind}: {message}", is_out_of_memory(error)))
+            connection.send(TrialFailedError(f"{kind}: {message}", is_out_of_memory(error)))
         os._exit(0)
 
     return on_fit

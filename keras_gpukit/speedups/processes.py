@@ -14,7 +14,7 @@ from typing import Any
 from keras_gpukit.errors import TrialError, one_line
 from keras_gpukit.speedups.changes import TrainingChange
 from keras_gpukit.speedups.made_changes import make_changes
-from keras_gpukit.speedups.measured_fit import Failure, Ready, measure
+from keras_gpukit.speedups.measured_fit import Ready, TrialFailedError, measure
 from keras_gpukit.trials.batch_sizes.job import ProcessSettings
 from keras_gpukit.trials.batch_sizes.trial_process import OF_MEMORY
 from keras_gpukit.trials.own_process import OwnProcess
@@ -24,18 +24,6 @@ ROUND_S = 0.5
 """Duration of one measurement."""
 _GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 LEAST_WAIT_S = 60.0
-
-
-class TrialFailedError(Exception):
-    """A trial process cannot measure.
-
-    Attributes:
-        memory: Whether memory may have run out.
-    """
-
-    def __init__(self, reason: str, memory: bool = False) -> None:
-        super().__init__(reason)
-        self.memory = memory
 
 
 Start = Callable[[Sequence[TrainingChange], float | None], OwnProcess]
@@ -49,9 +37,6 @@ class TrainingProcess:
     Args:
         process: The process.
         until_s: Time, by `time.monotonic`, until which its `fit` must have started.
-
-    Attributes:
-        ready: First report of the process.
 
     Raises:
         TrialFailedError: If it does not train.
@@ -92,9 +77,10 @@ class TrainingProcess:
             code, log = self._process.ended()
             is_memory = code is not None and -code in OF_MEMORY
             last = next(reversed(log.strip().splitlines()), "")
-            reply = Failure(f"its process ended with code {code}: {one_line(last)}", is_memory)
-        if isinstance(reply, Failure):
-            raise TrialFailedError(reply.reason, reply.memory)
+            ended = f"its process ended with code {code}: {one_line(last)}"
+            reply = TrialFailedError(ended, is_memory)
+        if isinstance(reply, TrialFailedError):
+            raise reply
         return reply
 
 
@@ -114,14 +100,7 @@ def prepare(log: Connection, changes: Sequence[TrainingChange]) -> None:
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions that `tune` got, for a process that calls them.
-
-    Attributes:
-        build: Function that makes the compiled model.
-        data: Arguments of `fit`, or a function that makes them.
-        batch_size: Examples per batch of arrays.
-        settings: Settings of TensorFlow and Keras in the process that measures.
-    """
+    """The functions that `tune` got, for a process that calls them."""
 
     build: Callable[[], Any]
     data: Any
@@ -157,4 +136,4 @@ def serve(
         model.fit(x, y, sample_weight=weights, batch_size=functions.batch_size, verbose=0)
     except Exception as error:
         kind, message = kind_and_message(error)
-        connection.send(Failure(f"{kind}: {message}"))
+        connection.send(TrialFailedError(f"{kind}: {message}"))

@@ -13,8 +13,8 @@ from keras_gpukit.errors import TrialError
 from keras_gpukit.records.speedup import Promise, SpeedupEnding, SpeedupSearch, TriedChange
 from keras_gpukit.rules import gains, speedups
 from keras_gpukit.speedups.changes import TrainingChange, batch_size
-from keras_gpukit.speedups.measured_fit import COMPARED_SHARE, Ready
-from keras_gpukit.speedups.processes import Start, TrainingProcess, TrialFailedError
+from keras_gpukit.speedups.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
+from keras_gpukit.speedups.processes import Start, TrainingProcess
 from keras_gpukit.trials.measuring.intervals import summarize
 from keras_gpukit.trials.tuning.trials import LEAST, Gain, Read, compare
 

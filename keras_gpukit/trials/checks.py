@@ -72,11 +72,7 @@ def wrong_kind(dataset: Any, accepted: str = _ACCEPTED) -> TypeError:
 
 
 def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
-    """Checks that arrays are dense and have the same number of rows, one per example.
-
-    Returns:
-        The number of rows.
-    """
+    """Checks that arrays are dense and equally long; returns their number of rows."""
     for array in arrays:
         if not (hasattr(array, "dtype") and hasattr(array, "shape")):
             raise TypeError(
@@ -104,12 +100,7 @@ def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
 
 
 def check_service(service: object) -> None:
-    """Checks the address of a tf.data service, and that something listens there.
-
-    Raises:
-        TypeError: If the address is not a string.
-        ValueError: If the address is not valid, or nothing listens there.
-    """
+    """Checks the address of a tf.data service, and that something listens there."""
     accepted = '`service` must be the address of a tf.data service, such as "grpc://host:5050"'
     if not isinstance(service, str):
         raise TypeError(f"{accepted}. Received: service={service!r}")

@@ -50,17 +50,6 @@ class Turns:
     make training look faster. If the pipeline keeps up with training, its buffers are full
     throughout `fit`, so they are refilled before training. Before training from memory, the buffers
     of every pipeline are refilled, so that it is idle.
-
-    Args:
-        model: A compiled model.
-        source: Endless source of batches, of any type that `fit` accepts.
-        seconds: Duration of the measurement.
-        tell: Called with the name of the next stage, and the completed share from 0 to 1.
-
-    Attributes:
-        source: Same as the argument.
-        rounds: The measured rounds.
-        examples_per_batch: Mean number of examples per batch; None if batches have no batch axis.
     """
 
     def __init__(self, model: Any, source: Any, seconds: float, tell: Tell) -> None:

@@ -9,14 +9,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_whole
-from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.batch_size import BatchSizeSearch
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.compute import batch_size as rules
-from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.trials.batch_sizes.examples import Examples, examples_of
 from keras_gpukit.trials.batch_sizes.input_rate import input_rate
@@ -86,9 +83,7 @@ def find_batch_size(
         TypeError: If an argument has another type.
         ValueError: If the model is not compiled, is on several replicas, accepts one batch size
             only, or cannot be moved to another process; if the dataset is empty or does not give
-            batches of dense tensors; if `isolated` is False for steps compiled by XLA on a CPU with
-            a memory limit, where running out of memory ends the process; or if another argument is
-            out of range.
+            batches of dense tensors; or if another argument is out of range.
         TrialError: If a trial in a separate process failed for a reason other than memory.
 
     Example:
@@ -159,11 +154,6 @@ def _check_model(model: Any, isolated: bool) -> None:
             "`model` must take batches of any size: leave out batch_size of its Input. "
             f"Received: a model named {model.name!r} for batches of {fixed.pop()}"
         )
-    if not isolated and _cannot_survive(model):
-        raise ValueError(
-            "`isolated` must be True for steps compiled by XLA on a CPU: TensorFlow's allocator "
-            "ends the process when such a step ran out of memory. Received: isolated=False"
-        )
 
 
 def _leaves_memory() -> bool:
@@ -184,14 +174,6 @@ def _may_be_built_by_data(model: Any) -> bool:
 
     return isinstance(model, keras.Sequential) and not any(
         getattr(layer, "stateful", False) for layer in model.layers
-    )
-
-
-def _cannot_survive(model: Any) -> bool:
-    """Whether an out-of-memory error would end this process."""
-    sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
-    return execution_of(model) == "xla" and any(
-        device.startswith("CPU") and sensor.limit_bytes(device) for device in sensor.devices
     )
 
 

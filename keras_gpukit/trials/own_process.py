@@ -28,9 +28,6 @@ class OwnProcess:
         arguments: Further arguments of `serve`.
         daemon: Whether the process may have no processes of its own.
 
-    Attributes:
-        connection: This end of the connection.
-
     Raises:
         TrialError: On native Windows, where descriptors are not passed so.
     """

@@ -15,17 +15,6 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
 
     The dataset itself is not changed. Its epochs follow one another within the pipeline. The
     batches of a `PyDataset` keep the order of the dataset, although Keras would shuffle them.
-
-    Args:
-        dataset: A `tf.data.Dataset` of batches, a `keras.utils.PyDataset`, or a tuple of arrays:
-            inputs, targets and optional sample weights.
-        batch_size: Examples per batch if the dataset is a tuple of arrays; 32 by default.
-
-    Raises:
-        TypeError: If the dataset has none of these types. Iterators are not accepted because they
-            cannot be restarted.
-        ValueError: If the dataset is empty, `batch_size` is below 1, or `batch_size` is given for a
-            dataset that already has batches.
     """
     import keras
     import tensorflow as tf

@@ -38,12 +38,7 @@ def is_suspected(session: Session) -> bool:
 
 
 def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
-    """Returns why a run must not be profiled unless it is asked for; None if it may be.
-
-    Args:
-        session: Session of the call.
-        other_profilers: Callbacks of the call that capture profiles themselves.
-    """
+    """Returns why a run must not be profiled unless it is asked for; None if it may be."""
     steps = session.model.steps_per_execution
     others = [type(each).__name__ for each in other_profilers]
     if not runs_on_gpu(session) and not is_suspected(session):

@@ -44,13 +44,6 @@ def _nothing(*args: Any) -> None:
 class CallbackListWatch:
     """Watches the hooks of a callback list from `start` to `close`.
 
-    Args:
-        callback_list: The `keras.callbacks.CallbackList` of the call; None if unknown.
-        on_error: Called with each exception that a callback raises.
-        on_epoch_began: Called after the last callback's `on_epoch_begin`.
-        on_epoch_ends: Called before the first callback's `on_epoch_end`.
-        on_epoch_ended: Called after the last callback's `on_epoch_end`.
-
     Attributes:
         sees_epochs: Whether the starts and ends of epochs are visible.
         epoch_ended_s: When the callbacks of the latest epoch's end started, in seconds of

@@ -21,11 +21,7 @@ from keras_gpukit.profiling.capturing.profile_files import (
 )
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.profiling.capturing.triggers import (
-    EveryInterval,
-    RequestFile,
-    RequestSignal,
-)
+from keras_gpukit.profiling.capturing.triggers import RequestFile, RequestSignal
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.steps import StepWindow
@@ -47,13 +43,7 @@ a second, and on a network disk they may see it some seconds later."""
 
 
 class CaptureWatch:
-    """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`.
-
-    Args:
-        session: Session of the call. Calls other than `fit` have no captures.
-        epoch_steps: Steps per epoch; None if unknown.
-        other_profilers: Callbacks of this package in the call that capture profiles, too.
-    """
+    """Captures profiles in one `fit`, into `<log_dir>/gpukit/plugins/profile`."""
 
     def __init__(
         self,
@@ -181,11 +171,14 @@ class CaptureWatch:
 
             session.every_second(f"whether {REQUEST_FILE} asks for a capture", look_for_file)
         if self._settings.every_minutes is not None:
-            interval = EveryInterval(self._settings.every_minutes * 60, time.perf_counter())
+            minutes = self._settings.every_minutes
+            due_s = time.perf_counter() + 60 * minutes
 
             def look_at_clock() -> None:
-                if (reason := interval.due(time.perf_counter())) is not None:
-                    recorder.want("time", reason)
+                nonlocal due_s
+                if time.perf_counter() >= due_s:
+                    due_s = time.perf_counter() + 60 * minutes
+                    recorder.want("time", f"every {minutes:g} minutes")
 
             session.every_second("whether the time for a capture has come", look_at_clock)
 

@@ -13,7 +13,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.tf_private import is_made_by_keras
 from keras_gpukit.memory.model_state import held_between_steps
-from keras_gpukit.records.epoch_memory import HOST, EpochMemory, Kept
+from keras_gpukit.records.machine import HOST, EpochMemory, Kept
 from keras_gpukit.saved_runs.folding.joined import EpochReadings
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.host import left_bytes, process_bytes
@@ -56,11 +56,7 @@ class Pace:
 
 
 class EpochMemoryWatch:
-    """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends.
-
-    Args:
-        fits: Memory in use after the previous fits. The reading of this fit is added to it.
-    """
+    """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends."""
 
     def __init__(self, session: Session, sensor: AllocatorSensor, fits: FitMemory) -> None:
         self._session = session

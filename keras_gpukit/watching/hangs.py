@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.event import Hang
 from keras_gpukit.records.steps import Part
 from keras_gpukit.reports import units
 from keras_gpukit.watching import thread_activity

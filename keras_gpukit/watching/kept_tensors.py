@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any
 
 from keras_gpukit.placement.names import short_device
-from keras_gpukit.records.epoch_memory import HOST, Kept
+from keras_gpukit.records.machine import HOST, Kept
 from keras_gpukit.watching.script_globals import global_collections, is_collection
 
 LEAST_BYTES = 2**20

@@ -50,12 +50,7 @@ class LearningWatch:
         return replace(self._record, non_finite=next(iter(by_kind), None))
 
     def batch_ended(self, batch: int, logs: Any) -> None:
-        """Looks at the losses of a step.
-
-        Args:
-            batch: Keras' number of the step's last batch in its epoch, from 0.
-            logs: Keras' logs.
-        """
+        """Looks at the losses of a step, whose last batch has a number from 0 in its epoch."""
         names = self._names
         if names is None:
             named = logs if isinstance(logs, dict) else {}

@@ -20,18 +20,12 @@ class Lifecycle:
 
     A failure of the callback is logged once, and the callback is disabled for the rest of the call.
 
-    Args:
-        log_dir: Log directory of the call; None if nothing is written.
-
     Attributes:
         parts: Lifecycles that this one begins and ends. They do not join sessions themselves.
-        note_finished: Called when the results of a phase's next step are available; None if that
-            need not be known, or another callback of the call reports it.
     """
 
     def __init__(self, name: str, log_dir: Path | None) -> None:
         self.parts: tuple[Lifecycle, ...] = ()
-        self.note_finished: Callable[[Phase], None] | None = None
         self._name = name
         self._log_dir = log_dir
         # Set only during a call. Otherwise the two would keep each other and the model alive.
@@ -71,14 +65,7 @@ class Lifecycle:
             self._open.end_if_over()
 
     def enter(self, begin: OnPhase, end: OnPhase, model: Any, phase: Phase) -> None:
-        """Begins a phase: joins the session of the call, or notes a validation inside it.
-
-        Args:
-            begin: Called as a phase begins: first the call itself, later validations in it.
-            end: Called as a phase ends.
-            model: The model that is run.
-            phase: Phase that begins: "fit", "evaluate" or "predict".
-        """
+        """Begins a phase: joins the session of the call, or notes a validation inside it."""
         self.end_if_over()
         if self._open is not None and (phase == self._outer or not self._open.is_open):
             # The previous call ended without notice, or an interrupt came while we left it.
@@ -109,11 +96,7 @@ class Lifecycle:
             session.validation_ends()
 
     def epoch_begins(self, epoch: int) -> None:
-        """Notes that an epoch begins.
-
-        Args:
-            epoch: Keras' number of the epoch, from 0.
-        """
+        """Notes that an epoch begins."""
         if (session := self.session) is not None:
             session.epoch_begins(epoch)
 
@@ -135,9 +118,6 @@ class Lifecycle:
             )
         self._open = open_session(model, self._log_dir, phase)
         self._open.join(self._leave)
-        session, self.note_finished = self._open.session, None
-        if session.own_steps.follows_device and session.output.claim("ends of steps"):
-            self.note_finished = session.note_finished
 
     def _leave(self) -> None:
         opened, end = self._open, self._end
@@ -152,5 +132,5 @@ class Lifecycle:
         session.leaves(self._outer)
         self.guard(session.steps_of(self._outer).restore)
         self.guard(end, session, self._outer)
-        self._open = self._end = self.note_finished = None
+        self._open = self._end = None
         opened.leave(self._leave)

@@ -23,11 +23,7 @@ FETCH, WAIT = "fetch of a batch", "input wait, ms per step"
 
 
 def load_nvtx() -> Any:
-    """Returns the package.
-
-    Raises:
-        ImportError: If it is not installed; the message names the extra that installs it.
-    """
+    """Returns the package."""
     try:
         return import_module("nvtx")
     except ImportError as error:

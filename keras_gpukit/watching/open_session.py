@@ -23,11 +23,7 @@ class OpenSession:
         session.every_second("whether the run goes on", lambda: self.end_if_over(wait=False))
 
     def join(self, leave: Callable[[], None]) -> None:
-        """Adds a callback.
-
-        Args:
-            leave: Called if the run ends without Keras notifying the callback.
-        """
+        """Adds a callback."""
         self._leave.append(leave)
 
     def leave(self, leave: Callable[[], None]) -> None:

@@ -10,7 +10,6 @@ from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.calls import CallTimes, StepFunction
 from keras_gpukit.input.wait.clock import StepClock
-from keras_gpukit.input.wait.device_work import DeviceWork, runs_behind
 from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
@@ -47,10 +46,6 @@ NOT_MADE = "Keras had not made the step function when the run began"
 class PhaseSteps:
     """Wraps a phase's step function in a clock while the phase runs.
 
-    Args:
-        session: Session of the call, which is not kept.
-        phase: The call itself, or a validation inside `fit`.
-
     Attributes:
         pipeline: Reads tf.data's model of the input; None without one.
         is_between_epochs: Whether the steps of an epoch are over and the next has not started.
@@ -76,7 +71,6 @@ class PhaseSteps:
         self._times_fetches = False
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
-        self._device = DeviceWork() if runs_behind(model) else None
         self._calls = CallTimes(model.steps_per_execution, session.first_step)
         self._totals = StepTotals(
             phase,
@@ -89,7 +83,6 @@ class PhaseSteps:
             on_window=self._take,
             on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
             examples=ExampleCounter(model, phase, batch_of(phase)[1]) if counts else None,
-            device=self._device,
             stood_still_since=session.stood_still_since,
         )
         self._windows = StepWindows(self._calls, self._choice(), ended)
@@ -125,11 +118,6 @@ class PhaseSteps:
     def executions(self) -> int:
         """Number of times that the step function has returned."""
         return self._calls.count
-
-    @property
-    def follows_device(self) -> bool:
-        """Whether ends of steps must be reported: the device finishes them asynchronously."""
-        return self._device is not None
 
     def watch(self, on_window: OnWindow) -> None:
         """Times the step function until `restore`; passes each finished window to a listener."""
@@ -179,18 +167,8 @@ class PhaseSteps:
         if self._requests is not None:
             self._requests.requested()
 
-    def note_finished(self) -> None:
-        """Notes that the results of the next step are available."""
-        if self._device is not None:
-            self._device.note_finished()
-
     def pause(self, batch_ended_s: float = 0.0) -> None:
-        """Notes that an epoch's end or a validation interrupts the steps.
-
-        Args:
-            batch_ended_s: When the last callback returned from the hook for the last batch; 0 if
-                unknown.
-        """
+        """Notes that an epoch's end or a validation interrupts the steps."""
         for on_pause in self._on_pause:
             on_pause()
         self._clock.pause(batch_ended_s)

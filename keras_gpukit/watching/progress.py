@@ -25,11 +25,7 @@ LEAST_PAUSE_S, MOST_PAUSE_S = 8.0, 300.0
 
 
 class ProgressNotes:
-    """Writes what the call is doing whenever that changes, and at least every ten seconds.
-
-    Args:
-        params: Parameters that Keras set on the callbacks: "epochs" and "steps".
-    """
+    """Writes what the call is doing whenever that changes, and at least every ten seconds."""
 
     def __init__(
         self,
@@ -64,9 +60,6 @@ class InputSoFar:
 
     The figures are taken between two steps, when a window of steps ends. Finding the stages takes
     milliseconds, so this is done on the sampling thread.
-
-    Args:
-        complete: Adds the figures that only the calling code measures.
     """
 
     def __init__(

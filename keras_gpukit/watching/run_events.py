@@ -29,9 +29,6 @@ class RunEventNotes:
     """Records the events that a session notices.
 
     Moments are in seconds of `time.perf_counter`.
-
-    Args:
-        model: The model. Its `save` and `save_weights` are watched from `start` to `close`.
     """
 
     def __init__(
@@ -67,11 +64,7 @@ class RunEventNotes:
         self._epoch_began_s = time.perf_counter()
 
     def epoch_ends(self, number: int | None) -> None:
-        """Records that the current epoch, if there is one, has ended.
-
-        Args:
-            number: Number of the epoch, from 1; None if unknown.
-        """
+        """Records that the current epoch, if there is one, has ended."""
         began_s, self._epoch_began_s = self._epoch_began_s, None
         if began_s is not None:
             self._note("epoch", began_s, time.perf_counter(), number)

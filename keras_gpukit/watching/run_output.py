@@ -23,14 +23,7 @@ T = TypeVar("T")
 
 
 class RunOutput:
-    """Takes the records of callbacks and the session.
-
-    Args:
-        log_dir: Log directory of the run; None if nothing is written.
-
-    Attributes:
-        fold: State of the run by its records so far.
-    """
+    """Takes the records of callbacks and the session."""
 
     def __init__(self, log_dir: Path | None) -> None:
         self.log_dir = log_dir

@@ -72,9 +72,6 @@ class FirstStepHooks:
 class Session:
     """One monitored call, shared by several callbacks.
 
-    Args:
-        log_dir: Log directory of the run; None if nothing is written.
-
     Attributes:
         stood_still_since: Returns whether the process was suspended since a moment on the clock.
         ending: How the call ended: "completed" or "interrupted".
@@ -177,12 +174,7 @@ class Session:
         self._on_epoch_ended.append(action)
 
     def every_second(self, name: str, action: Callable[[], None]) -> None:
-        """Calls an action about once a second, on another thread.
-
-        Args:
-            name: Description of what the action reads, for the warning if it fails.
-            action: Function to call.
-        """
+        """Calls an action about once a second, on another thread."""
         self._sampler.add(name, action)
 
     def sampled_once(self, spent_s: float) -> None:
@@ -194,17 +186,8 @@ class Session:
         """Calls the action registered with `every_second` under a name, on this thread."""
         self._sampler.call(name)
 
-    def note_finished(self, phase: Phase) -> None:
-        """Notes that the results of a phase's next step are available; callable on any thread."""
-        if phase in self._phases:
-            self._phases[phase].note_finished()
-
     def epoch_begins(self, epoch: int) -> None:
-        """Notes that a callback is called at the start of an epoch; others may follow.
-
-        Args:
-            epoch: Keras' number of the epoch, from 0.
-        """
+        """Notes that a callback is called at the start of an epoch; others may follow."""
         self.epoch = epoch + 1
         if not self._callback_list.sees_epochs:
             self.wall.turn("epoch start")

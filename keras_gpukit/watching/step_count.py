@@ -13,11 +13,7 @@ from keras_gpukit.input.wait.examples import reader
 
 
 class FitCount:
-    """Counts the steps and updates of a model since this object was made.
-
-    Args:
-        first_step: Number of steps that the model was trained before.
-    """
+    """Counts the steps and updates of a model since this object was made."""
 
     def __init__(self, model: Any, first_step: int) -> None:
         self._model = model

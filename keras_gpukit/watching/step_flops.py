@@ -17,30 +17,27 @@ from keras_gpukit.watching.session import Session
 _EAGER = "eager steps have no graph"
 
 
-class FlopsWatch:
-    """Records the operations of a `fit` with a GPU.
+def count_flops(session: Session) -> None:
+    """Records the operations of a `fit` with a GPU, once its step has been traced.
 
     TensorFlow then still optimizes the graph or compiles, for which it does not need Python.
     """
+    _, batch_size = batch_of("fit")
+    is_known = False
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._is_known = False
-        _, self._batch_size = batch_of("fit")
-        session.every_second("the operations of a step", self.look)
-
-    def look(self) -> None:
-        """Counts once the step has been traced."""
-        session = self._session
-        if self._is_known:
+    def look() -> None:
+        nonlocal is_known
+        if is_known:
             return
         began_s = time.thread_time()
-        found = _of_step(session.model, self._batch_size)
+        found = _of_step(session.model, batch_size)
         if found is not None:
-            self._is_known = True
+            is_known = True
             ceilings = measured_ceilings(session.environment.gpus[0].name or "")
             session.output.record("flops", replace(found, ceilings=ceilings), session.step)
             session.sampled_once(time.thread_time() - began_s)
+
+    session.every_second("the operations of a step", look)
 
 
 def _of_step(model: Any, batch_size: int | None) -> StepFlops | None:

@@ -34,14 +34,7 @@ per layer on a busy core, three quarters and five sixths of their first step."""
 
 
 class PredictionWatch:
-    """Predicts the memory of steps once, and writes the prediction as soon as it is known.
-
-    Args:
-        when: Whether to predict. "auto" predicts in long runs, if the memory of a device is
-            measured.
-        other_bytes: Bytes in use before the first step in addition to models and optimizers, per
-            measured device.
-    """
+    """Predicts the memory of steps once, and writes the prediction as soon as it is known."""
 
     def __init__(self, session: Session, when: When, other_bytes: Mapping[str, int]) -> None:
         self._session = session

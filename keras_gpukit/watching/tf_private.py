@@ -61,9 +61,6 @@ def tracing_hooks(
     Args:
         begins: Called before a tracing.
         traced: Called after it with a key of the function, the Python function and the `Function`.
-
-    Raises:
-        AttributeError: If TensorFlow has no such attributes.
     """
     names = "polymorphic_function", "tracing_compilation"
     modules = [import_module(f"tensorflow.python.eager.polymorphic_function.{n}") for n in names]

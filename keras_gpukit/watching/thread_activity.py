@@ -60,15 +60,7 @@ Stack = Sequence[Frame]
 def describe(
     training: Stack, others: Iterable[Stack], part: Part, *, cores: float | None, in_cluster: bool
 ) -> str:
-    """Returns what the process does, as the part of a sentence after "no step for 60 s:".
-
-    Args:
-        training: Stack of the training thread within the call.
-        others: Stacks of the other threads.
-        part: Part of the call's wall time.
-        cores: Mean number of cores that the process keeps busy; None if unknown.
-        in_cluster: Whether the steps need other processes.
-    """
+    """Returns what the process does, as the part of a sentence after "no step for 60 s:"."""
     hook = _callback(training)
     if hook is not None:
         is_own = getattr(_own(training), "function", None) == hook.function

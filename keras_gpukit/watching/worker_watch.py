@@ -52,43 +52,33 @@ FIRST_STEPS = 3
 step, fill buffers and warm up."""
 
 
-def watch_what_trains_in_step(session: Session) -> Comparing | None:
-    """Starts to watch the workers or GPUs that train a call's model, if there are several.
-
-    Args:
-        session: Session of the call.
-
-    Returns:
-        An object that compares the workers or GPUs; None if there is only one, if the call is not
-        `fit`, or if the GPUs of one process train without a log directory.
-    """
+def watch_workers(session: Session) -> WorkerWatch | None:
+    """Starts to watch the workers that train a call's model in step; None without any."""
     environment = session.environment
-    if session.phase != "fit":
-        return None
     worker = environment.worker
-    if worker is not None and trains_with_others(worker) and not environment.trains_alone:
-        return WorkerWatch(session, worker)
-    log_dir = session.output.log_dir
-    return GPUWatch(log_dir) if log_dir is not None and len(environment.gpus) > 1 else None
+    if session.phase != "fit" or worker is None or environment.trains_alone:
+        return None
+    return WorkerWatch(session, worker) if trains_with_others(worker) else None
 
 
-def with_comparison(
-    summary: RunSummary, comparing: Comparing | None, captures: ProfilerRecord | None
-) -> RunSummary:
-    """Adds the comparison of workers or GPUs to a summary. If this fails, the rest is not lost.
+def compared(
+    session: Session,
+    workers: WorkerWatch | None,
+    summary: RunSummary,
+    captures: ProfilerRecord | None,
+) -> WorkerComparison | None:
+    """Compares the workers or GPUs that trained in step, as a run ends; None if that fails.
 
-    Args:
-        summary: Summary of the run.
-        comparing: Compares the run's workers or GPUs; it is closed. None if there is nothing to
-            compare.
-        captures: Record of the profiles captured in the run; None without one.
+    It is also None if there is only one, or if no profile shows several GPUs of one process.
     """
-    if comparing is None:
-        return summary
     with Guard("Comparing workers", "The verdict is on this worker alone."):
-        comparing.close()
-        return replace(summary, workers=comparing.compare(summary, captures))
-    return summary
+        if workers is not None:
+            workers.close()
+            return workers.compare(summary, captures)
+        log_dir, gpus = session.output.log_dir, session.environment.gpus
+        if session.phase == "fit" and log_dir is not None and len(gpus) > 1:
+            return _compared_gpus(log_dir, captures)
+    return None
 
 
 class WorkerWatch:
@@ -167,31 +157,16 @@ class WorkerWatch:
         )
 
 
-class GPUWatch:
-    """Compares the GPUs of this process, based on the last profile that shows several of them."""
-
-    def __init__(self, log_dir: Path) -> None:
-        self._log_dir = log_dir
-
-    def compare(
-        self, summary: RunSummary, captures: ProfilerRecord | None
-    ) -> WorkerComparison | None:
-        """Returns the figures of all GPUs; None if no profile shows several."""
-        taken = captures.captures if captures else ()
-        read = [each.path for each in taken if each.unread_because is None]
-        for path in reversed([each for each in read if each is not None]):
-            with suppress(GPUKitError):  # the profile is damaged, which the report says
-                found = compared_replicas(read_profile(self._log_dir / path))
-                if found is not None:
-                    return found
-        return None
-
-    def close(self) -> None:
-        """Does nothing, since only profiles are needed."""
-
-
-Comparing = WorkerWatch | GPUWatch
-"""Compares workers or GPUs that train in lockstep, when a run ends."""
+def _compared_gpus(log_dir: Path, captures: ProfilerRecord | None) -> WorkerComparison | None:
+    """Compares the GPUs of this process by the last profile that shows several of them."""
+    for capture in reversed(captures.captures if captures else ()):
+        if capture.path is None or capture.unread_because is not None:
+            continue
+        with suppress(GPUKitError):  # the profile is damaged, which the report says
+            found = compared_replicas(read_profile(log_dir / capture.path))
+            if found is not None:
+                return found
+    return None
 
 
 def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:
@@ -208,9 +183,6 @@ class StepShares:
     """Measures steps from the start of one to the start of the next, and keeps some of them.
 
     The selection depends only on the numbers of the steps, so all workers keep the same steps.
-
-    Args:
-        in_collectives_s: Returns the seconds spent in collectives so far.
     """
 
     def __init__(

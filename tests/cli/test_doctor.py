@@ -10,12 +10,13 @@ from helpers.json_output import valid_json
 
 from keras_gpukit.cli import doctor, examination
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth
 from keras_gpukit.records.installation import (
     Build,
     CUDALibrary,
+    CUDAPackage,
     Driver,
     DriverGPU,
+    GPUHealth,
     Machine,
     MissingNames,
     TensorFlowState,
@@ -230,6 +231,22 @@ def test_its_own_version_is_known_without_being_installed(examine, monkeypatch):
     lines = [line.split() for line in text.splitlines()]
     assert ["ok", "keras-gpukit", __version__] in lines
     assert ["missing", "keras", "not", "installed"] in lines
+
+
+@pytest.mark.parametrize(
+    ("number", "pkg_resources", "cannot_start"),
+    [("2.20.0", None, True), ("2.20.0", "there", False), ("2.21.0", None, False)],
+)
+def test_a_tensorboard_that_cannot_start_is_named(
+    number, pkg_resources, cannot_start, examine, monkeypatch
+):
+    monkeypatch.setattr(examination, "version", lambda package: number)
+    monkeypatch.setattr(examination, "find_spec", lambda module: pkg_resources)
+    code, text = examine(HEALTHY)
+    assert code == 0
+    said = "TensorBoard 2.20.0 cannot start: it needs pkg_resources, which setuptools 82 removed."
+    said = f'Problem: {said} pip install "setuptools<82".'
+    assert (said in " ".join(text.split())) is cannot_start
 
 
 @pytest.mark.parametrize(

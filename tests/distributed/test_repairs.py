@@ -1,68 +1,21 @@
-"""Each fault is looked for before it is repaired; a Keras without it is left alone."""
+"""What the repairs change, and that an unknown Keras is left alone."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from keras_gpukit.distributed import repairs
-from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.distributed.repairs.lost_worker import lost_tasks
-from keras_gpukit.distributed.repairs.several_steps import nests_the_step
 from keras_gpukit.errors import GPUKitWarning
 
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture
-def fixed_keras():
-    """A trainer that has none of the faults."""
-    import tensorflow as tf
-
-    class TensorFlowTrainer:
-        def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-            if adapter := getattr(iterator, "data_adapter", None):
-                return self._symbolic_build(data_batch=adapter._output_signature)
-            _, _, batches = iterator[0]
-            strategy = self.distribute_strategy
-            own = [strategy.experimental_local_results(each)[0] for each in next(batches)]
-            return self._symbolic_build(data_batch=own)
-
-        def _make_function(self, step):
-            @tf.function(autograph=False)
-            def function(iterator):
-                return step(next(iterator))
-
-            return function
-
-    def reduce_per_replica(values, strategy, reduction):
-        return strategy.reduce("MEAN", values, axis=None)
-
-    return SimpleNamespace(
-        TensorFlowTrainer=TensorFlowTrainer, reduce_per_replica=reduce_per_replica
-    )
-
-
-@pytest.mark.parametrize("repair", repairs.MULTI_WORKER, ids=lambda repair: repair.what)
-def test_this_keras_has_the_fault_and_a_fixed_one_does_not(repair, fixed_keras):
-    # The first fails once Keras has fixed it, or renamed what is repaired: then look again.
-    assert repair.is_needed(trainer_module())
-    assert not repair.is_needed(fixed_keras)
-
-
-@pytest.mark.parametrize("repair", repairs.MULTI_WORKER, ids=lambda repair: repair.what)
-def test_a_fixed_keras_is_left_alone(repair, fixed_keras, monkeypatch):
-    monkeypatch.setattr(repairs, "_done", set())
-    monkeypatch.setattr(repairs, "trainer_module", lambda: fixed_keras)
-    before = dict(vars(fixed_keras.TensorFlowTrainer)), fixed_keras.reduce_per_replica
-    repairs._make(repair)
-    assert (dict(vars(fixed_keras.TensorFlowTrainer)), fixed_keras.reduce_per_replica) == before
 
 
 def test_an_unknown_keras_is_left_alone_with_a_warning(monkeypatch):
     monkeypatch.setattr(repairs, "_done", set())
     monkeypatch.setattr(repairs, "trainer_module", lambda: SimpleNamespace(TensorFlowTrainer=None))
     with pytest.warns(GPUKitWarning, match="several steps per execution"):
-        repairs._make(repairs.SEVERAL_STEPS)
+        repairs._make(repairs.MIRRORED[0])
 
 
 def test_a_lost_worker_is_told_from_other_failures():
@@ -128,10 +81,3 @@ loss = model.fit(Numbers(workers=2), epochs=3, verbose=0).history["loss"]
 np.testing.assert_allclose(loss, [1111 / 4] * 3, rtol=1e-5)
 """
     )
-
-
-def test_the_search_for_the_nested_step_traces_and_changes_nothing():
-    trainer = trainer_module()
-    before = trainer.TensorFlowTrainer._make_function
-    assert nests_the_step(trainer)
-    assert trainer.TensorFlowTrainer._make_function is before

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.distributed.coordinating.steps import Coordinator, Workers, WorkerStep
+from keras_gpukit.distributed.coordinating.steps import Coordinator, WorkerStep
 from keras_gpukit.errors import WorkerError
 
 
@@ -26,7 +26,7 @@ class TensorFlows:
 
 
 def fetched(tensorflows):
-    return WorkerStep(tensorflows, Coordinator(tensorflows, Workers((), 1.0))).fetch()
+    return WorkerStep(tensorflows, Coordinator(tensorflows, (), 1.0)).fetch()
 
 
 def test_a_result_that_was_lost_with_its_worker_comes_from_the_next():
@@ -49,7 +49,7 @@ def test_a_step_ends_once_all_workers_have_been_gone_for_the_timeout():
     def is_there(address):
         return address in answering.get(now_s, ())
 
-    workers = Workers(("a:1", "b:2"), 60.0, is_there, lambda: now_s)
+    workers = Coordinator(None, ("a:1", "b:2"), 60.0, is_there, lambda: now_s)
     answering = {50.0: ["b:2"]}
     with pytest.raises(WorkerError, match="for 60 s: worker 0 at a:1, worker 1 at b:2"):
         workers.wait(never)

@@ -67,6 +67,17 @@ def needed_chromium() -> Iterator:
         yield browser
 
 
+def serious_violations(page: Any) -> list[tuple[str, str]]:
+    """What axe finds on a page that keeps people from reading it: the rule, and an element."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        (each["id"], each["nodes"][0]["html"])
+        for each in Axe().run(page).response["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
 def resize(page: Any, width: int, height: int) -> None:
     """Gives a page another size, and waits until its charts have theirs."""
     page.set_viewport_size({"width": width, "height": height})

@@ -27,7 +27,6 @@ def clocked_steps(
     first_step=0,
     wall=None,
     examples=None,
-    device=None,
     stood_still_since=lambda moment_s: False,
     now=time.perf_counter,
     **options,
@@ -44,7 +43,6 @@ def clocked_steps(
         totals,
         on_window=add,
         examples=examples,
-        device=device,
         stood_still_since=stood_still_since,
         **starts,
     )

@@ -92,8 +92,6 @@ ANSWERS = {
     "RetiredPagesPendingStatus": lambda gpu: gpu.retired_pending,
     "RemappedRows": lambda gpu: gpu.remapped,
     "CudaComputeCapability": lambda gpu: tuple(gpu.capability),
-    "GpuInstanceId": lambda gpu: gpu.instance[0],
-    "ComputeInstanceId": lambda gpu: gpu.instance[1],
     "MaxMigDeviceCount": lambda gpu: 7,
     "MemoryInfo": lambda gpu: SimpleNamespace(
         total=gpu.memory_total, used=gpu.memory_used, free=gpu.memory_total - gpu.memory_used

@@ -90,7 +90,7 @@ SUMMARY = RunSummary(
         0.01,
         0.4,
         0.1,
-        distribution=WaitDistribution(0.009, 0.02, 0.3, 0.9, 40),
+        distribution=WaitDistribution(0.009, 0.02, 0.3, 0.9),
         breakdown=TimeBreakdown(64.0, 24.0, 36.0, 1.0, 1.0, 1.5, 0.0, 0.5),
         pipeline=PipelineRecord((DECODE, READ), DECODE),
     ),

@@ -52,7 +52,6 @@ def test_the_note_names_layer_tensor_and_figures(found, mode):
     assert report["shape"] == [512, 32, 32, 64]
     assert report["asked"] == 128 * MIB
     assert report["limit"] == 96 * MIB
-    assert report["from_log"]
     assert report["batch_size"] == 512
     assert len(report["notes"]) == 1
     assert "Layer 'second'" in report["notes"][0]

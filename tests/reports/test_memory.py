@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from helpers.recorded_runs import SUMMARY
 
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
@@ -137,6 +138,7 @@ def test_what_is_not_enough_on_its_own_is_listed_apart():
     assert lines(*TOO_LITTLE)[-3] == APART
 
 
+@pytest.mark.tensorflow
 def test_the_functions_that_it_names_exist():
     import keras
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.browsing import needed_chromium, resize, wait_until
+from helpers.browsing import needed_chromium, resize, serious_violations, wait_until
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
 from helpers.series import series_of_points
@@ -164,21 +164,14 @@ def test_printing_loses_nothing(page):
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 375)])
 def test_axe_finds_no_serious_violation(page, scheme, width):
-    from axe_playwright_python.sync_playwright import Axe
-
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 4500})
     opened = "document.querySelectorAll('details').forEach((each) => (each.open = {}))"
     page.evaluate(opened.format("true"))
-    violations = Axe().run(page).response["violations"]
+    found = serious_violations(page)
     page.evaluate(opened.format("false"))
     page.emulate_media(color_scheme="light")
-    serious = [
-        (each["id"], each["nodes"][0]["html"])
-        for each in violations
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert found == []
 
 
 def test_words_of_charts_are_legible_on_a_phone(page):

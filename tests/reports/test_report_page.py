@@ -498,7 +498,6 @@ PROFILE = ProfileRecord(
             "GPU_0_bfc",
             (MemoryPoint(0.0, 2**20), MemoryPoint(0.01, 2**22)),
             2**22,
-            0.01,
             holdings=(Holding("dense/MatMul", 2**21, 2, "[32,64]"),),
         ),
     ),
@@ -564,7 +563,7 @@ def test_all_columns_of_a_capture_are_per_step():
     assert tables["Newest capture: computation by kind"].columns == ("kind", "time per step")
 
 
-@pytest.mark.parametrize("devices", [(), (DeviceProfile("GPU:0", 0.5, 0.5, 9),)])
+@pytest.mark.parametrize("devices", [(), (DeviceProfile("GPU:0", 0.5, 9),)])
 def test_where_the_rest_of_the_profile_tabs_host_compute_is_without_a_gpu(devices):
     parts_s = {"host compute": 0.0117, "idle": 0.0023, "between steps": 0.0001}
     words = captures_chart(captured(parts_s=parts_s, devices=devices)).caption

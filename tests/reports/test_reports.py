@@ -377,7 +377,7 @@ WATCHED = judged(
         input=replace(
             TROUBLED.input,
             confidence="sampled",
-            distribution=WaitDistribution(0.018, 0.025, 0.31, 0.9, 40, 3.0, 25.0),
+            distribution=WaitDistribution(0.018, 0.025, 0.31, 0.9, 25.0),
             breakdown=TimeBreakdown(200.0, 120.0, 60.0, 4.0, 16.0, 0.1, 0.0, 0.0),
             pipeline_start=PipelineStartRecord(8, 1.5),
             pipeline=PipelineRecord((DECODE, replace(DECODE, name="read", share=0.0)), DECODE),

@@ -169,9 +169,7 @@ def test_each_way_to_need_less_has_its_figure():
 
 
 def test_that_free_memory_is_in_pieces_is_said_first():
-    state = AllocatorState(
-        2 * GIB, 16 * GIB, 12 * GIB, free_bytes=4 * GIB, largest_free_bytes=GIB, from_log=True
-    )
+    state = AllocatorState(2 * GIB, 16 * GIB, 12 * GIB, free_bytes=4 * GIB, largest_free_bytes=GIB)
     finding = judge(replace(RUN, out_of_memory=replace(RAN_OUT, state=state))).findings[0]
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: the free memory is fragmented"
     assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]

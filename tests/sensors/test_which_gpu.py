@@ -155,7 +155,6 @@ def test_a_driver_lists_the_instances_of_a_gpu_in_mig_mode():
     _, _, driver = machine("mig")
     divided, whole = driver.gpus
     assert whole.mig is None
-    assert [(each.gpu_instance, each.compute_instance) for each in divided.mig] == [(1, 0), (2, 0)]
     assert [each.name for each in divided.mig] == ["NVIDIA A100-SXM4-40GB MIG 3g.20gb"] * 2
 
 

@@ -13,7 +13,7 @@ from keras_gpukit.records.speedup import Promise
 from keras_gpukit.reports.speedup import render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.speedups.changes import TrainingChange, batch_size
-from keras_gpukit.speedups.measured_fit import Failure, Ready
+from keras_gpukit.speedups.measured_fit import Ready, TrialFailedError
 from keras_gpukit.speedups.search import SpeedupTrials
 
 JIT = TrainingChange("jit", "compile the steps with XLA", compiled={"jit_compile": True})
@@ -139,7 +139,7 @@ def test_a_change_that_changes_the_loss_is_not_kept():
 
 
 def test_a_trial_that_fails_is_a_row_with_its_reason_and_the_others_go_on():
-    failing = {"input": Failure("no change made the input faster"), "jit": EOFError()}
+    failing = {"input": TrialFailedError("no change made the input faster"), "jit": EOFError()}
     start, _ = training(
         {"steps-per-execution": 2.0}, proposals=(INPUT, JIT, STEPS), failing=failing
     )
@@ -151,7 +151,7 @@ def test_a_trial_that_fails_is_a_row_with_its_reason_and_the_others_go_on():
 
 
 def test_two_that_do_not_fit_into_memory_together_are_measured_in_turn():
-    first = iter([Failure("no memory for a tensor", memory=True)])
+    first = iter([TrialFailedError("no memory for a tensor", memory=True)])
     start, started = training({"jit": 2.0}, proposals=(JIT,))
 
     def with_little_memory(changes, examples):
@@ -225,7 +225,7 @@ def test_the_rates_shown_agree_with_the_gain_though_the_machine_became_slower():
 
 
 def test_an_input_that_no_change_makes_faster_does_not_count_as_not_measured():
-    failing = {"input": Failure("no change made the input faster")}
+    failing = {"input": TrialFailedError("no change made the input faster")}
     start, _ = training({}, proposals=(INPUT,), failing=failing)
     shown = as_text(render(tried(start)))
     assert "- input: no change made the input faster." in shown
@@ -246,7 +246,9 @@ def test_an_interrupt_keeps_what_is_known():
 
 
 def test_a_training_that_cannot_be_measured_is_an_error():
-    start, _ = training({}, proposals=(), failing={"": Failure("the script called no fit()")})
+    start, _ = training(
+        {}, proposals=(), failing={"": TrialFailedError("the script called no fit()")}
+    )
     with pytest.raises(TrialError, match="cannot be measured: the script called no fit"):
         tried(start)
 

@@ -46,8 +46,8 @@ def test_a_script_is_tuned_from_outside(tmp_path):
     assert tried["gain"] > 1
     assert tried["loss_ratio"] == pytest.approx(1, abs=0.05)
     (line,) = tried["lines"]
-    assert line["before"] == 'model.compile("sgd", "mse")'
-    assert line["after"].startswith('model.compile("sgd", "mse", steps_per_execution=')
+    assert line["before"] == "compile(...)"
+    assert line["after"].startswith("compile(..., steps_per_execution=")
     assert line["location"].startswith("tiny.py:")
     assert not written.exists()
 

@@ -120,11 +120,6 @@ def test_the_report_says_what_failed(here):
 
 
 @pytest.mark.long
-def test_steps_whose_failure_would_end_this_process_are_refused(here):
-    assert "`isolated` must be True for steps compiled by XLA on a CPU" in here["refused"]
-
-
-@pytest.mark.long
 def test_steps_compiled_by_xla_are_tried_in_processes_of_their_own():
     search = search_of(planted("isolated"))
     assert search.isolated

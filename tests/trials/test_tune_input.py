@@ -15,11 +15,10 @@ import tensorflow as tf
 from helpers.training import small_model
 
 import keras_gpukit
-from keras_gpukit.input.pipelines import functions, randomness, remaking, structure
+from keras_gpukit.input.pipelines import functions, randomness, rebuilding, structure
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import impurities, varies
-from keras_gpukit.input.pipelines.rebuilding import changeable, rebuilt
-from keras_gpukit.input.pipelines.remaking import OPERATIONS, is_known
+from keras_gpukit.input.pipelines.rebuilding import OPERATIONS, changeable, is_known, rebuilt
 from keras_gpukit.input.pipelines.structure import stages
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.tuning import Trial, TuningRecord
@@ -875,7 +874,7 @@ class TestTuneInput:
         assert np.array_equal(np.random.get_state()[1], numpy_state)
 
     def test_without_the_private_names_only_the_top_is_tried(self, monkeypatch):
-        for module in (structure, functions, remaking, randomness):
+        for module in (structure, functions, rebuilding, randomness):
             monkeypatch.setattr(module, "is_readable", lambda stage: False)
         dataset = tf.data.Dataset.range(400).map(double).batch(4)
         tuned = tune_input(dataset, seconds=2, cache=True, **QUIETLY)

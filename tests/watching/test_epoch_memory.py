@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_gpukit import GPUMemory
-from keras_gpukit.records.epoch_memory import EpochMemory, Kept
+from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.watching import epoch_memory
 from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.kept_tensors import KeptTensors

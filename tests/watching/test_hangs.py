@@ -13,7 +13,7 @@ import pytest
 from helpers.training import small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.event import Hang
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.run_words import state_note
 from keras_gpukit.saved_runs import load_report

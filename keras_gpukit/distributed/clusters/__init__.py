@@ -42,11 +42,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
 
 
 def set_tf_config(environment: MutableMapping[str, str]) -> None:
-    """Sets `TF_CONFIG` to the cluster that other variables describe, for scripts that read it.
-
-    Raises:
-        ClusterError: If the description of the cluster is wrong or incomplete.
-    """
+    """Sets `TF_CONFIG` to the cluster that other variables describe, for scripts that read it."""
     cluster = read_cluster(environment)
     if cluster is not None and not is_set(environment):
         environment[NAME] = cluster.tf_config()

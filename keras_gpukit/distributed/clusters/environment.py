@@ -13,10 +13,6 @@ class Variables:
     """Reads environment variables, and remembers which ones it read.
 
     An empty variable counts as unset.
-
-    Attributes:
-        environment: All environment variables.
-        used: Variables that were read and are set, with their values.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -69,13 +65,6 @@ class ClusterKind(NamedTuple):
 
     detects: Callable[[Mapping[str, str]], bool]
     read: Callable[[Variables], Cluster | None]
-
-
-class Ranks(NamedTuple):
-    """The rank of this process, from 0, and the number of processes."""
-
-    rank: int
-    size: int
 
 
 ADDRESSES = "GPUKIT_ADDRESSES"
@@ -154,7 +143,7 @@ def read_ranks(
     variables: Variables,
     names: tuple[str, str],
     advices: tuple[str, str],
-    find: Callable[[Ranks], tuple[str, ...]],
+    find: Callable[[int, int], tuple[str, ...]],
 ) -> Cluster | None:
     """Returns the cluster of processes that know their rank and size; None if there is only one.
 
@@ -164,7 +153,8 @@ def read_ranks(
         variables: The environment's variables.
         names: Variables with the rank and the size.
         advices: How to set the two, as sentences for error messages.
-        find: Returns the address of each process, where `GPUKIT_ADDRESSES` does not give them.
+        find: Given rank and size, returns the address of each process, where `GPUKIT_ADDRESSES`
+            does not give them.
     """
     size = variables.whole_number(names[1], advices[1], least=1)
     if size == 1:
@@ -172,7 +162,7 @@ def read_ranks(
     rank = variables.whole_number(names[0], advices[0])
     if rank >= size:
         raise wrong(names[0], str(rank), f"must be below `{names[1]}`, which is {size}", advices[0])
-    addresses = given_addresses(variables, size) or find(Ranks(rank, size))
+    addresses = given_addresses(variables, size) or find(rank, size)
     servers = 0
     advice = "Set it to the number of parameter servers, or unset it for workers only."
     if variables.get(PARAMETER_SERVERS) is not None:

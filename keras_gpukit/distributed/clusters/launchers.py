@@ -17,7 +17,6 @@ from typing import NamedTuple
 from keras_gpukit.distributed.clusters.environment import (
     ADDRESSES,
     ClusterKind,
-    Ranks,
     Variables,
     first_port,
     read_ranks,
@@ -96,9 +95,9 @@ def _read_mpi(variables: Variables) -> Cluster | None:
     assert launcher is not None
     advice = f"{launcher.name} sets {launcher.rank} and {launcher.size}; set both or neither."
 
-    def on_this_machine(ranks: Ranks) -> tuple[str, ...]:
+    def on_this_machine(rank: int, size: int) -> tuple[str, ...]:
         local = variables.get(launcher.local_sizes) and launcher.local_sizes
-        if not local or variables.whole_number(local, advice, least=1) != ranks.size:
+        if not local or variables.whole_number(local, advice, least=1) != size:
             known = "The processes are on several machines."
             if master := variables.get("MASTER_ADDR"):
                 known = f"`MASTER_ADDR` gives the first one's machine, {master}, and none of the "
@@ -107,7 +106,7 @@ def _read_mpi(variables: Variables) -> Cluster | None:
         # The job's processes share this text, and other jobs on the machine rarely do.
         job = next(filter(None, map(variables.get, launcher.jobs)), "")
         port = first_port(variables, zlib.crc32(job.encode()))
-        return with_ports(["localhost"] * ranks.size, port)
+        return with_ports(["localhost"] * size, port)
 
     names = launcher.rank, launcher.size
     return read_ranks("MPI", launcher.name, variables, names, (advice, advice), on_this_machine)
@@ -118,7 +117,7 @@ def _read_train_job(variables: Variables) -> Cluster | None:
     rank_name, size_name, address_name, port_name = names
     advice = f"A TrainJob sets it together with {rank_name}; set it, or unset that."
 
-    def pods(ranks: Ranks) -> tuple[str, ...]:
+    def pods(rank: int, size: int) -> tuple[str, ...]:
         first = variables.require(address_name, advice)
         if port_name is not None:
             first += f":{variables.whole_number(port_name, advice, least=1)}"
@@ -129,7 +128,7 @@ def _read_train_job(variables: Variables) -> Cluster | None:
             accepted = "must be a pod's host name that ends in -0, its index"
             how = f"Set {ADDRESSES} to one host:port for each pod, separated by commas."
             raise wrong(address_name, variables.used[address_name], accepted, how)
-        return tuple(f"{base}-{each}{dot}{domain}:{port}" for each in range(ranks.size))
+        return tuple(f"{base}-{each}{dot}{domain}:{port}" for each in range(size))
 
     source = "Kubeflow TrainJob"
     advices = (advice, advice)
@@ -137,7 +136,7 @@ def _read_train_job(variables: Variables) -> Cluster | None:
 
 
 def _read_indexed_job(variables: Variables) -> Cluster | None:
-    def unknown(ranks: Ranks) -> tuple[str, ...]:
+    def unknown(rank: int, size: int) -> tuple[str, ...]:
         known = "A manifest knows the host names of its pods."
         raise unknown_addresses("The Indexed Job", known, variables)
 

@@ -18,7 +18,6 @@ from typing import TypeVar
 
 from keras_gpukit.distributed.clusters.environment import (
     ClusterKind,
-    Ranks,
     Variables,
     first_port,
     read_ranks,
@@ -114,8 +113,8 @@ def _read(variables: Variables) -> Cluster | None:
     job = variables.whole_number("SLURM_JOB_ID", START_WITH_SRUN)
     step = variables.whole_number("SLURM_STEP_ID", START_WITH_SRUN)
 
-    def find(ranks: Ranks) -> tuple[str, ...]:
-        hosts = _hosts(variables, ranks.size, ranks.rank)
+    def find(rank: int, size: int) -> tuple[str, ...]:
+        hosts = _hosts(variables, size, rank)
         return with_ports(hosts, first_port(variables, job + MOST_STEPS * step))
 
     source = f"Slurm job {job}, step {step}"

@@ -6,18 +6,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from keras_gpukit.distributed.meeting import answers
 from keras_gpukit.distributed.tf_private import end_of
 from keras_gpukit.errors import WorkerError
-
-
-class Pending(Protocol):
-    """A step that was handed out to a worker."""
-
-    def fetch(self) -> Any:
-        """Waits for the step to end, and returns its logs."""
 
 
 @dataclass(eq=False)
@@ -28,7 +21,6 @@ class BatchesAhead:
     the coordinator does.
 
     Attributes:
-        batches: The batches.
         at_once: Maximum number of steps that are handed out and not finished.
         steps: Number of steps in an epoch; None if an epoch has all batches.
         spec: Types and shapes of the batches.
@@ -40,7 +32,7 @@ class BatchesAhead:
     spec: Any = None
     _taken: int = 0
     _finished: int = 0
-    _pending: deque[Pending] = field(default_factory=deque)
+    _pending: deque[Any] = field(default_factory=deque)
     _fetching_s: float = 0.0
 
     def gpukit_fetch_time(self) -> float:
@@ -54,8 +46,8 @@ class BatchesAhead:
         """Returns the next batch, without handing it out."""
         return next(self.batches)
 
-    def step(self, hand_out: Callable[[Any, Any], Pending]) -> Any:
-        """Hands out further batches, and waits for the oldest step.
+    def step(self, hand_out: Callable[[Any, Any], Any]) -> Any:
+        """Hands out further batches, and returns the logs of the oldest step once it has ended.
 
         Raises:
             StopIteration: If all steps have finished and there are no more batches.
@@ -105,22 +97,29 @@ _POLL_EVERY_S = 0.001
 
 
 @dataclass
-class Workers:
-    """The workers, at least one of which has to be reachable for a step to end.
+class Coordinator:
+    """Hands steps to workers, at least one of which has to be reachable for a step to end.
 
     TensorFlow waits an hour for lost workers to come back, and does not name them.
 
     Attributes:
         addresses: The "host:port" of each worker.
         timeout_s: Seconds for which all workers may be gone before that is an error.
-        is_there: Function that returns whether a worker answers at its address. Tests replace it.
-        clock: Clock in seconds. Tests replace it.
     """
 
+    _tensorflows: Any
     addresses: Sequence[str]
     timeout_s: float
     is_there: Callable[[str], bool] = answers
     clock: Callable[[], float] = time.monotonic
+
+    def hand_out(self, function: Any, batch: Any) -> WorkerStep:
+        """Schedules a `tf.function` on a worker, called with a batch."""
+        return WorkerStep(self._tensorflows.schedule(function, args=(batch,)), self)
+
+    def finish(self) -> None:
+        """Waits for all steps that were handed out."""
+        self.wait(self._is_done)
 
     def wait(self, is_over: Callable[[float], bool]) -> None:
         """Waits until a step, or all of them, have ended."""
@@ -138,26 +137,6 @@ class Workers:
                     "all processes; with keras.callbacks.BackupAndRestore they resume from the "
                     "last backup."
                 )
-
-
-@dataclass
-class Coordinator:
-    """Hands steps to workers, and waits for the steps."""
-
-    _tensorflows: Any
-    _workers: Workers
-
-    def hand_out(self, function: Any, batch: Any) -> WorkerStep:
-        """Schedules a `tf.function` on a worker, called with a batch."""
-        return WorkerStep(self._tensorflows.schedule(function, args=(batch,)), self)
-
-    def wait_for(self, event: Any) -> None:
-        """Waits for a `threading.Event`."""
-        self._workers.wait(event.wait)
-
-    def finish(self) -> None:
-        """Waits for all steps that were handed out."""
-        self._workers.wait(self._is_done)
 
     def _is_done(self, within_s: float) -> bool:
         ends_s = time.monotonic() + within_s
@@ -186,7 +165,7 @@ class WorkerStep:
 
         ended = end_of(self._result)
         if ended is not None:
-            self._coordinator.wait_for(ended)
+            self._coordinator.wait(ended.wait)
         try:
             return self._result.fetch()
         except OpError:

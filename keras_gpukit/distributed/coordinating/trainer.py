@@ -20,15 +20,13 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_gpukit.distributed.coordinating.steps import (
     BatchesAhead,
     CoordinatedDataset,
     Coordinator,
-    Workers,
     WorkerStep,
 )
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
@@ -55,9 +53,8 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     import tensorflow as tf
 
     workers = cluster.addresses["worker"]
-    coordinator = Coordinator(
-        tf.distribute.coordinator.ClusterCoordinator(strategy), Workers(workers, timeout_s)
-    )
+    clusters = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    coordinator = Coordinator(clusters, workers, timeout_s)
     at_once = _AT_ONCE_PER_WORKER * len(workers)
     trainer, servers = trainer_module(), cluster.addresses["ps"]
     _replace(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
@@ -65,7 +62,8 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     _replace(
         trainer.TensorFlowTrainer, "make_predict_function", _make_predict_function, coordinator
     )
-    add_on_the_server(is_coordinated)
+    for name in ("assign_add", "assign_sub"):
+        _replace(keras.Variable, name, _add_on_the_server, name)
     calls = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")
     for name in calls:
         _replace(keras.Model, name, _call_by_itself, coordinator, servers)
@@ -211,24 +209,21 @@ def _call_by_itself(
     try:
         # If an exception ended an earlier call, the call's remaining steps fail by themselves. If
         # a callback evaluates during `fit`, `fit` gets errors of its steps when it fetches them.
-        with _ignoring_all_but_lost_servers():
+        try:
             coordinator.finish()
+        except tf.errors.OpError as error:
+            if _lost(error):
+                raise
         return original(model, *args, **kwargs)
     except tf.errors.UnavailableError as error:
-        if lost := _lost(error):
-            raise WorkerError(_lost_servers(lost, servers)) from error
-        raise
-
-
-@contextmanager
-def _ignoring_all_but_lost_servers() -> Iterator[None]:
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.OpError as error:
-        if _lost(error):
+        if not (lost := _lost(error)):
             raise
+        names = ", ".join(f"ps {index} at {servers[index]}" for index in lost)
+        raise WorkerError(
+            f"Lost contact with {names}, and with it the variables that it held. Its own log says "
+            "why. All processes have to be started again; with keras.callbacks.BackupAndRestore "
+            "they resume from the last backup."
+        ) from error
 
 
 def _lost(error: Any) -> list[int]:
@@ -236,31 +231,12 @@ def _lost(error: Any) -> list[int]:
     return sorted(set(map(int, _PS.findall(error.message))))
 
 
-def _lost_servers(lost: Sequence[int], servers: Sequence[str]) -> str:
-    names = ", ".join(f"ps {index} at {servers[index]}" for index in lost)
-    return (
-        f"Lost contact with {names}, and with it the variables that it held. Its own log says why. "
-        "All processes have to be started again; with keras.callbacks.BackupAndRestore they resume "
-        "from the last backup."
-    )
+def _add_on_the_server(name: str, original: Any, variable: Any, value: Any) -> Any:
+    """Adds to a variable, or subtracts from it, within a step, where the variable is."""
+    import tensorflow as tf
 
-
-def add_on_the_server(is_coordinated: Callable[[Any], bool]) -> None:
-    """Makes `assign_add` and `assign_sub` of `keras.Variable` add on the server, within steps."""
-    import keras
-
-    for name in ("assign_add", "assign_sub"):
-        setattr(keras.Variable, name, _adding(name, getattr(keras.Variable, name), is_coordinated))
-
-
-def _adding(name: str, original: Any, is_coordinated: Callable[[Any], bool]) -> Any:
-    def assign(self: Any, value: Any) -> Any:
-        import tensorflow as tf
-
-        within_step = is_coordinated(tf.distribute.get_strategy())
-        if not (within_step and isinstance(self._value, tf.Variable)):
-            return original(self, value)
-        getattr(self._value, name)(tf.cast(value, self._value.dtype))
-        return self._value
-
-    return assign
+    within_step = is_coordinated(tf.distribute.get_strategy())
+    if not (within_step and isinstance(variable._value, tf.Variable)):
+        return original(variable, value)
+    getattr(variable._value, name)(tf.cast(value, variable._value.dtype))
+    return variable._value

@@ -35,17 +35,7 @@ class _Running:
 
 @dataclass
 class JobAttempt:
-    """Starts the processes, shows their output, and ends all of them if one fails.
-
-    Attributes:
-        plans: The processes to start.
-        output: Destination of their output.
-        signals: Signals that the launcher has got; those that were handled are removed.
-        arrival_s: Maximum seconds from the first process joining the cluster to the last one.
-        grace_s: Seconds from SIGTERM to SIGKILL.
-        failures: The processes that failed, in the order in which this was noticed.
-        ended_by: Signal that ended the launcher; None if there was none.
-    """
+    """Starts the processes, shows their output, and ends all of them if one fails."""
 
     plans: Sequence[ProcessPlan]
     output: Output

@@ -45,12 +45,7 @@ def is_chatter(line: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Traceback:
-    """An exception that Python printed.
-
-    Attributes:
-        lines: Lines of the traceback, including those of the exceptions that led to it.
-        at_s: Time at which the first line was read, on the clock `time.monotonic`.
-    """
+    """An exception that Python printed."""
 
     lines: tuple[bytes, ...]
     at_s: float

@@ -33,9 +33,6 @@ def serve(workers: int, port: int) -> int:
     Returns:
         The exit code: 128 plus the signal's number, or 1 if a process died or the dispatcher did
         not start.
-
-    Raises:
-        ValueError: If the port is in use.
     """
     if port and is_listening(port):
         raise ValueError(

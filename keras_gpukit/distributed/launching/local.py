@@ -28,21 +28,9 @@ def launch(
 ) -> int:
     """Runs a job's processes on this machine until all have ended.
 
-    Args:
-        job: The job to run.
-        timeout_s: Maximum seconds from the first process joining the cluster to the last one.
-        grace_s: Seconds from SIGTERM to SIGKILL when processes are stopped.
-        runner: Python arguments before the script, which run it.
-        variables: Environment variables for all processes.
-
     Returns:
         The exit code: 0, the exit code of the process that failed first, or 128 plus the number of
         the signal that ended that process or the launcher.
-
-    Raises:
-        ValueError: If the machine has too few GPUs or processors, or if this process is already
-            part of a cluster.
-        OSError: If a log file cannot be written, or no more processes can be started.
     """
     plans = plan_processes(
         job, os.environ, cpus=usable_cpus(), runner=runner, variables=variables or {}
@@ -83,12 +71,7 @@ def plan_processes(
     runner: tuple[str, ...],
     variables: Mapping[str, str],
 ) -> tuple[ProcessPlan, ...]:
-    """Plans the process of each of a job's tasks on this machine.
-
-    Raises:
-        ValueError: If the machine has too few GPUs or processors, or if this process is already
-            part of a cluster.
-    """
+    """Plans the process of each of a job's tasks on this machine."""
     if CLUSTER in environ:
         raise ValueError(
             "TF_CONFIG is set, so that this process is part of a cluster already; the processes "

@@ -84,10 +84,6 @@ _COLOURS = (b"36", b"33", b"35", b"32", b"34")
 class Screen:
     """One output stream of the launcher: lines of all processes, and below them a progress bar.
 
-    Args:
-        stream: Stream to write to, such as `sys.stdout`.
-        environ: Environment variables; `NO_COLOR` disables colours: https://no-color.org
-
     Attributes:
         is_terminal: Whether a progress bar can be drawn.
         last: Name of the process that wrote the last line, ignoring TensorFlow's log.

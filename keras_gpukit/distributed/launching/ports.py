@@ -49,11 +49,6 @@ class Arrivals:
     A process has joined once it listens on its port, which TensorFlow does when the strategy is
     created. The strategy then waits for the others for many minutes, without a message. A job in
     which no process listens is not a cluster, and has no time limit.
-
-    Args:
-        ports: Port of each task that has to join.
-        timeout_s: Maximum seconds from the first task joining to the last one.
-        listens: Function that returns whether a port is listened on. Tests replace it.
     """
 
     def __init__(

@@ -19,14 +19,7 @@ _KEEPER = Path(keeper.__file__)
 
 @dataclass(frozen=True)
 class ProcessPlan:
-    """Everything that is needed to start the process of a task.
-
-    Attributes:
-        task: Task of the process.
-        command: Command line of the process.
-        variables: Environment variables of this process, without those of the cluster.
-        cpus: Processors that the process may use; empty for all.
-    """
+    """Everything that is needed to start the process of a task."""
 
     task: Task
     command: tuple[str, ...]
@@ -35,15 +28,7 @@ class ProcessPlan:
 
 
 class WorkerProcess:
-    """The process of a task, started by a keeper.
-
-    Args:
-        plan: The process to start.
-        environment: Environment variables; those of the plan are added.
-        stdout: File descriptor for its standard output.
-        stderr: File descriptor for its standard error.
-        grace_s: Seconds from SIGTERM to SIGKILL.
-    """
+    """The process of a task, started by a keeper."""
 
     def __init__(
         self,

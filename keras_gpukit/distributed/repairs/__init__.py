@@ -1,10 +1,13 @@
-"""Repairs of Keras' training under `tf.distribute`, made once, if Keras has the fault."""
+"""Repairs of Keras' training under `tf.distribute`, each made once.
+
+Keras 3.12 to 3.15 has the faults. A Keras whose private names differ is left as it is, with a
+warning. Under strategies that a repair does not concern, training stays Keras' own.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.distributed.repairs import (
@@ -17,53 +20,27 @@ from keras_gpukit.distributed.repairs import (
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import GPUKitWarning
 
-
-@dataclass(frozen=True)
-class Repair:
-    """One repair of Keras' trainer.
-
-    Attributes:
-        what: Short description of the repaired function.
-        is_needed: Function that tests, given Keras' trainer module, whether the fault is present.
-        make: Function that applies the repair to Keras' trainer module.
-    """
-
-    what: str
-    is_needed: Callable[[Any], bool]
-    make: Callable[[Any], None]
-
-
-SEVERAL_STEPS = Repair(
-    "several steps per execution",
-    several_steps.nests_the_step,
-    several_steps.take_steps_in_one_function,
-)
-UNREAD_WORKERS = Repair(
+Repair = tuple[str, Callable[[Any], None]]
+"""Short description of what is repaired, and the function that repairs Keras' trainer module."""
+UNREAD_WORKERS: Repair = (
     "building from a batch of a PyDataset's workers",
-    building.reads_a_batch,
     building.build_from_signature,
 )
-MULTI_WORKER = (
-    Repair(
-        "building from a distributed batch",
-        building.builds_from_distributed_batch,
-        building.build_from_own_part,
-    ),
-    Repair(
-        "averaging metrics over workers",
-        averaging.averages_along_an_axis,
-        averaging.average_over_replicas,
-    ),
-    SEVERAL_STEPS,
+MIRRORED: tuple[Repair, ...] = (
+    ("several steps per execution", several_steps.take_steps_in_one_function),
     UNREAD_WORKERS,
+)
+MULTI_WORKER: tuple[Repair, ...] = (
+    ("building from a distributed batch", building.build_from_own_part),
+    ("averaging metrics over workers", averaging.average_over_replicas),
+    *MIRRORED,
 )
 _done: set[str] = set()
 
 
 def repair_mirrored() -> None:
     """Applies the repairs that a `MirroredStrategy` over GPUs needs."""
-    _make(SEVERAL_STEPS)
-    _make(UNREAD_WORKERS)
+    _make(*MIRRORED)
 
 
 def repair_parameter_server() -> None:
@@ -73,8 +50,7 @@ def repair_parameter_server() -> None:
 
 def repair_multi_worker() -> None:
     """Applies the repairs that a strategy over several workers needs."""
-    for repair in MULTI_WORKER:
-        _make(repair)
+    _make(*MULTI_WORKER)
     if "callbacks" not in _done:
         _done.add("callbacks")
         callback_files.write_on_chief_only()
@@ -82,22 +58,20 @@ def repair_multi_worker() -> None:
         lost_worker.name_lost_workers()
 
 
-def _make(repair: Repair) -> None:
-    """Applies a repair if Keras has the fault; leaves an unknown version of Keras unchanged."""
+def _make(*repairs: Repair) -> None:
     trainer = trainer_module()
-    if trainer is None or repair.what in _done:
-        return
-    _done.add(repair.what)
-    try:
-        if repair.is_needed(trainer):
-            repair.make(trainer)
-    except Exception as error:  # private names: a newer Keras may have others
-        import keras
+    for what, repair in repairs if trainer is not None else ():
+        if what in _done:
+            continue
+        _done.add(what)
+        try:
+            repair(trainer)
+        except AttributeError as error:  # private names: a newer Keras may have others
+            import keras
 
-        warnings.warn(
-            f"keras_gpukit does not know Keras {keras.__version__} well enough to tell whether it "
-            f"needs a repair ({repair.what}), and leaves it as it is. The cause: "
-            f"{type(error).__name__}: {error}",
-            GPUKitWarning,
-            stacklevel=3,
-        )
+            warnings.warn(
+                f"keras_gpukit does not know Keras {keras.__version__} well enough for a repair "
+                f"({what}), and leaves it as it is. The cause: {error}",
+                GPUKitWarning,
+                stacklevel=3,
+            )

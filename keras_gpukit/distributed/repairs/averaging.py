@@ -7,20 +7,9 @@ replicas of a `MultiWorkerMirroredStrategy`, all metrics of a step in one collec
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
-
-
-def averages_along_an_axis(trainer: Any) -> bool:
-    """Whether Keras averages scalar metrics along an axis; tested with stand-ins, no cluster."""
-    import tensorflow as tf
-
-    axes: list[Any] = []
-    trainer.reduce_per_replica(tf.constant(1.0), stand_in(axes), "auto")
-    return any(axis is not None for axis in axes)
 
 
 def average_over_replicas(trainer: Any) -> None:
@@ -49,26 +38,3 @@ def _mean(values: Any, strategy: Any) -> Any:
     else:
         means = [strategy.reduce("MEAN", value, axis=None) for value in flat]
     return keras.tree.pack_sequence_as(values, means)
-
-
-def stand_in(axes: list[Any]) -> Any:
-    """Returns an object that Keras takes for a multi-worker strategy; it notes reductions' axes."""
-    import tensorflow as tf
-
-    class StandIn(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
-        extended = SimpleNamespace(_in_multi_worker_mode=lambda: True)
-
-        def __init__(self) -> None:
-            pass  # a real one would start a server
-
-        def scope(self) -> Any:
-            return nullcontext()
-
-        def reduce(self, reduce_op: str, value: Any, axis: Any = None) -> Any:
-            axes.append(axis)
-            return value
-
-        def experimental_local_results(self, value: Any) -> Any:
-            return (tf.ones((2, 3)),)
-
-    return StandIn()

@@ -17,23 +17,9 @@ Private names, seen on Keras 3.12 and 3.15: `TFEpochIterator.data_adapter`, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
-from keras_gpukit.distributed.repairs.averaging import stand_in
 from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
-
-
-def builds_from_distributed_batch(trainer: Any) -> bool:
-    """Whether Keras builds models from distributed batches; tested with stand-ins, no cluster."""
-    import tensorflow as tf
-
-    class Part(tf.distribute.DistributedValues):  # type: ignore[misc]
-        """A distributed batch."""
-
-    built_from = _build(trainer, stand_in([]), [(0, 0, iter([(Part(),)]))])
-    return any(isinstance(each, Part) for each in built_from)
 
 
 def build_from_own_part(trainer: Any) -> None:
@@ -52,20 +38,6 @@ def build_from_own_part(trainer: Any) -> None:
     _build_from(trainer, own_part)
 
 
-def reads_a_batch(trainer: Any) -> bool:
-    """Whether Keras reads a batch to build a model; tested with stand-ins."""
-
-    class Epochs(list[Any]):
-        """Stands in for Keras' iterator over epochs of data that workers prepare."""
-
-        data_adapter = SimpleNamespace(enqueuer=True, _output_signature=None)
-
-    read: list[int] = []
-    epochs = Epochs([(0, 0, map(read.append, range(1)))])
-    _build(trainer, SimpleNamespace(scope=nullcontext), epochs)
-    return bool(read)
-
-
 def build_from_signature(trainer: Any) -> None:
     """Makes Keras build a model from types and shapes if its data is a `PyDataset` with workers."""
 
@@ -76,20 +48,6 @@ def build_from_signature(trainer: Any) -> None:
         return adapter._output_signature
 
     _build_from(trainer, signature)
-
-
-def _build(trainer: Any, strategy: Any, epochs: Any) -> list[Any]:
-    """Lets Keras build a stand-in for a model, and returns what it is built from."""
-    import keras
-
-    built_from: list[Any] = []
-    model = SimpleNamespace(
-        _distribute_strategy=strategy,
-        distribute_strategy=strategy,
-        _symbolic_build=lambda data_batch: built_from.extend(keras.tree.flatten(data_batch)),
-    )
-    trainer.TensorFlowTrainer._maybe_symbolic_build(model, iterator=epochs)
-    return built_from
 
 
 def _build_from(trainer: Any, batch_of: Callable[[Any, Any], Any]) -> None:

@@ -9,6 +9,8 @@ Each worker's `BackupAndRestore` also reads the folder by itself. If one finds a
 does not (separate disks; a backup written or deleted meanwhile), they train different epochs, and
 wait for each other forever. Here the chief reads the backup, and gives epoch, weights and optimizer
 state to the others.
+
+Private name, seen on Keras 3.12 and 3.15: `Trainer._initial_epoch`, at which `fit` begins.
 """
 
 from __future__ import annotations
@@ -20,12 +22,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import (
-    initial_epoch,
-    is_chief,
-    is_multi_worker,
-    set_initial_epoch,
-)
+from keras_gpukit.distributed.repairs.keras_private import is_chief, is_multi_worker
 
 _PATHS = {
     "ModelCheckpoint": ("filepath",),
@@ -109,10 +106,10 @@ def restore_on_chief() -> None:
 
 def _share(model: Any, strategy: Any) -> None:
     """Gives every worker the chief's epoch, weights and optimizer state."""
-    epoch = int(_from_chief(strategy, initial_epoch(model)))
+    epoch = int(_from_chief(strategy, getattr(model, "_initial_epoch", None) or 0))
     if epoch == _FAILED:
         raise RuntimeError("The chief could not restore its backup; its own error says why.")
-    set_initial_epoch(model, epoch)
+    model._initial_epoch = epoch
     if model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     variables = [*model.variables, *(model.optimizer.variables if model.optimizer else ())]

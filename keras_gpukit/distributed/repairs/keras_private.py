@@ -2,8 +2,8 @@
 
 Seen on Keras 3.12 and 3.15, in `keras.src.backend.tensorflow.trainer`:
 `TensorFlowTrainer._maybe_symbolic_build`, `._make_function`, `.make_predict_function`,
-`reduce_per_replica`, `TFEpochIterator` with `_distribute_strategy` and `_distributed_dataset`,
-and `Trainer._initial_epoch`. If one is gone, its repair is not applied, and a warning says so.
+`reduce_per_replica`, and `TFEpochIterator` with `_distribute_strategy` and `_distributed_dataset`.
+If one is gone, its repair is not applied, and a warning says so.
 """
 
 from __future__ import annotations
@@ -37,13 +37,3 @@ def is_chief(strategy: Any) -> bool:
     cluster = resolver.cluster_spec().as_dict()
     first = "chief" if "chief" in cluster else "worker"
     return (resolver.task_type, resolver.task_id) == (first, 0)
-
-
-def set_initial_epoch(model: Any, epoch: int) -> None:
-    """Makes the `fit` that is starting begin at an epoch, as Keras' `BackupAndRestore` does."""
-    model._initial_epoch = epoch
-
-
-def initial_epoch(model: Any) -> int:
-    """Returns the epoch that `set_initial_epoch` set last; 0 if none was set."""
-    return int(getattr(model, "_initial_epoch", 0) or 0)

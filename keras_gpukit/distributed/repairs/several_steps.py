@@ -17,31 +17,6 @@ from typing import Any
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 
 
-def nests_the_step(trainer: Any) -> bool:
-    """Whether Keras traces the step as a function within control flow; tested by tracing a step."""
-    import tensorflow as tf
-
-    class Probe(trainer.TensorFlowTrainer):  # type: ignore[misc]
-        steps_per_execution = 2
-        run_eagerly = False
-        jit_compile = False
-        distribute_strategy = tf.distribute.get_strategy()
-
-        def __init__(self) -> None:
-            self.unrolled_steps_per_execution = 1
-
-    graphs: list[Any] = []
-
-    def step(data: Any) -> Any:
-        graphs.append(tf.compat.v1.get_default_graph())
-        return {"loss": data}
-
-    # The function is traced, which runs the step once: nothing is communicated.
-    Probe()._make_function(step)(iter(tf.data.Dataset.from_tensors(1.0).repeat(2)))
-    around = getattr(graphs[0], "outer_graph", None)
-    return bool(getattr(around, "is_control_flow_graph", False))
-
-
 def take_steps_in_one_function(trainer: Any) -> None:
     """Makes Keras run all steps of an execution in one function."""
     original = trainer.TensorFlowTrainer._make_function

@@ -1,10 +1,11 @@
-"""Measures the memory that each layer needs, and the tensors passed from layer to layer."""
+"""Measures the memory that each layer needs and passes on, and cuts the layers into stages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from keras_gpukit.distributed.splitting.layers import Unit, mark_in, marked, rebuild
@@ -15,14 +16,7 @@ _NO_ACTIVATIONS = frozenset({"ReadVariableOp", "Const", "Placeholder", "VarHandl
 
 @dataclass(frozen=True)
 class Edge:
-    """A tensor that one unit produces and another uses.
-
-    Attributes:
-        tensor: Name of the tensor in the graph.
-        source: Index of the unit that produces the tensor.
-        target: Index of the unit that uses the tensor.
-        size_bytes: Size of the tensor; None if its shape is unknown before training.
-    """
+    """A tensor that one unit produces and another uses."""
 
     tensor: str
     source: int
@@ -129,6 +123,34 @@ def _read(forward: Sequence[Any], backward: Sequence[Any], units: int) -> Activa
         incomplete=frozenset(unit for unit, size in kept.values() if size is None),
         edges=tuple(edges.values()),
     )
+
+
+def cut(costs: Sequence[int], stages: int, bytes_at: Sequence[int]) -> tuple[int, ...]:
+    """Returns the index of the unit that starts each stage after the first.
+
+    The largest stage is as small as possible. A stage needs what its units need, and the tensors
+    that it gets through the cut before it: a cut inside a residual block sends two, a cut between
+    blocks sends one.
+
+    Args:
+        costs: Bytes that each unit needs.
+        stages: Number of stages; each has at least one unit.
+        bytes_at: For each unit, the bytes that would pass through a cut right before it.
+    """
+    sums = [0, *accumulate(costs)]
+    # For the first `end` units: the size of the largest stage, and the starts of the stages.
+    best: list[tuple[float, tuple[int, ...]]] = [(0, ()), *[(math.inf, ())] * len(costs)]
+    for _ in range(stages):
+        divided: list[tuple[float, tuple[int, ...]]] = [(math.inf, ())]
+        for end in range(1, len(sums)):
+            sizes = [
+                max(best[start][0], sums[end] - sums[start] + bytes_at[start])
+                for start in range(end)
+            ]
+            start = sizes.index(min(sizes))
+            divided.append((sizes[start], (*best[start][1], start)))
+        best = divided
+    return best[-1][1][1:]
 
 
 def _tensor_bytes(tensor: Any) -> int | None:

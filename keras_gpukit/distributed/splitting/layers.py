@@ -11,12 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Unit:
-    """A layer that is moved to a device as a whole.
-
-    Attributes:
-        name: Name of the layer; "model/layer" within a nested model.
-        layer: The Keras layer.
-    """
+    """A layer that is moved to a device as a whole, named "model/layer" within a nested model."""
 
     name: str
     layer: Any

@@ -49,11 +49,7 @@ ACTIONS = {f"{name}_strategy": name for name in _KINDS}
 
 
 def choose(name: str, there: Resources) -> tuple[str, Choice]:
-    """Returns the name of the kind that a strategy name stands for, and its choice; makes nothing.
-
-    Raises:
-        ValueError: If the strategy is not possible here.
-    """
+    """Returns the kind that a strategy name stands for, and its choice; makes nothing."""
     if name == "auto":
         return _choose_auto(there)
     if name == "none":

@@ -10,13 +10,7 @@ from keras_gpukit.records.installation import Machine
 
 @dataclass(frozen=True)
 class Resources:
-    """Facts that a strategy is chosen from.
-
-    Attributes:
-        machine: Facts about the machine, with this process's cluster and strategies.
-        gpus: Number of logical GPUs that will be used.
-        worker_timeout_s: Seconds to wait for the other processes of a cluster.
-    """
+    """Facts that a strategy is chosen from."""
 
     machine: Machine
     gpus: int

@@ -89,10 +89,6 @@ def adopt(strategy: Any) -> Any:
     """Registers a strategy that was created elsewhere, and returns it.
 
     A `MirroredStrategy` becomes the one that `make_mirrored` returns from then on.
-
-    Raises:
-        TypeError: If `strategy` is not a `tf.distribute.Strategy`.
-        ValueError: If it is a `MirroredStrategy` and this process already has another one.
     """
     global _mirrored, _mirrored_devices
     import tensorflow as tf

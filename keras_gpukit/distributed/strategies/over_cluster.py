@@ -25,13 +25,7 @@ NO_CLUSTER = (
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """This process's part in its cluster.
-
-    Attributes:
-        cluster: The cluster of processes, with this process's place in it.
-        gpus: Number of logical GPUs that this process uses.
-        worker_timeout_s: Seconds to wait for the other processes.
-    """
+    """This process's part in its cluster."""
 
     cluster: Cluster
     gpus: int

@@ -85,7 +85,6 @@ class Feed:
     """Batches that the host hands out to devices.
 
     Attributes:
-        times: When each of them was handed out.
         devices: Number of devices, which receive the batches in turn.
     """
 

@@ -35,8 +35,6 @@ class UserCode(NamedTuple):
 
     Attributes:
         name: Name of the function, such as "Photographs.__getitem__".
-        location: "file.py:12" of the function.
-        code: Code object of the function.
     """
 
     name: str | None

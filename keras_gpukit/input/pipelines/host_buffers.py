@@ -63,10 +63,6 @@ def host_buffers(dataset: Dataset, steps: int | None = None) -> tuple[HostBuffer
 
     Caches in files are left out, and so are stages whose tensors another cache keeps anyway. For
     slices of arrays that are in memory anyway, only the overhead per tensor counts.
-
-    Args:
-        dataset: Dataset that training takes its batches from.
-        steps: Number of steps that the run will take from it; None if unknown.
     """
     asked = _Asked(math.inf if steps is None else steps)
     seen: Counter[str] = Counter()

@@ -47,7 +47,6 @@ class Function:
     Attributes:
         name: Name in user code; None if it is unknown or the function is tf.data's own.
         location: "file.py:12" of the function; None if it is unknown or not in user code.
-        call: Line of user code that passes it to the dataset; None if it was not found.
     """
 
     name: str | None
@@ -62,9 +61,7 @@ class Stage:
 
     Attributes:
         given_name: Name that user code gave the stage with `name=`; None without one.
-        function: Function that the stage calls; None if it calls none.
         nested: Stages of the datasets that the function returns for each element.
-        files: Number of files that it reads or opens; None if unknown.
         repeats: Whether it gives the same elements in each epoch, in whatever order, as far as its
             graph shows; None if unknown.
     """

@@ -20,9 +20,6 @@ from keras_gpukit.records.steps import Confidence
 
 SEVERAL_STEPS = "one execution runs several steps, and batches are buffered on a GPU"
 NOT_KEPT = "the times of the batches were not found, as if other code read the dataset too"
-CLOCK_CHANGED = "the system's clock was set during the run"
-# The clock of the process and that of the system drift apart by at most 0.05 % (NTP's limit).
-DRIFT, DRIFT_S = 0.001, 0.001
 
 
 class _Taken(NamedTuple):
@@ -33,11 +30,7 @@ class _Taken(NamedTuple):
 
 
 class BatchArrivalMeter:
-    """Compares when steps were entered with when their batches were handed out.
-
-    Args:
-        feed: Times of the batches of the iterator, before the first fetch.
-    """
+    """Compares when steps were entered with when their batches were handed out."""
 
     mechanism = "batch arrival"
     confidence: Confidence = "sampled"
@@ -48,7 +41,6 @@ class BatchArrivalMeter:
         self._calls = calls
         self._steps_per_execution = steps_per_execution
         self._calls_before = calls()
-        self._clocks_s = time.perf_counter(), time.time()
         self._is_new = True
         self._first: _Taken | None = None
 
@@ -79,8 +71,6 @@ class BatchArrivalMeter:
         """Returns the wait of a stretch, and starts the next one."""
         if self._steps_per_execution > 1:
             return WaitReading(None, unknown_because=SEVERAL_STEPS)
-        if self._clock_changed(taken[-1]):
-            return WaitReading(None, unknown_because=CLOCK_CHANGED)
         ends = [each.calls - 1 for each in taken]  # the call after the stretch is another one's
         begins = [ends[-1] - stretch.calls, *ends]
         parts = [self._handed_out_s(*each) for each in zip(taken, begins, ends, strict=False)]
@@ -89,13 +79,6 @@ class BatchArrivalMeter:
         if math.isnan(wait_s):
             return WaitReading(None, unknown_because=NOT_KEPT)
         return WaitReading(wait_s, waits_s)
-
-    def _clock_changed(self, taken: _Taken) -> bool:
-        """Whether the system's clock was set since the previous reading."""
-        before_s, before_unix_s = self._clocks_s
-        self._clocks_s = taken.now_s, taken.unix_s
-        passed_s = taken.now_s - before_s
-        return abs(taken.unix_s - before_unix_s - passed_s) > DRIFT_S + DRIFT * passed_s
 
     def _handed_out_s(self, taken: _Taken, begin: int, end: int) -> Times:
         """Returns when the last device's batch of each call was handed out; NaN where unknown."""

@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.examples import Counts, ExampleCounter
 from keras_gpukit.input.wait.meters import Meter, PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.records.steps import Confidence, InputRecord, StepWindow
+from keras_gpukit.records.steps import InputRecord, StepWindow
 
 _STOOD_STILL = WaitReading(None, unknown_because="the process was suspended")
-_HIDDEN = "when the GPU finished its steps is unknown, and so is the part of the wait that it hid"
 
 
 class Start(NamedTuple):
@@ -39,8 +37,6 @@ class Ended(NamedTuple):
     Attributes:
         times_s: Entry and exit times, alternating, of its calls and of the call after them.
         raised: Whether one more call raised before the last reading; see `Stretch`.
-        meter: Meter of its pipeline; None if no meter fits.
-        calls_before: Number of calls of the run before it.
         stood_still: Whether the process was suspended within it.
         counts: Counts of examples at its start and at its end.
         time_s: Time of its end, in seconds since the Unix epoch.
@@ -50,7 +46,6 @@ class Ended(NamedTuple):
     raised: bool
     meter: Meter | None
     readings: tuple[Any, ...]
-    calls_before: int
     stood_still: bool
     counts: tuple[Counts, Counts]
     step: int
@@ -81,8 +76,6 @@ class EndedWindows:
     Args:
         on_start: Called with the wait for an epoch's first batch and its beginning on the clock.
         examples: Counts examples; None if they are not counted.
-        device: Subtracts the part of the wait that the device hides; None if the device finishes
-            its work within the calls.
         stood_still_since: Returns whether the process was suspended since a time on the clock. If
             so, it is unknown how long the steps waited.
 
@@ -98,7 +91,6 @@ class EndedWindows:
         on_window: Callable[[StepWindow], None],
         on_start: Callable[[float, float], None] = lambda wait_s, began_s: None,
         examples: ExampleCounter | None = None,
-        device: DeviceWork | None = None,
         stood_still_since: Callable[[float], bool] = lambda moment_s: False,
     ) -> None:
         self.unknown_because: str | None = None
@@ -107,16 +99,13 @@ class EndedWindows:
         self._on_window = on_window
         self._on_start = on_start
         self._examples = examples
-        self._device = device
-        self._bound: Meter | None = None  # the device hides an unknown part of its waits
         self._later: deque[Start | Ended | None] = deque()
 
     def input(self, meter: Meter | None) -> InputRecord:
         """Returns the input wait of the windows so far."""
         if meter is None:
             return self._totals.input(None, None, self.unknown_because)
-        confidence: Confidence = "upper bound" if self._bound is meter else meter.confidence
-        return self._totals.input(meter.mechanism, confidence, self.unknown_because)
+        return self._totals.input(meter.mechanism, meter.confidence, self.unknown_because)
 
     def count_examples(self) -> Counts:
         """Reads the counter of examples."""
@@ -153,16 +142,12 @@ class EndedWindows:
         if start is not None and is_counted:
             self._on_start(start.wait_s, began_s)
 
-    def add_short(
-        self, meter: Meter | None, calls: tuple[FirstCall, ...], step: int, time_s: float
-    ) -> None:
+    def add_short(self, calls: tuple[FirstCall, ...], step: int, time_s: float) -> None:
         """Evaluates calls of a short epoch, up to a step that returned at a time."""
         # A duration ends at the next call's entry; that of the last call ends when it returns.
         durations_s = np.diff([*(each.entry_s for each in calls), calls[-1].exit_s])
         waits_s = np.array([each.wait_s for each in calls])
         reading = WaitReading(float(waits_s.sum()), waits_s)
-        if self._device is not None:  # how much of the wait it hid is unknown
-            self._bound = meter
         if self.stood_still_since(calls[0].entry_s):
             reading = _STOOD_STILL
         counts = calls[0].counts[0], calls[-1].counts[1]
@@ -174,7 +159,6 @@ class EndedWindows:
     def release(self) -> None:
         """Forgets the listener, and everything that is kept."""
         self._later.clear()
-        self._bound = None
         self._on_window = lambda window: None
 
     def _window(self, ended: Ended) -> StepWindow:
@@ -182,7 +166,6 @@ class EndedWindows:
         reading = _STOOD_STILL if ended.stood_still else WaitReading(None)
         if ended.meter is not None:  # also if the process was suspended: the next stretch starts
             found = ended.meter.read(ended.readings, stretch)
-            found = self._exposed(ended.meter, found, stretch, ended.calls_before)
             reading = reading if ended.stood_still else found
         examples = self._examples_in(ended.counts, stretch.calls)
         # `predict` fetches its batches between the calls.
@@ -196,19 +179,6 @@ class EndedWindows:
         ended_s = ended.time_s - (stretch.next_exit_s - float(stretch.entries_s[-1]))
         self._totals.add_calls(stretch.durations_s, reading.waits_s, last_step, ended_s)
         return window
-
-    def _exposed(
-        self, meter: Meter, reading: WaitReading, stretch: Stretch, calls_before: int
-    ) -> WaitReading:
-        """Subtracts what the device hides; if that is unknown, the wait is an upper bound."""
-        if self._device is None or reading.wait_s is None:
-            return reading
-        exposed = self._device.exposed(reading, stretch, calls_before)
-        if exposed is None and meter.confidence == "sampled":
-            return WaitReading(None, unknown_because=_HIDDEN)
-        if exposed is None:
-            self._bound = meter
-        return exposed or reading
 
     def _examples_in(
         self, counts: tuple[Counts, Counts], calls: int, *, full: bool = True

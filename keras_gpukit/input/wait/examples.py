@@ -20,9 +20,6 @@ _STEPS = {"fit": "train_step", "evaluate": "test_step"}
 def reader(variable: Any) -> Callable[[], tuple[Any, ...]]:
     """Returns a function that reads a Keras variable, in a fifth of the time that Keras takes.
 
-    Args:
-        variable: A `keras.Variable`.
-
     Returns:
         A function that returns the variable's value on each replica, as tensors that later updates
         of the variable do not change. Reading each replica avoids a strategy's reduction, which

@@ -69,9 +69,6 @@ class HiddenWait:
 
         Such calls run no step.
 
-        Args:
-            iterator: Iterator for which the step function was traced.
-
         Raises:
             Exception: If this cannot be done without a new trace, or a call has too few steps.
         """
@@ -160,11 +157,7 @@ class HiddenWait:
             self._unlike_s[period - 1] += len(last_s) * unlike
 
     def _step_s(self, call_s: float) -> float:
-        """Returns how long a step computes, in seconds.
-
-        Args:
-            call_s: How long entering and leaving a call takes.
-        """
+        """Returns how long a step computes, in seconds."""
         likest, last_s = int(np.argmin(self._unlike_s)), np.array(self._last_s)
         step_s = float(np.median(last_s - np.array(self._longer_s)[:, likest]))
         waited_s = float(np.quantile(last_s, SHOWN_BY))

@@ -46,18 +46,13 @@ class WaitHistogram:
         self._stalled = 0
         # A burst is one stalled call, or several in a row. `_began` is the number of the call that
         # began the last one; None before the first one and after a gap.
-        self._bursts = self._calls = 0
+        self._calls = 0
         self._in_burst = False
         self._began: int | None = None
         self._intervals = np.zeros(3)  # between bursts: number, sum, sum of squares
 
     def add(self, waits_s: Times, durations_s: Times) -> None:
-        """Adds consecutive calls.
-
-        Args:
-            waits_s: Wait of each call, in seconds. Shape (calls,).
-            durations_s: Duration of each call, in seconds. Shape (calls,).
-        """
+        """Adds consecutive calls."""
         each_s = np.minimum(waits_s, durations_s) / self._steps_per_call
         counts = _counts_of(each_s)
         # First, since no quantile may be above it.
@@ -73,7 +68,6 @@ class WaitHistogram:
         self._in_burst = bool(stalled[-1])
         self._calls += len(stalled)
         self._stalled += int(stalled.sum())
-        self._bursts += len(begins)
         if not len(begins):
             return
         known = begins if self._began is None else np.concatenate(([self._began], begins))
@@ -87,7 +81,7 @@ class WaitHistogram:
 
     def record(self) -> WaitDistribution | None:
         """Returns the distribution; None if no single call's wait is known."""
-        calls, bursts = int(self._counts.sum()), self._bursts
+        calls = int(self._counts.sum())
         if calls == 0:
             return None
         return WaitDistribution(
@@ -95,8 +89,6 @@ class WaitHistogram:
             p95_s=self._quantile(0.95),
             worst_s=self._worst_s,
             stalled_fraction=self._stalled / calls,
-            bursts=bursts,
-            burst_steps=self._stalled / bursts * self._steps_per_call if bursts else None,
             burst_period_steps=self._period(),
         )
 

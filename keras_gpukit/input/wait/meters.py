@@ -32,8 +32,6 @@ class Stretch:
     Attributes:
         entries_s: Entry times of the calls and of the call after them, in seconds of the clock.
             Shape (calls + 1,).
-        exits_s: Times at which the calls returned. Shape (calls,).
-        next_exit_s: Time at which the call after them returned.
         raised: Whether one more call raised an exception before the last call of `take`, for
             example at the end of the data.
     """
@@ -68,7 +66,6 @@ class WaitReading:
         waits_s: Seconds that each call waited; None if unknown. A single value may be off by
             microseconds, and negative. Shape (calls,).
         buffered_batches: Number of batches in the pipeline's last buffer; None if unknown.
-        unknown_because: Reason why `wait_s` is None, if known.
         most_s: Upper end of the range in seconds, if only a range is known; `wait_s` and `waits_s`
             then are its lower end.
     """

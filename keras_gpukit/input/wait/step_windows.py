@@ -212,7 +212,6 @@ class StepWindows:
                 raised=self._raised_taken,
                 meter=self._meter,
                 readings=readings,
-                calls_before=calls.before,
                 stood_still=self._ended.stood_still_since(calls.times_s[0]),
                 counts=(before, self._counts),
                 step=calls.step,
@@ -255,5 +254,4 @@ class StepWindows:
         # The first call over a new pipeline belongs to the pipeline's start.
         if len(calls) > int(self._is_new):
             calls = calls[int(self._is_new) :]
-            step, time_s = self._calls.step, self._latest_unix_s()
-            self._ended.add_short(self._meter, calls, step, time_s)
+            self._ended.add_short(calls, self._calls.step, self._latest_unix_s())

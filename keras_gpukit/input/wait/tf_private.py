@@ -70,9 +70,6 @@ def read_model(iterator: Any) -> Any:
 
     `tf.data.experimental.get_model_proto` would also parse it, while training waits.
 
-    Args:
-        iterator: `tf.data.Iterator` of the pipeline.
-
     Raises:
         Exception: If tf.data keeps no model of the pipeline.
     """

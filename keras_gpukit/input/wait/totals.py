@@ -163,14 +163,7 @@ class StepTotals:
     def input(
         self, mechanism: str | None, confidence: Confidence | None, unknown_because: str | None
     ) -> InputRecord:
-        """Returns the input wait.
-
-        Args:
-            mechanism: Name of the measuring mechanism; None without a meter.
-            confidence: Confidence of the measurement; None without a meter.
-            unknown_because: Reason to report if no step's wait was measured; None if there is no
-                specific reason.
-        """
+        """Returns the input wait."""
         sums, start = self._sums, self._starts.record()
         reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
         record: InputRecord = self._measured(

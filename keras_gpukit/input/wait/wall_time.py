@@ -105,13 +105,7 @@ class WallTime:
             self._turn(_Now(part, at_s, self._spent(self._now_in.part, at_s)))
 
     def end_steps(self, at_s: float, batch_ended_s: float) -> None:
-        """Ends the part "steps". The callbacks' time after the last batch belongs to "callbacks".
-
-        Args:
-            at_s: When the step function returned for the last time, on the clock.
-            batch_ended_s: When the callbacks returned from their hook for the last batch, on the
-                clock; 0 if unknown.
-        """
+        """Ends the part "steps"; callbacks after the last batch are part of "callbacks"."""
         self.turn("callbacks", at_s)
         if batch_ended_s > at_s:
             self.turn("other", batch_ended_s)
@@ -129,12 +123,7 @@ class WallTime:
         self._compiled_before = self._compiled()
 
     def add_epoch_wait(self, seconds: float, began_s: float) -> None:
-        """Moves the wait for an epoch's first batch from the part "steps" to "epoch start".
-
-        Args:
-            seconds: Seconds of the wait, inside the step function.
-            began_s: When the epoch's steps began, and the wait with them, on the clock.
-        """
+        """Moves the wait for an epoch's first batch from the part "steps" to "epoch start"."""
         spent_s = self._now_in.spent_s
         moved: dict[Part, float] = {
             "steps": spent_s.get("steps", 0.0) - seconds,

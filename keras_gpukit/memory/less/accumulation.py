@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.memory.less.traced_step import check_compiled, replaced
+from keras_gpukit.memory.less import check_compiled, replaced
 
 _MEANS = ("sum_over_batch_size", "mean")
 

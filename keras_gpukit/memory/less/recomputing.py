@@ -15,11 +15,7 @@ from keras_gpukit.memory.keras_private import call_context, within
 
 
 def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[..., Any]:
-    """Returns a function that computes the same, and keeps only its inputs for the gradients.
-
-    Returns:
-        The function. Inputs without gradients, such as token ids and masks, are kept as they are.
-    """
+    """Returns a function that computes the same, and keeps only its inputs for the gradients."""
 
     def twice(*args: Any, **kwargs: Any) -> Any:
         import keras

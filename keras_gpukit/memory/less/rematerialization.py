@@ -16,8 +16,8 @@ from keras_gpukit.memory.keras_private import (
     layers_within,
     nodes_of,
 )
+from keras_gpukit.memory.less import check_compiled, replaced
 from keras_gpukit.memory.less.recomputing import recomputed
-from keras_gpukit.memory.less.traced_step import check_compiled, replaced
 
 
 @contextmanager

@@ -66,9 +66,6 @@ class Capture:
 
         The caller must store the capture first. If Ctrl-C interrupts this call, the profiler may be
         running, and the capture must be ended.
-
-        Raises:
-            tensorflow.errors.AlreadyExistsError: If another profiler is recording.
         """
         began_s = time.perf_counter()
         self._thread.start()
@@ -85,14 +82,7 @@ class Capture:
         room_bytes: int,
         emit: Callable[[CaptureRecord], None],
     ) -> None:
-        """Stops recording after some steps, and returns immediately.
-
-        Args:
-            steps: Number of steps that ran during the capture.
-            because: Why there were fewer steps than planned; None if there were not.
-            room_bytes: Disk space that the profile may take.
-            emit: Called once with the capture's final record, usually on another thread.
-        """
+        """Stops recording after some steps, and returns immediately."""
         now_s = time.perf_counter()
         duration_s = now_s - self._began_s
         self._record = replace(

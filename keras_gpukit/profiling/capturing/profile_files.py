@@ -57,9 +57,6 @@ def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> P
     """Writes a profile to a folder of its own, completely or not at all; returns its path.
 
     A number is appended to the folder's name if that folder exists.
-
-    Raises:
-        OSError: If the file cannot be written.
     """
     path = new_folder(log_dir / PROFILES, name, separator="_") / file_name
     try:

@@ -33,10 +33,6 @@ class CaptureSettings:
     Attributes:
         automatic: Whether the captures that were not asked for are those of `AutomaticCaptures`.
             `Monitor` takes them; a failure of one is recorded and not logged.
-
-    Raises:
-        TypeError: If a setting is of the wrong type.
-        ValueError: If a setting is out of range.
     """
 
     steps: int

@@ -1,8 +1,4 @@
-"""Triggers of captures: given steps, a time interval, a file or a signal.
-
-The `due` methods return the reason for a capture, or None if none is due. The current step, and the
-current time of an interval, are arguments.
-"""
+"""Triggers of captures: given steps, a file or a signal."""
 
 from __future__ import annotations
 
@@ -22,21 +18,6 @@ def next_scheduled(at_steps: Collection[int], every_steps: int | None, step: int
     return given if every_steps is None else min(given, (step // every_steps + 1) * every_steps)
 
 
-class EveryInterval:
-    """Requests a capture once per interval, for the first time at the end of the first one."""
-
-    def __init__(self, interval_s: float, now_s: float) -> None:
-        self._interval_s = interval_s
-        self._due_s = now_s + interval_s
-
-    def due(self, now_s: float) -> str | None:
-        """Returns a reason if the interval is over, and then starts the next one; else None."""
-        if now_s < self._due_s:
-            return None
-        self._due_s = now_s + self._interval_s
-        return f"every {self._interval_s / 60:g} minutes"
-
-
 class RequestFile:
     """File that requests a capture by existing. It is removed once it was seen.
 
@@ -54,11 +35,7 @@ class RequestFile:
         self._answered_s = 0.0
 
     def due(self) -> str | None:
-        """Returns a reason if the file exists and was not answered before, else None.
-
-        Raises:
-            OSError: If the file cannot be removed.
-        """
+        """Returns a reason if the file exists and was not answered before, else None."""
         try:
             found = self._path.stat(follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -74,11 +51,7 @@ class RequestFile:
         return f"{self._path.name} was touched" if is_new else None
 
     def withdraw(self) -> None:
-        """Removes the file if it was answered; another worker may have removed it already.
-
-        Raises:
-            OSError: If the file cannot be removed.
-        """
+        """Removes the file if it was answered; another worker may have removed it already."""
         if self._answered is not None:
             self._path.unlink(missing_ok=True)
             self._answered = None
@@ -88,9 +61,6 @@ class RequestSignal:
     """Signal to this process that requests a capture; it replaces the signal's previous handler.
 
     `asked` is called with a reason, on the main thread.
-
-    Raises:
-        ValueError: If this is not the main thread, the only one that can set a handler.
     """
 
     def __init__(self, number: signal.Signals, asked: Callable[[str], None]) -> None:

@@ -79,7 +79,6 @@ def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
     return DeviceProfile(
         device=gpu.plane.name.removeprefix("/device:"),
         busy_fraction=(busy & counted).total_ps / total_ps,
-        compute_fraction=(gpu.compute & counted).total_ps / total_ps,
         kernels=int(np.count_nonzero(kernels)),
         host_to_device_bytes=_copied_bytes(gpu, counted),
         tensor_core_fraction=(

@@ -58,7 +58,6 @@ def _profile(name: str, host: Events, indices: Numbers, origin_ps: int) -> Memor
             MemoryPoint(float(time_s[row]), int(used_bytes[row])) for row in _telling(used_bytes)
         ),
         peak_bytes=int(used_bytes[peak]),
-        peak_time_s=float(time_s[peak]),
         total_bytes=int(used_bytes[peak]) + available if isinstance(available, int) else None,
         holdings=holdings,
         before_bytes=max(0, int(used_bytes[peak]) - held_bytes),

@@ -32,16 +32,10 @@ class Late:
     """A worker that the others wait for.
 
     Attributes:
-        member: The worker.
         low_s: Lower quartile of its delay behind the last of the others, in seconds per step.
-        median_s: Median of that delay.
-        high_s: Upper quartile of that delay.
         cause: Why it is late: "input" or "compute"; None if unknown.
         own_s: Seconds per step that the cause takes on it; if the cause is unknown, all of its
             step but the collectives.
-        others_s: Median of the same time on the other workers.
-        step_s: Median step time of all workers.
-        steps: Number of steps that the figures come from.
     """
 
     member: WorkerFigures
@@ -60,9 +54,7 @@ class SlowLink:
     """A worker whose messages take longer than those among the others.
 
     Attributes:
-        member: The worker.
         round_trip_s: Round trip over its fastest link.
-        others_s: Median round trip over the links without it.
         ring_s: Least time that an all-reduce loses because of it, in seconds per step.
     """
 
@@ -220,7 +212,6 @@ class StepParts:
     """Parts of one worker's step, on average. Unknown parts are None.
 
     Attributes:
-        input_s: Time waiting for the batch.
         compute_s: Time computing, and in Python between steps; includes an unknown input wait.
         waiting_s: Time in collectives until the last worker has arrived.
         exchange_s: Time in collectives after that.

@@ -12,11 +12,7 @@ from keras_gpukit.rules.cluster.workers import replica_batch
 
 
 def basis_of(summary: RunSummary) -> ScalingBasis:
-    """Returns the figures of one replica from a run's record; unknown ones are None, with reasons.
-
-    Args:
-        summary: The run; if it has several workers, the record of the first one.
-    """
+    """Returns the figures of one replica of a run, by its first worker's record."""
     environment = summary.environment
     replicas = environment.replicas or 1
     exchanged_s = exchange_s(summary.workers) if summary.workers and replicas > 1 else None
@@ -103,17 +99,7 @@ def forecast(
     links_per_node: int = 1,
     run: str | None = None,
 ) -> ScalingForecast:
-    """Returns the forecast for each number of GPUs.
-
-    Args:
-        basis: Figures of one replica.
-        inside: The links between the GPUs of a node.
-        between: One link from a node to other nodes.
-        gpus: Numbers of GPUs to forecast.
-        gpus_per_node: GPUs per node.
-        links_per_node: Links from each node to other nodes.
-        run: Name of the run; None without a record.
-    """
+    """Returns the forecast for each number of GPUs."""
     points = tuple(
         _point(basis, inside, between, count, gpus_per_node, links_per_node) for count in gpus
     )

@@ -64,7 +64,6 @@ class Straggler(Rule):
     requires = "the same steps of every worker, with their time in collectives"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the worker that waits least for the others, then for slow links."""
         comparison = summary.workers
         if comparison is None or not comparison.is_complete:
             return self.abstain(unknown_because(comparison))
@@ -142,7 +141,6 @@ class CommunicationBound(Rule):
     requires = "the same steps of every worker, with their time in collectives"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the exchange with the step time."""
         comparison = summary.workers
         because = unknown_because(comparison)
         if comparison is None or because is not None:
@@ -185,7 +183,6 @@ class UnevenShards(Rule):
     requires = "the number of examples that every worker trained on"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the numbers of examples of all workers."""
         comparison = summary.workers
         if comparison is None or not comparison.is_complete:
             return self.abstain(unknown_because(comparison))
@@ -228,7 +225,6 @@ class WorkersTrainAlone(Rule):
     requires = "the process's place in its cluster, and its strategy"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the process's place in its cluster with its strategy."""
         environment = summary.environment
         worker = environment.worker
         if worker is None or environment.replicas is None:
@@ -256,7 +252,6 @@ class BatchNotScaled(Rule):
     requires = "the examples of a step, readings of the GPUs, and their memory"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks at each replica's batch, and at how busy and how full the GPUs are."""
         replicas = summary.environment.replicas or 1
         if replicas == 1:
             return self.abstain(ONE_REPLICA)

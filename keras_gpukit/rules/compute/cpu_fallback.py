@@ -7,7 +7,6 @@ from collections.abc import Collection
 from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
@@ -28,10 +27,9 @@ class CPUFallback(Rule):
 
     def superseded_by(self, finding: Finding) -> Collection[str]:
         """Where only Python functions fell back, their time in a profile says more."""
-        return (PythonInStep.code,) if finding.title.startswith(ONLY_PYTHON) else ()
+        return ("python-in-step",) if finding.title.startswith(ONLY_PYTHON) else ()
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Counts the operations that fell back."""
         record = summary.operations
         if record is None or not record.operations:
             return self.abstain(record.unknown_because if record else None)

@@ -9,22 +9,14 @@ from operator import attrgetter
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import group_of
-from keras_gpukit.rules.compute.launch_bound import BATCHED, LaunchBound
+from keras_gpukit.rules.compute.launch_bound import BATCHED
 from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.compute.slow_kernels import (
-    Float64Kernels,
-    LayoutChanges,
-    MisalignedProducts,
+    group_of,
 )
 from keras_gpukit.rules.compute.slow_layers import (
     REQUIRES,
-    DenseEmbeddingUpdate,
-    Float32Layers,
-    SlowMetrics,
 )
-from keras_gpukit.rules.compute.unfused import UnfusedOperations
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 
 ADVICE: dict[LayerRole, str] = {
@@ -49,20 +41,19 @@ class DominantLayer(Rule):
     title = "One kind of layer takes much of the computation"
     requires = REQUIRES
     yields_to = (
-        UnfusedOperations.code,
-        LaunchBound.code,
-        PythonInStep.code,
-        Float64Kernels.code,
-        MisalignedProducts.code,
-        LayoutChanges.code,
-        DenseEmbeddingUpdate.code,
-        Float32Layers.code,
-        SlowMetrics.code,
+        "unfused-operations",
+        "launch-bound",
+        "python-in-step",
+        "float64-kernels",
+        "misaligned-products",
+        "layout-changes",
+        "dense-embedding-update",
+        "float32-layers",
+        "slow-metrics",
     )
     least, ratio = 1 / 3, 2.0
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for a kind of layer that is out of proportion."""
         profile = summary.profile
         if profile is None or not profile.layers:
             return self.abstain()

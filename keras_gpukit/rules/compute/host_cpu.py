@@ -30,7 +30,6 @@ class HostCPUSaturated(Rule):
     requires = "readings of the host's cores"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Judges whether the cores are busy, with what, and whether that matters."""
         host = host_readings(summary)
         if host is None or host.cpu_percent is None:
             return self.abstain(readings_too_few(summary))

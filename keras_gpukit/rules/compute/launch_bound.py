@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from keras_gpukit.records.finding import Finding, Saving
-from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.profile import KernelProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import (
@@ -18,7 +17,6 @@ from keras_gpukit.rules.compute.profile_shares import (
     launches_of,
     own_step_s,
 )
-from keras_gpukit.rules.compute.python_in_step import PythonInStep
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
@@ -58,7 +56,6 @@ class TinySteps(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the step time with the threshold."""
         steps_per_execution = summary.environment.steps_per_execution
         throughput = summary.throughput
         if throughput is None or throughput.step_time_s is None or steps_per_execution is None:
@@ -129,8 +126,6 @@ def _saving(summary: RunSummary) -> Saving | None:
 
 
 LOW_PERCENT = 50.0
-ONE_CORE = (0.5, 1.5)
-PYTHON = "the step calls Python functions, which may take the time"
 _LOOP = "/while/"
 # Launching a kernel takes the host about as long. From 16 such products in a step on; our choices.
 SMALL_S = 10e-6
@@ -153,23 +148,20 @@ class LaunchBound(Rule):
     code = "launch-bound"
     subject = "kernel launches"
     title = "The GPU waits for the host to launch its kernels"
-    requires = (
-        "a profile; or readings of the GPUs, the input wait, the parts of the time, and busy cores"
-    )
+    requires = "a profile of a GPU's steps"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Judges by the profile or, without one, by readings of the machine."""
         if not summary.environment.gpus:
             return self.abstain(NO_GPU)
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
         launches = launches_of(summary)
         if launches is None:
-            return self._without_profile(summary)
+            return self.abstain()
         if not launches.limit:
             return None
         if calls_python(summary):
-            return self.abstain(PYTHON)
+            return self.abstain("the step calls Python functions, which may take the time")
         fused = fused_fraction(summary) or 0.0
         if fused > max(launches.fraction, MANY_FUSED):
             return None  # the kernels take longer, as `unfused-operations` says
@@ -194,35 +186,6 @@ class LaunchBound(Rule):
                 upper_bound=True,
             ),
             title=f"{self.title}, most of them of {main.name}" if main else None,
-        )
-
-    def _without_profile(self, summary: RunSummary) -> Outcome:
-        gpus, parts, cores = gpu_readings(summary), summary.breakdown, _cores(summary)
-        busy = mean_busy_percent(gpus)
-        if busy is None:
-            return self.abstain(gpu_readings_unknown_because(summary))
-        input_bound = is_input_bound(summary)
-        if input_bound:
-            return self.abstain("the wait for input explains idle GPUs")
-        if input_bound is None or cores is None or parts is None or not parts.compute_s:
-            return self.abstain()
-        busy_in_steps = busy * parts.wall_s / parts.compute_s
-        if busy_in_steps >= LOW_PERCENT or not ONE_CORE[0] <= cores <= ONE_CORE[1]:
-            return None
-        if (summary.step_time_s or 0.0) < TINY_STEP_S:
-            return self.abstain("steps this short are what `tiny-steps` judges")
-        if calls_python(summary):
-            return self.abstain(PYTHON)
-        return self.find(
-            "warning",
-            figure("GPUs_busy", busy, "%"),
-            figure("cores_that_this_process_keeps_busy", cores),
-            advice=(
-                *_advice(summary),
-                "`keras_gpukit.Profiler(log_dir, at_steps=(100,))` shows whether it is so",
-            ),
-            saving=of_compute(summary, 1 - busy_in_steps / 100, basis="idle GPUs"),
-            title="The GPU may be waiting for the host to launch its kernels",
         )
 
 
@@ -289,14 +252,6 @@ def _of_cudnn(kernel: KernelProfile) -> bool:
     return "CudnnRNN" in (kernel.operation or "")
 
 
-def _cores(summary: RunSummary) -> float | None:
-    """Returns how many cores this process keeps busy, without the threads that make batches."""
-    contention, cores = summary.contention, summary.environment.cpu_count
-    if contention is None or contention.cores_busy_fraction is None or cores is None:
-        return None
-    return cores * (contention.cores_busy_fraction - (contention.input_cores_fraction or 0.0))
-
-
 def _advice(summary: RunSummary) -> tuple[str, ...]:
     environment, advice = summary.environment, []
     kernels = summary.profile.kernels if summary.profile else ()
@@ -318,11 +273,10 @@ class LowUtilization(Rule):
     code = "low-utilization"
     subject = "GPU use"
     title = "GPUs idle although input is there"
-    yields_to = (LaunchBound.code, PythonInStep.code)
+    yields_to = ("launch-bound", "python-in-step")
     requires = "readings of the GPUs' utilization"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the mean over all GPUs with the threshold."""
         readings = [
             figure("busy_time_of", gpu.utilization_percent, "%", f"GPU:{gpu.index}")
             for gpu in gpu_readings(summary)
@@ -355,12 +309,7 @@ def _advise(summary: RunSummary) -> tuple[str, ...]:
     environment = summary.environment
     advice = ["Look in TensorBoard's Profile tab for gaps between kernels"]
     if launches_of(summary) is None:  # a profile would have shown that launches are the cause
-        launches = ["A larger batch, as memory allows: larger kernels, fewer launches"]
-        if environment.steps_per_execution == 1:
-            launches.append("`compile(steps_per_execution=16)`: fewer returns to Python")
-        if not environment.jit_compile:
-            launches.append("`compile(jit_compile=True)`: XLA fuses small kernels")
-        advice = launches + advice
+        advice = [*_advice(summary), *advice]
     if environment.replicas is not None and environment.replicas < len(environment.gpus):
         advice.insert(0, "`configure_gpus(strategy='mirrored')`: train on every GPU")
     return tuple(advice)

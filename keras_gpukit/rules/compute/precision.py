@@ -40,7 +40,6 @@ class Float32OnTensorCores(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the dtype policy with the lowest compute capability among the GPUs."""
         environment = summary.environment
         if not environment.gpus:
             return self.abstain(NO_GPU)

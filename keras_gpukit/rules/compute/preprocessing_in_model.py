@@ -42,7 +42,6 @@ class PreprocessingInModel(TimeRule):
     requires = "a profile of the steps of a model that has preprocessing layers"
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the time of the layers with a tenth of the run."""
         layers, profile = summary.environment.preprocessing, summary.profile
         if not layers:
             return self.abstain("the model has no preprocessing layers, or they are not known")

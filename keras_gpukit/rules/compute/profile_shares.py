@@ -114,7 +114,6 @@ class Launches(NamedTuple):
     Attributes:
         fraction: Share of the step time in which the GPUs waited for launches, 0 to 1.
         kernels: Kernels per step on one GPU.
-        kernel_s: Mean time of a kernel, in seconds.
     """
 
     fraction: float

@@ -1,4 +1,4 @@
-"""Kernels that are slow for a reason that their names show: dtype, alignment, memory layout."""
+"""Dtypes, alignment and memory layout in the names of kernels, and kinds of layers in theirs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,47 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
-from keras_gpukit.records.profile import KernelProfile, ProfileRecord
+from keras_gpukit.records.profile import KernelProfile, LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import dtype_of
 from keras_gpukit.rules.compute.profile_shares import own_step_s
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 LAYERS_NAMED = 3
+_DTYPES = {
+    "float64": re.compile(r"double|(?<![a-z0-9])f64|dgemm|(?<![a-z0-9])d\d+gemm", re.I),
+    "bfloat16": re.compile(r"bfloat16|bf16", re.I),
+    "float16": re.compile(r"half|(?<![a-z0-9b])f16", re.I),
+    "float32": re.compile(r"float|f32|sgemm|main_kernel", re.I),
+}
+
+
+def dtype_of(kernel: str) -> str:
+    """Returns the dtype in a kernel's name, the rarer one of two; "" if it names none."""
+    return next((name for name, pattern in _DTYPES.items() if pattern.search(kernel)), "")
+
+
+_NUMBER = re.compile(r"(_\d+)+$")
+_SHORT = {"bn": "batch normalization", "ln": "layer normalization"}
+
+
+def plain_name(path: str) -> str:
+    """Returns what kind of layer a path is of: "batch normalization" for "functional/bn_3"."""
+    name = _NUMBER.sub("", path.rsplit("/", 1)[-1])
+    return _SHORT.get(name.rsplit("_", 1)[-1], name.replace("_", " "))
+
+
+_ROLES = {
+    "optimizer": "the optimizer's update of the weights",
+    "loss": "the loss",
+    "metrics": "the metrics",
+    "other": "",
+}
+
+
+def group_of(layer: LayerProfile) -> str:
+    """Returns the kind of a layer, or the part of the step it stands for; "" if unknown."""
+    return plain_name(layer.path) if layer.role == "layer" else _ROLES[layer.role]
 
 
 class SlowKernels(Rule):
@@ -38,7 +71,6 @@ class SlowKernels(Rule):
         """Returns what to change in layers with these names."""
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the kernels' time with a tenth of the steps' own time."""
         profile, own_s = summary.profile, own_step_s(summary)
         if profile is None or own_s is None or not profile.devices:
             return self.abstain(None if summary.environment.gpus else NO_GPU)

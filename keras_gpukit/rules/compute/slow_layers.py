@@ -6,13 +6,13 @@ import re
 
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import dtype_of, plain_name
 from keras_gpukit.rules.compute.profile_shares import (
     PRODUCT_KINDS,
     computed_s,
     fused_fraction,
     own_step_s,
 )
+from keras_gpukit.rules.compute.slow_kernels import dtype_of, plain_name
 from keras_gpukit.rules.rule import Outcome, Rule, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
@@ -37,7 +37,6 @@ class DenseEmbeddingUpdate(Rule):
     requires = REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the optimizer's time with a tenth, if it makes sparse gradients dense."""
         profile, own_s = summary.profile, own_step_s(summary)
         if profile is None or own_s is None or not profile.layers:
             return self.abstain()
@@ -74,7 +73,6 @@ class Float32Layers(Rule):
     requires = f"the precision, and {REQUIRES}"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the time of such layers with a tenth of the step."""
         profile, own_s, policy = summary.profile, own_step_s(summary), summary.environment.precision
         if profile is None or own_s is None or not profile.layers or policy is None:
             return self.abstain()
@@ -114,7 +112,6 @@ class SlowMetrics(Rule):
     requires = REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the time of the metrics' kernels and launches with a tenth of the step."""
         profile, own_s = summary.profile, own_step_s(summary)
         if profile is None or own_s is None or not profile.layers:
             return self.abstain()

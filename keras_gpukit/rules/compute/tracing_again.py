@@ -55,7 +55,6 @@ class TracingAgain(TimeRule):
     title = "The step function was made and traced again"
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share with the threshold."""
         compiling_s = parts.compiling_s or 0.0
         made_s = parts.tracing_s - compiling_s
         retraced = parts.retraced or ()

@@ -6,7 +6,6 @@ from collections import Counter
 
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.compute.kernel_names import dtype_of, group_of
 from keras_gpukit.rules.compute.profile_shares import (
     FUSED_KINDS,
     MANY_FUSED,
@@ -15,7 +14,7 @@ from keras_gpukit.rules.compute.profile_shares import (
     idle_fraction,
     launches_of,
 )
-from keras_gpukit.rules.compute.slow_layers import DenseEmbeddingUpdate, Float32Layers
+from keras_gpukit.rules.compute.slow_kernels import dtype_of, group_of
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, percent
 from keras_gpukit.rules.savings import of_compute, severity
 
@@ -35,10 +34,9 @@ class UnfusedOperations(Rule):
     subject = "fusion"
     title = "Simple kernels that XLA would fuse take much of the GPU time"
     requires = "a profile of a GPU's steps"
-    yields_to = (DenseEmbeddingUpdate.code, Float32Layers.code)
+    yields_to = ("dense-embedding-update", "float32-layers")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares what fusing would save at least with a tenth of the step."""
         profile, launches = summary.profile, launches_of(summary)
         share = fused_fraction(summary)
         if profile is None or share is None:

@@ -234,11 +234,6 @@ def cache_advice(stages: Stages, stage: StageRecord, summary: RunSummary) -> tup
     The place is before every shuffle, after the last stage that makes the same elements in each
     epoch. A stage that itself draws something at random, or is cached already, has no such place.
     The kind of the advice is "cache" if the place is right after the stage.
-
-    Args:
-        stages: Stages from the one nearest to training back to the sources.
-        stage: Stage whose work a cache should save.
-        summary: The run, for the memory that is free.
     """
     at = stages.index(stage) if stage in stages else 0
     nearer, further = stages[:at], [each.kind for each in stages[at + 1 :]]

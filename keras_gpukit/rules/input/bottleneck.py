@@ -28,11 +28,6 @@ def name_bottleneck(
     """Returns a pipeline with its bottleneck, or with the reason why it has none.
 
     If steps wait too little for `InputBound` to report it, the pipeline has no bottleneck either.
-
-    Args:
-        pipeline: Pipeline with the costs of its stages.
-        stall_fraction: Wait over step time, 0 to 1; None if unknown.
-        wait_s: Mean wait of a step for its batch; None if unknown.
     """
     if pipeline.unknown_because is not None:
         return pipeline
@@ -67,10 +62,6 @@ def corrected(summary: RunSummary) -> RunSummary:
     A few steps do not stand for the whole run, but the error does, since the same mechanism
     measured all steps. If it found too much wait, all waits are scaled down; if too little, the
     rest of the time is. The result is only about right, and its confidence "sampled".
-
-    Args:
-        summary: Summary of a run, without a verdict. It is returned unchanged if there is no such
-            profile.
     """
     capture, record = compared_capture(summary), summary.input
     if capture is None or record is None or record.stall_fraction is None or record.wait_s is None:

@@ -85,10 +85,6 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     The processor time of the whole process is the most that the code can have computed. Threads
     that wait for the GIL or for a core do not compute either, so the answer is False if the GIL is
     contended or the cores of the machine are busy. It is False without evidence.
-
-    Args:
-        record: Record of the input.
-        summary: The run.
     """
     contention, cores = record.contention, summary.environment.cpu_count
     if contention is None or contention.cores_busy_fraction is None or not cores:

@@ -45,7 +45,6 @@ class InputBound(Rule):
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the stall with the thresholds."""
         record, waits = summary.input, _waits(summary)
         if isinstance(waits, NotApplicable):
             return self.abstain(waits)
@@ -165,10 +164,5 @@ def _share_waited(summary: RunSummary, stall: float) -> str:
 
 
 def _title(record: InputRecord, what: str) -> str:
-    stage, source = bottleneck(record), record.python
-    if stage is not None:
-        return f"{what}: the bottleneck is {stage.name}{stage.where}"
-    if source is None:
-        return what
-    where = f" ({source.location})" if source.location else ""
-    return f"{what}: the bottleneck is {source.name}{where}"
+    slowest = bottleneck(record) or record.python
+    return f"{what}: the bottleneck is {slowest.name}{slowest.where}" if slowest else what

@@ -8,7 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, gil_is_contended
-from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, InputBound, is_input_bound
+from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.input.python_advice import for_gil, for_library
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 from keras_gpukit.rules.savings import (
@@ -27,14 +27,13 @@ class InputHoldsGIL(Rule):
     code = "input-holds-gil"
     subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
-    yields_to = (InputBound.code,)
+    yields_to = ("input-bound",)
     yields_to_remarks = False
     requires = (
         f"waits for the GIL, and the time of {MINIMUM_STEPS} steps and of Python code for batches"
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the wait for the GIL, and the Python code's time, with the thresholds."""
         record, throughput = summary.input, summary.throughput
         contention = summary.contention
         if record is None or contention is None or contention.gil_wait_s is None:
@@ -55,11 +54,11 @@ class InputHoldsGIL(Rule):
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")
         name, where, time_s = source
-        workers = record.python.workers if record.python and record.python.name == name else 1
+        python = record.python
+        workers = python.workers if python and python.name == name else 1
         if time_s < CRITICAL_FRACTION * throughput.step_time_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
-        python = record.python
         if python is None or python.library == "Keras":
             advice = for_gil(name, workers, cores)
         else:
@@ -84,8 +83,7 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
     """Returns the name, place and time per batch of the slowest Python code; None if unknown."""
     found: list[tuple[str, str, float | None]] = []
     if (source := record.python) is not None and not source.in_processes:
-        where = f" ({source.location})" if source.location else ""
-        found.append((source.name, where, source.time_per_batch_s or used_s))
+        found.append((source.name, source.where, source.time_per_batch_s or used_s))
     if record.pipeline is not None:
         found += [
             (stage.name, stage.where, stage.cost_per_batch_s)
@@ -106,11 +104,10 @@ class InputTakesCores(Rule):
     code = "input-takes-cores"
     subject = "cores for input"
     title = "Making batches takes cores away from the steps"
-    yields_to = (InputHoldsGIL.code,)  # the same code also holds the GIL, scarcer than cores
+    yields_to = ("input-holds-gil",)  # the same code also holds the GIL, scarcer than cores
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the share of busy cores, and the share that input takes, with the thresholds."""
         contention, throughput = summary.contention, summary.throughput
         by_input = input_cores_fraction(summary)
         if contention is None or by_input is None:

@@ -22,7 +22,6 @@ class MemoryNearlyFull(Rule):
     requires = "the peak and the limit of TensorFlow's allocator on a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the peak of the fullest GPU with the threshold."""
         share = _fullest(summary)
         if share is None:
             return self.abstain(_unknown_because(summary))
@@ -49,7 +48,6 @@ class MemoryMostlyUnused(Rule):
     requires = MemoryNearlyFull.requires
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the peak of the fullest GPU with the threshold."""
         share = _fullest(summary)
         if share is None:
             return self.abstain(_unknown_because(summary))
@@ -98,16 +96,14 @@ class FirstStepMemory(Rule):
     requires = "the peaks of the first step and of later steps on a GPU"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the GPU on which the first step took the most extra memory."""
         gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
         if not gpus:
             return self.abstain(NO_GPU)
         if all(each.later_peak_bytes is None for each in gpus):
             return self.abstain()
-        extra = [each for each in gpus if _is_extra(each)]
-        if not extra:
+        most = max(gpus, key=_extra_bytes)
+        if not _extra_bytes(most):
             return None
-        most = max(extra, key=_extra_bytes)
         return self.find(
             "info",
             figure("first_step_on", most.first_step_peak_bytes or 0, "B", most.device),
@@ -121,13 +117,9 @@ class FirstStepMemory(Rule):
         )
 
 
-def _is_extra(memory: DeviceMemory) -> bool:
-    first_bytes, later_bytes = memory.first_step_peak_bytes, memory.later_peak_bytes
-    if first_bytes is None or later_bytes is None:
-        return False
-    matters = memory.limit_bytes is None or first_bytes >= LEAST_USE * memory.limit_bytes
-    return matters and later_bytes <= LATER_FRACTION * first_bytes
-
-
 def _extra_bytes(memory: DeviceMemory) -> int:
-    return (memory.first_step_peak_bytes or 0) - (memory.later_peak_bytes or 0)
+    """Returns how much more the first step took than later ones; 0 if that is unknown or little."""
+    first_bytes, later_bytes = memory.first_step_peak_bytes, memory.later_peak_bytes
+    if first_bytes is None or later_bytes is None or later_bytes > LATER_FRACTION * first_bytes:
+        return 0
+    return first_bytes - later_bytes if first_bytes >= LEAST_USE * (memory.limit_bytes or 0) else 0

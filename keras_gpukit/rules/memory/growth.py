@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.epoch_memory import EpochMemory
+from keras_gpukit.records.machine import EpochMemory
 from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.slowdown.shifts import FEWEST
@@ -51,8 +51,6 @@ class Growth:
 
     Attributes:
         where: "this process", or a device such as "GPU:0".
-        before_bytes: Bytes in use when the growth began.
-        after_bytes: Bytes in use at the end.
         left_bytes: Bytes still available at the end; None if unknown.
         steps: Steps over which it grew; None if it was read between epochs or fits.
         per_turn_bytes: Growth per epoch, or per fit; None if unknown.

@@ -21,7 +21,6 @@ class InputFillsMemory(Rule):
     requires = "the caches and shuffle buffers of the pipeline, and the host's free memory"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Judges the latest reading of the buffers."""
         record = summary.host_buffers
         if record is None or record.unknown_because is not None:
             return self.abstain(record.unknown_because if record else None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, get_args
 
-from keras_gpukit.records.epoch_memory import EpochMemory, Kept
 from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.memory.growth import (
     FEWEST_EPOCHS,
@@ -39,8 +39,6 @@ class GrowthCause(NamedTuple):
     """A cause of memory growth.
 
     Attributes:
-        advice: Recommended actions.
-        figures: Figures that show the cause.
         title: The finding in one line; None for the title that says how memory grows.
         matters: Whether the growth is worth a warning even if much memory is left.
     """
@@ -165,7 +163,6 @@ class MemoryGrows(Rule):
     )
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the growth that is closest to running out of memory."""
         by_epochs, by_fits = (growths_between(summary, turn) for turn in get_args(Turn))
         over_time = growths_over_time(summary)
         if by_epochs is None and by_fits is None and over_time is None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Problem, Xid
-from keras_gpukit.records.installation import CUDALibrary, DriverGPU
+from keras_gpukit.records.installation import (
+    CUDALibrary,
+    CUDAPackage,
+    DriverGPU,
+    GPUHealth,
+    Problem,
+    Xid,
+)
 from keras_gpukit.rules.setup.gpu_use import SIZEABLE_FRACTION
 
 _PROGRAM = "Mostly a fault of a program: run it with `compute-sanitizer`, or look at other GPUs."

@@ -33,7 +33,6 @@ class Throttled(Rule):
     requires = "the GPUs' throttle reasons"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the share of readings of each GPU and reason with the threshold."""
         known = [gpu for gpu in gpu_readings(summary) if gpu.throttle_fractions is not None]
         if not known:
             return self.abstain(gpu_readings_unknown_because(summary))
@@ -78,7 +77,6 @@ class OtherProcessesOnGPU(Rule):
     requires = "the GPUs' memory by process"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares each GPU's share with the threshold."""
         shares = {
             gpu.index: gpu.memory_others_max_bytes / gpu.memory_total_bytes
             for gpu in gpu_readings(summary)

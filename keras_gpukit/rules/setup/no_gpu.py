@@ -23,7 +23,6 @@ class NoGPU(Rule):
     requires = "the list of TensorFlow's GPUs"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Checks whether the list of GPUs is empty."""
         if summary.environment.gpus:
             return None
         if summary.profile is not None and not summary.environment.versions:

@@ -153,7 +153,6 @@ class SlowSettings(TimeRule):
     title = "A setting slows the run"
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the parts that settings slow with a tenth of the time."""
         slowed_s, least_s = _slowed_s(summary, parts), NOTABLE_FRACTION * parts.wall_s
         found = {
             key: setting

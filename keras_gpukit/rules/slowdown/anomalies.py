@@ -57,11 +57,7 @@ class Anomalies:
 
 
 class Stretches:
-    """Joins windows of steps to stretches of a least length.
-
-    Args:
-        least_s: Least length of a stretch, in seconds.
-    """
+    """Joins windows of steps to stretches of a least length."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s

@@ -48,8 +48,6 @@ class SlowdownCause(NamedTuple):
     Attributes:
         words: Description of the change, which follows "when" in a title; "" if unknown.
         basis: Basis of the saving, such as "step time since then".
-        evidence: Figures before and after the change.
-        advice: Recommended actions.
     """
 
     words: str
@@ -59,13 +57,7 @@ class SlowdownCause(NamedTuple):
 
 
 def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause:
-    """Returns what changed when steps became slower.
-
-    Args:
-        summary: The run.
-        shift: Change of the step time.
-        begin_s: Start of the level before the shift, in seconds since the run began.
-    """
+    """Returns what changed when steps became slower."""
     spans = _spans(shift, begin_s)
     least_ms = MOSTLY * (shift.after - shift.before)
     waits, record = _levels(summary, INPUT_WAIT, spans), summary.input

@@ -9,7 +9,6 @@ from typing import ClassVar, NamedTuple
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
-from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
@@ -19,7 +18,6 @@ from keras_gpukit.rules.slowdown.slowdown_causes import (
     SlowdownCause,
     cause_of,
 )
-from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 
 LEAST_SHARE = 0.05
 SHORTEST_S = float(FEWEST)
@@ -33,7 +31,6 @@ class Slowdown(NamedTuple):
     """A change to slower steps.
 
     Attributes:
-        shift: Change of the step time.
         begin_s: Start of the level before the change, in seconds since the run began.
         back: Later change that made steps as fast as before; None if they stayed slower.
         lost_s: Total extra time of the slower steps, compared with the level before the change.
@@ -56,10 +53,9 @@ class SlowerOverTime(Rule):
     subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
-    same_cause: ClassVar = {SINCE_INPUT: InputBound.code, SINCE_CALLBACKS: SlowCallbacks.code}
+    same_cause: ClassVar = {SINCE_INPUT: "input-bound", SINCE_CALLBACKS: "slow-callbacks"}
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the change to slower steps that cost the most."""
         series = series_of(summary, STEP_TIME)
         # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:

@@ -36,7 +36,6 @@ class DeviceOutOfMemory(EndingRule):
     requires = "the exception that ended the run"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Reports the figures of the exception, and the changes that would make the run fit."""
         record = summary.out_of_memory
         if record is None:
             return self.abstain() if summary.ending is None else None
@@ -66,7 +65,6 @@ class HostOutOfMemory(EndingRule):
     requires = "a run without a record of its end, and a last reading of the host's memory"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the last reading of the host's memory with the threshold."""
         last = summary.host_at_end
         if last is None:
             return self.abstain() if summary.ending is None else None
@@ -126,7 +124,6 @@ class EndedByError(EndingRule):
     requires = "the exception that ended the run"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Names the exception or the signal."""
         error = summary.ended_by
         if error is None:
             return None if summary.ending == "completed" else self.abstain()
@@ -152,7 +149,6 @@ class Killed(EndingRule):
     requires = "a run without a record of its end"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Says what the process was doing last."""
         if summary.killed_in is None:
             return self.abstain() if summary.ending is None else None
         if isinstance(HostOutOfMemory().judge(summary), Finding):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.event import Hang
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule, figure, gpu_readings, host_readings
@@ -44,7 +44,6 @@ class FirstStepNotOver(Rule):
     judges_first_step = True
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the time in the first step with the threshold."""
         lasted_s = summary.first_step_s
         if lasted_s is None:
             return None if summary.steps else self.abstain()
@@ -103,7 +102,6 @@ class Hung(Rule):
     requires = "a run whose steps were watched once a second"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Names what the longest hang waited for."""
         if summary.hangs is None:
             return self.abstain()
         waits = [each for each in summary.hangs if each.is_wait]
@@ -129,10 +127,6 @@ def with_hangs(summary: RunSummary, hangs: tuple[Hang, ...]) -> RunSummary:
 
     tf.data records no gaps of 10 s and more, so the pipeline's model has no wait for such a step.
     Other meters have measured a hang of the input as input.
-
-    Args:
-        summary: Summary of a run, without a verdict.
-        hangs: Hangs of the run.
     """
     record, parts = summary.input, summary.breakdown
     summary = replace(summary, hangs=hangs)

@@ -71,7 +71,6 @@ class ManyShortCalls(Rule):
     comes_first = "always"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares what starting calls takes with the script's time."""
         if summary.script is None:
             return self.abstain(NO_SCRIPT)
         return self.judge_script(summary.script)

@@ -7,17 +7,10 @@ from collections.abc import Collection
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.compute.launch_bound import TinySteps
-from keras_gpukit.rules.compute.tracing_again import TracingAgain
-from keras_gpukit.rules.input.input_bound import InputBound
 from keras_gpukit.rules.rule import Outcome, percent
 from keras_gpukit.rules.savings import of_run
-from keras_gpukit.rules.whole_run.hangs import CACHE, TRIAL, Hung
-from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+from keras_gpukit.rules.whole_run.hangs import CACHE, TRIAL
 from keras_gpukit.rules.whole_run.time_parts import (
-    LongValidation,
-    SlowCallbacks,
-    SlowEpochStart,
     TimeRule,
 )
 
@@ -25,12 +18,12 @@ HALF = 0.5
 SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
 # Rules that explain one part of the time, and then say more than this rule.
 COVERED_BY: dict[str, tuple[str, ...]] = {
-    "input": (InputBound.code,),
-    "epoch starts": (SlowEpochStart.code,),
-    "tracing again": (TracingAgain.code,),
-    "callbacks": (SlowCallbacks.code, TinySteps.code, TracingAgain.code),
-    "validation": (LongValidation.code,),
-    "hangs": (Hung.code,),
+    "input": ("input-bound",),
+    "epoch starts": ("slow-epoch-start",),
+    "tracing again": ("tracing-again",),
+    "callbacks": ("slow-callbacks", "tiny-steps", "tracing-again"),
+    "validation": ("long-validation",),
+    "hangs": ("hang",),
 }
 ONCE = "the first step"
 ADVICE: dict[str, tuple[str, ...]] = {
@@ -65,11 +58,10 @@ class MostlyNotCompute(TimeRule):
         if share.of != ONCE:
             return COVERED_BY.get(share.of, ())
         if finding.severity != "info" and share.value > 100 * HALF:
-            return (ManyShortCalls.code,)
-        return ManyShortCalls.code, *(code for codes in COVERED_BY.values() for code in codes)
+            return ("many-short-calls",)
+        return "many-short-calls", *(code for codes in COVERED_BY.values() for code in codes)
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares compute with half of the time, then looks for the largest other part."""
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
             return None
         others = {**parts.parts, "unknown": parts.unknown_s}

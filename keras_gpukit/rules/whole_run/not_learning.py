@@ -56,7 +56,6 @@ class LossNotFinite(Rule):
     comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Names the loss, and where it began."""
         known = summary.learning
         if known is None:
             return self.abstain()
@@ -86,7 +85,6 @@ class NotLearning(Rule):
     comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Looks for the reason why the weights do not change."""
         known = summary.learning
         if known is None:
             return self.abstain()

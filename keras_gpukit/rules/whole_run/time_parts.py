@@ -109,7 +109,6 @@ class TimeRule(Rule):
     requires = REQUIRES
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Judges the parts of the time, if they are known."""
         parts = summary.breakdown
         if parts is None:
             return self.abstain()
@@ -131,7 +130,6 @@ class SlowEpochStart(TimeRule):
     requires = f"{REQUIRES}, and the start of an epoch after the first"
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share with the threshold."""
         start = summary.input.pipeline_start if summary.input else None
         if start is None:
             return self.abstain("no epoch after the first began, or its start was not measured")
@@ -195,7 +193,6 @@ class SlowCallbacks(TimeRule):
     title = "Callbacks slow training down"
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share with the threshold."""
         executions = _executions(summary)
         if executions is None:
             return self.abstain()
@@ -245,7 +242,6 @@ class LongValidation(TimeRule):
     title = "Validation takes a large part of the time"
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        """Compares the share, and that of its wait for data, with the thresholds."""
         lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
         share = parts.validation_s / lasting_s
         if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:

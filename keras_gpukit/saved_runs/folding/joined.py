@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.machine import EpochMemory
 
 T = TypeVar("T")
 MOST_READINGS = 128

@@ -9,8 +9,7 @@ from typing import Any
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import EventKind, RunEvent
-from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.event import EventKind, Hang, RunEvent
 from keras_gpukit.records.machine import (
     SAMPLE_EVERY_S,
     DeviceMemory,

@@ -75,10 +75,6 @@ def examples_of(dataset: Any) -> Examples:
 
     If batches have different shapes, as with padded sequences, the examples come from the batch
     with the largest examples among the first eight.
-
-    Raises:
-        TypeError: If the dataset has none of these types.
-        ValueError: If the dataset is empty, or its elements are not batches of dense tensors.
     """
     import keras
     import tensorflow as tf

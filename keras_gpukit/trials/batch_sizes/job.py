@@ -20,12 +20,7 @@ _FILE = "model.keras"
 
 @dataclass(frozen=True)
 class ProcessSettings:
-    """Settings of TensorFlow and Keras in a process, which a new process does not inherit.
-
-    Attributes:
-        actions: Actions that make the settings.
-        threads: Number of intra-op and inter-op threads; 0 lets TensorFlow choose.
-    """
+    """Settings of TensorFlow and Keras in a process, which a new process does not inherit."""
 
     actions: tuple[Action, ...]
     threads: tuple[int, int]
@@ -68,11 +63,7 @@ def _threads() -> tuple[int, int]:
 
 
 def check_importable(argument: str, function: Callable[..., Any]) -> None:
-    """Checks that another process can import a function.
-
-    Raises:
-        ValueError: If it cannot be pickled.
-    """
+    """Checks that another process can import a function."""
     try:
         pickle.dumps(function)
     except Exception as error:
@@ -103,11 +94,7 @@ class TrialJob:
 
     @classmethod
     def of(cls, model: Any, examples: Examples) -> TrialJob:
-        """Returns a job for a model, or a function that makes one.
-
-        Raises:
-            ValueError: If another process cannot import the function, or the model cannot be saved.
-        """
+        """Returns a job for a model, or a function that makes one."""
         import keras
 
         settings = ProcessSettings.of_this_process()
@@ -117,12 +104,7 @@ class TrialJob:
         return cls(model, None, None, examples, settings)
 
     def model(self) -> Any:
-        """Makes or loads the compiled model.
-
-        Raises:
-            ValueError: If the function does not return a Keras model, the model is not compiled, or
-                the model is on several replicas.
-        """
+        """Makes or loads the compiled model."""
         import keras
 
         if self.build is not None:

@@ -41,13 +41,6 @@ Point = tuple[int, int]
 class SizeSearch:
     """One search for the largest and the fastest batch size.
 
-    Args:
-        trials: Runs the trials.
-        most: Maximum batch size to look for.
-        seconds: Total time for the search.
-        input_rate: Rate of the input in examples/s; None if it was not measured.
-        tell: Called with a description of the next trial.
-
     Attributes:
         done: The trials so far.
         ending: Reason why the search ended.

@@ -54,13 +54,7 @@ class Survey:
 
 
 class Trainer:
-    """Trains a model to find whether batch sizes fit. The model is changed.
-
-    Args:
-        model: A compiled model.
-        examples: Examples that batches are made of.
-        filtered: Whether lines of TensorFlow's allocator are left out of standard error.
-    """
+    """Trains a model to find whether batch sizes fit. The model is changed."""
 
     def __init__(self, model: Any, examples: Examples, *, filtered: bool = False) -> None:
         self._model = model
@@ -70,31 +64,23 @@ class Trainer:
         model.train_function = None
 
     def survey(self) -> Survey:
-        """Trains with one example, which builds the model, and predicts larger batches.
-
-        Raises:
-            DoesNotFit: If not even one example fits.
-        """
+        """Trains with one example, which builds the model, and predicts larger batches."""
         self.train(1)
         sensor = AllocatorSensor(visible_gpus(), reset_peak=False)
         limit = sensor.limit_bytes(sensor.devices[0]) if sensor.devices else None
         return Survey(execution_of(self._model), limit, self._predict(sensor, limit))
 
     def train(self, batch_size: int, last: float = 0.0, withheld_bytes: int = 0) -> int | None:
-        """Trains with a batch size by calling `fit`.
+        """Trains with a batch size by calling `fit`; returns the peak of the bytes in use.
+
+        The peak is that of the device's allocator, without withheld memory and without the first
+        step. It is None if the allocator has no such count.
 
         Args:
             batch_size: Examples per batch.
             last: Size of a smaller batch at the end of each of two epochs, as a share of the batch
                 size; 0 for one epoch of full batches.
             withheld_bytes: Device memory that is not available to training.
-
-        Returns:
-            Peak of the bytes in use by the device's allocator, without withheld memory and without
-            the first step; None if the allocator has no such count.
-
-        Raises:
-            DoesNotFit: If memory ran out.
         """
         rows = batch_size * STEPS * self._model.steps_per_execution
         rows += max(int(last * batch_size), 1) if last else 0
@@ -107,14 +93,7 @@ class Trainer:
         return None if peak_bytes is None else peak_bytes - withheld_bytes
 
     def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
-        """Measures how fast the model trains on one batch in memory.
-
-        Returns:
-            Rate in examples/s, and peak of the bytes in use by the allocator (None if unknown).
-
-        Raises:
-            DoesNotFit: If memory ran out.
-        """
+        """Returns the rate of training on one batch in memory, in examples/s, and the peak."""
         examples = batch_size * self._model.steps_per_execution
 
         def measure(sensor: AllocatorSensor) -> Rate:

@@ -10,8 +10,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +20,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.trials.batch_sizes.job import TrialJob
 from keras_gpukit.trials.batch_sizes.trainer import DoesNotFit, Survey, Trainer
 from keras_gpukit.trials.own_process import OwnProcess
@@ -35,11 +32,6 @@ OF_MEMORY = frozenset(
     for number in signal.Signals
     if number.name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL")
 )
-# Before TensorFlow's allocator fails, it waits ten seconds for other threads to free memory, once
-# for each operation (`kMaxMillisToWait` in `bfc_allocator.cc`, seen in TensorFlow 2.21). On a CPU
-# it waits in vain if the process is idle at so many looks in a row, with so much memory in use.
-_LOOK_EVERY_S, _LOOKS, _IDLE_SHARE, _FULL_SHARE = 0.25, 6, 0.02, 0.75
-_WAITS_FOR_MEMORY = 86  # exit code
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -137,8 +129,6 @@ class _TrialProcess(OwnProcess):
                 'in a file, and what it does under if __name__ == "__main__":. '
                 f"Received: exit code {code}\n{errors}"
             )
-        if code == _WAITS_FOR_MEMORY:
-            return DoesNotFit("every thread waited for memory")
         if code is not None and -code in OF_MEMORY:
             return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
         return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
@@ -159,16 +149,12 @@ def _answer(connection: Connection, job: TrialJob) -> None:
 
     connection.send("started")
     trainer: Trainer | None = None
-    working = threading.Event()
     while True:
-        working.clear()
         method, args, kwargs = connection.recv()
         try:
             if trainer is None:
                 job.settings.make()
                 trainer = Trainer(job.model(), job.examples)
-                threading.Thread(target=_end_if_it_waits, args=(working,), daemon=True).start()
-            working.set()
             reply: tuple[Exception | None, Any] = None, getattr(trainer, method)(*args, **kwargs)
         except DoesNotFit as error:
             reply = error, None
@@ -176,18 +162,3 @@ def _answer(connection: Connection, job: TrialJob) -> None:
             report = traceback.format_exc()
             reply = TrialError(f"A trial failed in its own process:\n{report}"), None
         connection.send(reply)
-
-
-def _end_if_it_waits(working: threading.Event) -> None:
-    sensor = AllocatorSensor((), reset_peak=False)
-    device = next(iter(sensor.devices), "")
-    limit_bytes = sensor.limit_bytes(device) if device.startswith("CPU") else None
-    idle, spent_s = 0, time.process_time()
-    while limit_bytes is not None and idle < _LOOKS:
-        time.sleep(_LOOK_EVERY_S)
-        before_s, spent_s = spent_s, time.process_time()
-        is_idle = spent_s - before_s < _IDLE_SHARE * _LOOK_EVERY_S
-        is_full = (sensor.read()[0].current_bytes or 0) >= _FULL_SHARE * limit_bytes
-        idle = idle + 1 if is_idle and is_full and working.is_set() else 0
-    if limit_bytes is not None:
-        os._exit(_WAITS_FOR_MEMORY)

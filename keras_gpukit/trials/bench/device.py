@@ -31,11 +31,7 @@ NO_GPU = "TensorFlow lists no GPU: `keras-gpukit doctor` says why"
 
 
 def open_device(kind: DeviceKind) -> tuple[str, dict[str, str]]:
-    """Lets this process use the first GPU only, or none; returns the device's name and versions.
-
-    Raises:
-        NoGPUError: If TensorFlow lists no GPU.
-    """
+    """Lets this process use the first GPU only, or none; returns the device's name and versions."""
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import keras
     import tensorflow as tf

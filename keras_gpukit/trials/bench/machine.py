@@ -156,11 +156,7 @@ class _Device:
 
 
 def save(found: DeviceBenchmark) -> Path | None:
-    """Writes a device's results where the roofline reads its ceilings; None without ceilings.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Writes a device's results where the roofline reads its ceilings; None without ceilings."""
     import msgspec
 
     if found.name is None or found.ceilings is None:

@@ -67,11 +67,7 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
 
 
 def without_model(source: Any, experiment: Experiment) -> None:
-    """Runs an experiment with the iterator that Keras makes over a source.
-
-    Raises:
-        ValueError: If the source ran out of batches.
-    """
+    """Runs an experiment with the iterator that Keras makes over a source."""
     import keras
 
     class Idle(keras.Model):  # type: ignore[misc]
@@ -84,16 +80,13 @@ def without_model(source: Any, experiment: Experiment) -> None:
 
 
 def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
-    """Takes some batches from a pipeline into memory.
+    """Takes some batches from a pipeline into memory, as a finite `tf.data.Dataset`.
 
     Args:
         iterator: Iterator of the pipeline. Batches that a strategy has split are joined again.
         element_spec: The pipeline's `element_spec`, so that these batches cause no new trace. By
             default that of the batches, with an open batch size as in Keras.
         count: Maximum number of batches. There are fewer if they take more than 512 MiB.
-
-    Returns:
-        A finite `tf.data.Dataset` that yields these batches from memory.
     """
     import tensorflow as tf
 
@@ -116,13 +109,10 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
 
 
 def replay(held: Any) -> Any:
-    """Repeats batches from memory without end.
+    """Returns an endless dataset that repeats batches from memory.
 
     Autotuning is off because there is nothing to tune. Its thread may also miss its cancellation
     and then sleep for as long as the iterator has lived.
-
-    Returns:
-        An endless `tf.data.Dataset`.
     """
     import tensorflow as tf
 

@@ -45,11 +45,7 @@ def compute_rate(model: Any, held: Any, *, seconds: float, rounds: int = ROUNDS)
 
 
 def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = SETTLING) -> float:
-    """Measures how often a function can be called once its speed has settled.
-
-    Returns:
-        Batches per second.
-    """
+    """Returns how many batches per second a function gives once its speed has settled."""
     run_for(call, settling * seconds)
     began = time.perf_counter()
     calls = run_for(call, (1 - settling) * seconds, at_least=MINIMUM_CALLS)
@@ -57,11 +53,7 @@ def rate_of(call: Call, seconds: float, *, batches: int = 1, settling: float = S
 
 
 def run_for(call: Call, seconds: float, *, at_least: int = 1) -> int:
-    """Calls a function repeatedly, and waits for the devices at the end.
-
-    Returns:
-        The number of calls.
-    """
+    """Calls a function repeatedly, waits for the devices, and returns the number of calls."""
     import tensorflow as tf
 
     calls = 0

@@ -14,7 +14,7 @@ from keras_gpukit.input.pipelines.functions import (
     makes_a_generator,
 )
 from keras_gpukit.input.pipelines.kinds import BATCHES, kind
-from keras_gpukit.input.pipelines.remaking import is_known
+from keras_gpukit.input.pipelines.rebuilding import is_known
 from keras_gpukit.input.pipelines.served import MODE, served
 from keras_gpukit.input.pipelines.structure import (
     Dataset,

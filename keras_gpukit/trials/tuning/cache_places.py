@@ -21,27 +21,19 @@ _END_EARLY = {"Take", "TakeWhile"}
 
 @dataclass(frozen=True)
 class Cut:
-    """A pipeline cut in two at a possible place for a cache.
-
-    Attributes:
-        below: The part of the pipeline whose elements the cache would hold.
-        above: The stages above the cache, from the lowest to the highest.
-    """
+    """A pipeline cut in two at a possible place for a cache; the lowest stage above comes first."""
 
     below: Dataset
     above: list[Dataset]
 
 
 def places(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
-    """Finds the possible places for a cache; the first one saves the most work.
+    """Returns the possible places for a cache, the best one first, or why there are none.
 
     A cache must be below every shuffle and every stage whose elements may vary between epochs. Maps
     that depend only on their arguments are moved below a shuffle, so that the cache holds their
     results too. This is safe because a shuffle draws positions, whatever elements are there. If the
     pipeline already has a cache in memory that could be higher, the cache is moved.
-
-    Returns:
-        The places, and the reason if there are no places.
     """
     for stage in changeable(dataset):
         if kind(stage) == "Cache":
@@ -82,12 +74,7 @@ def _how(dataset: Dataset) -> str:
 
 
 def _divided(rising: list[Dataset], allowed: Allowed) -> tuple[list[Dataset], list[Dataset], str]:
-    """Splits stages into those with the same elements in each epoch, and those above.
-
-    Returns:
-        The stages with constant elements, the stages above, and why their elements vary ("" if not
-        known to vary).
-    """
+    """Returns the stages with the same elements in each epoch, those above, and why these vary."""
     steady: list[Dataset] = []
     reason = ""
     for stage in rising:

@@ -48,14 +48,7 @@ _PLACES: dict[Any, tuple[Place, ...]] = {
 
 
 class CachePermission:
-    """The user's permission to cache elements.
-
-    Attributes:
-        places: Places where elements may be cached, the preferred place first.
-        folder: Existing folder in which the cache's own folder is made.
-        path: Path prefix of the files of a cache on disk.
-        is_temporary: Whether the cache's own folder is removed when the dataset is deleted.
-    """
+    """The user's permission to cache elements."""
 
     def __init__(
         self, choice: Choice, folder: str | os.PathLike[str] | None, ask: Callable[[str], bool]

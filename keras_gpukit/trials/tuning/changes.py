@@ -14,8 +14,13 @@ from functools import reduce
 from keras_gpukit.input.pipelines.functions import function_name
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import changes_in_parallel, impurities
-from keras_gpukit.input.pipelines.rebuilding import changeable, replace, spine
-from keras_gpukit.input.pipelines.remaking import in_parallel, is_known
+from keras_gpukit.input.pipelines.rebuilding import (
+    changeable,
+    in_parallel,
+    is_known,
+    replace,
+    spine,
+)
 from keras_gpukit.input.pipelines.served import movable, serve
 from keras_gpukit.input.pipelines.structure import Dataset, functions, inputs, number
 from keras_gpukit.input.pipelines.tf_private import parallel_form
@@ -25,14 +30,7 @@ from keras_gpukit.trials.tuning.trials import Proposal
 
 @dataclass(frozen=True)
 class Allowed:
-    """Changes that the user allows.
-
-    Attributes:
-        reorder: Whether elements may come in another order, and random draws with a seed may fall
-            on other elements.
-        trust_python: Whether Python functions depend only on their arguments and may run in
-            parallel.
-    """
+    """Changes that the user allows."""
 
     reorder: bool = False
     trust_python: bool = False

@@ -10,8 +10,7 @@ from keras_gpukit.input.pipelines.functions import function_name, makes_a_genera
 from keras_gpukit.input.pipelines.functions import variables as variables_of
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import impurities, varies
-from keras_gpukit.input.pipelines.rebuilding import changeable, rebuilt
-from keras_gpukit.input.pipelines.remaking import draws_orders, is_known
+from keras_gpukit.input.pipelines.rebuilding import changeable, draws_orders, is_known, rebuilt
 from keras_gpukit.input.pipelines.structure import (
     Dataset,
     cache_file,
@@ -50,11 +49,7 @@ _PROPOSALS: tuple[changes.Propose, ...] = (
 
 
 class PipelineTuning:
-    """Tunes a `tf.data.Dataset`.
-
-    Raises:
-        ValueError: If reading the pipeline would leave an incomplete cache on disk.
-    """
+    """Tunes a `tf.data.Dataset`."""
 
     def __init__(
         self,

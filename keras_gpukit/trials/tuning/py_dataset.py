@@ -53,11 +53,7 @@ class PyDatasetTuning:
         return nullcontext()
 
     def tune(self, trials: Trials) -> Any:
-        """Tries every setting.
-
-        Returns:
-            A shallow copy with the settings that were kept.
-        """
+        """Tries every setting."""
         in_vain = 0
         for workers in _more_workers(self._dataset.workers):
             # One gain may be hidden by noise while that of twice the workers is not.

@@ -17,14 +17,19 @@ from typing import Any
 
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.rebuilding import changeable, replace
-from keras_gpukit.input.pipelines.remaking import draws_orders, is_known, over, with_buffer
+from keras_gpukit.input.pipelines.rebuilding import (
+    changeable,
+    draws_orders,
+    is_known,
+    over,
+    replace,
+    with_buffer,
+)
 from keras_gpukit.input.pipelines.structure import Dataset, cache_file, inputs, number
 from keras_gpukit.trials.measuring.inside_fit import has_ended
-from keras_gpukit.trials.measuring.rates import run_for
+from keras_gpukit.trials.measuring.rates import rate_of
 from keras_gpukit.trials.sources import endless
 
-LEAST_BATCHES = 3
 SHUFFLE_BUFFER = 16
 # Time before a reading in which buffers fill, as a share of the duration of the reading.
 WARM_UP = 0.25
@@ -40,13 +45,7 @@ STRING_BYTES = 24
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample of a pipeline's elements.
-
-    Attributes:
-        count: Number of elements in the sample.
-        size_bytes: Total size of the elements in memory.
-        whole: Whether the sample has all elements of the pipeline.
-    """
+    """A sample of a pipeline's elements."""
 
     count: float
     size_bytes: float
@@ -54,12 +53,7 @@ class Sample:
 
 
 class Readings:
-    """Prepares pipelines for reading, and keeps the samples for their caches.
-
-    Args:
-        folder: Empty folder for the samples of caches on disk.
-        read_s: Duration of a reading in seconds.
-    """
+    """Prepares pipelines for reading, and keeps the samples for their caches."""
 
     def __init__(self, folder: str, read_s: float) -> None:
         self.read_s = read_s
@@ -148,10 +142,7 @@ def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> fl
         if consumer_s:
             time.sleep(consumer_s)
 
-    run_for(step, WARM_UP * read_s)
-    began = time.perf_counter()
-    batches = run_for(step, read_s, at_least=LEAST_BATCHES)
-    return batches / (time.perf_counter() - began)
+    return rate_of(step, (1 + WARM_UP) * read_s, settling=WARM_UP / (1 + WARM_UP))
 
 
 def _small_shuffle(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:

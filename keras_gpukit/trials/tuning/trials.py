@@ -35,12 +35,7 @@ LARGEST_EXPONENT = 700.0
 
 
 class Gain:
-    """Ratio of the rates of two pipelines, from rounds that each measure both.
-
-    Attributes:
-        before: Rates of the first pipeline, in batches/s.
-        after: Rates of the second pipeline, in batches/s.
-    """
+    """Ratio of the rates of two pipelines, from rounds that each measure both."""
 
     def __init__(self) -> None:
         self.before: list[float] = []
@@ -68,15 +63,7 @@ class Gain:
 
 
 def compare(before: Read, after: Read, *, threshold: float, seconds: float) -> Gain:
-    """Reads two pipelines in turn until it is clear whether the second is faster.
-
-    Args:
-        before: Reads the unchanged pipeline.
-        after: Reads the changed pipeline.
-        threshold: Gain to decide on. Rounds end once the interval is entirely above or below it.
-        seconds: Seconds after which no further round starts. The minimum number of rounds always
-            runs.
-    """
+    """Reads two pipelines in turn until it is clear whether the second is faster."""
     ends = time.perf_counter() + seconds
     found = Gain()
     turns = [(before, found.before), (after, found.after)]
@@ -123,13 +110,6 @@ class Proposal:
 class Trials:
     """Runs trials and records them.
 
-    Args:
-        dataset: The original pipeline.
-        reader: Returns a function that reads a pipeline, with a pause in seconds after each fetch.
-        seconds: Total time for all trials and the final comparison.
-        compute_rate: Rate at which the model trains; None without a model.
-        tell: Called with the current activity, for a progress line.
-
     Attributes:
         dataset: The best pipeline so far.
         lines: Lines of code that must come before its code.
@@ -172,12 +152,7 @@ class Trials:
         return self._ends - time.perf_counter()
 
     def run(self, proposal: Proposal, decide: Decide | None = None) -> Trial:
-        """Tries a change against the best pipeline so far, if it can be, and records the trial.
-
-        Args:
-            proposal: The change.
-            decide: Called if the change is faster; returns why it is not kept, or "".
-        """
+        """Tries a change against the best pipeline so far, if it can be, and records the trial."""
         if proposal.dataset is None:
             self.done.append(Trial(proposal.name, proposal.description, note=proposal.blocked))
             return self.done[-1]
@@ -211,12 +186,9 @@ class Trials:
         return trial
 
     def confirm(self, tuned: Any) -> Gain | None:
-        """Compares the original pipeline with the tuned one.
+        """Returns the gain of the tuned pipeline over the original one; None if none is kept.
 
         If the gain does not hold, the kept changes are recorded as not kept.
-
-        Returns:
-            The gain of the tuned pipeline; None if no change is kept.
         """
         kept = sum(trial.kept for trial in self.done)
         if not kept:

@@ -150,15 +150,6 @@ def test_what_is_unknown_has_a_short_reason(batches, options):
     assert 0 < len(reading.unknown_because) <= SHORT
 
 
-def test_a_clock_that_was_set_makes_the_wait_unknown(monkeypatch):
-    meter = BatchArrivalMeter(Feed(GivenTimes([0.0]), 1), lambda: 0, 1)
-    set_s = time.time() + 60
-    monkeypatch.setattr(time, "time", lambda: set_s)
-    reading = meter.read([meter.take()], Stretch(np.arange(3.0), np.arange(1.0, 3.0), 3.0))
-    assert reading.wait_s is None
-    assert "clock" in reading.unknown_because
-
-
 def test_a_model_that_cannot_be_read_is_read_once(monkeypatch):
     tries = []
 

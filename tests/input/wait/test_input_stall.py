@@ -8,7 +8,6 @@ import sys
 import time
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.clocked_steps import clocked_steps
@@ -27,9 +26,8 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait.clock import OwnCost
-from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.examples import ExampleCounter
-from keras_gpukit.input.wait.meters import Stretch, WaitReading
+from keras_gpukit.input.wait.meters import WaitReading
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -533,77 +531,3 @@ def test_a_counter_of_examples_that_stays_at_zero_is_unknown():
     # A worker that has run out of data takes part in steps with no examples.
     assert counter.between(counter.take(), counter.take(), calls=1) == 0
     assert counter.between(before, before, calls=1) is None  # as of a step that does not count
-
-
-def behind(period_s, wait_s, compute_s, *, report=True):
-    """Drives a clock on a device that computes each step only after its function returned.
-
-    Args:
-        period_s: From each call's entry to the next.
-        wait_s: Waited in each call, from its entry on.
-        compute_s: Taken by the device from then on, one step after the other.
-        report: Whether the ends of steps are reported.
-    """
-    now_s, finished_s, windows = 0.0, 0.0, []
-    device = DeviceWork(now=lambda: finished_s)
-
-    class Meter(FakeMeter):
-        def read(self, taken, stretch):
-            waits_s = np.full(stretch.calls, wait_s)
-            return WaitReading(float(waits_s.sum()), waits_s)
-
-    meter = Meter()
-    steps = clocked_steps(lambda source: meter, windows.append, device=device, now=lambda: now_s)
-    clock = steps.clock
-    step, pipeline, pending = clock.wrap(lambda source: "logs"), Pipeline(), []
-    for _ in range(200):
-        while report and pending and pending[0] <= now_s:
-            finished_s = pending.pop(0)
-            device.note_finished()
-        step(pipeline)
-        pending.append(max(now_s + wait_s, pending[-1] if pending else 0.0) + compute_s)
-        now_s += period_s
-    clock.pause()
-    clock.work_out()
-    waited_s = sum(window.input_wait_s for window in windows)
-    return waited_s / sum(window.duration_s for window in windows), steps.windows.input().confidence
-
-
-def test_a_device_that_runs_behind_hides_a_wait():
-    # A batch each 16 ms, of which the device computes 12 while the next one is fetched.
-    stalled, confidence = behind(period_s=0.016, wait_s=0.016, compute_s=0.012)
-    assert stalled == pytest.approx(0.25, abs=0.01)
-    assert confidence == "exact"
-
-
-def test_a_device_that_always_has_work_is_not_stalled():
-    assert behind(period_s=0.016, wait_s=0.016, compute_s=0.02) == (0.0, "exact")
-
-
-def test_what_an_unknown_device_hides_is_an_upper_bound():
-    stalled, confidence = behind(0.016, 0.016, 0.012, report=False)
-    assert stalled == pytest.approx(1.0)
-    assert confidence == "upper bound"
-
-
-def test_ends_of_steps_that_threads_note_out_of_order_are_counted_once():
-    ends_s = iter([1.0, 4.0, 2.0, 3.0, 5.0])
-    device = DeviceWork(now=lambda: next(ends_s))
-    for _ in range(5):
-        device.note_finished()
-    for first_call, before_s in ((1, 1.0), (3, 3.0), (4, 4.0)):
-        # The batch comes a second after the entry, half a second after the step before has ended.
-        entries_s, exits_s = np.array([before_s - 0.5, before_s + 0.9]), np.array([before_s + 0.8])
-        stretch = Stretch(entries_s, exits_s, next_exit_s=before_s + 1.8)
-        found = device.exposed(WaitReading(1.0, np.array([1.0])), stretch, first_call)
-        assert found.wait_s == 0.5
-
-
-def test_each_step_is_reported_once_and_on_time(monkeypatch):
-    # As on a GPU, but the steps of a CPU end before their function returns.
-    monkeypatch.setattr("keras_gpukit.watching.phase_steps.runs_behind", lambda model: True)
-    stalls = [gpukit.InputStall(None), gpukit.InputStall(None)]
-    small_model().fit(slow_dataset(BATCHES, PIPELINE_S), verbose=0, callbacks=stalls)
-    for callback in stalls:
-        assert callback.summary.stall_fraction >= 0.5
-        assert callback.summary.confidence == "exact"

@@ -18,7 +18,6 @@ from helpers.training import (
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines import measurable
-from keras_gpukit.input.wait.device_work import DeviceWork
 from keras_gpukit.input.wait.meters import Stretch, WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input.wait.wall_time import WallTime
@@ -152,11 +151,6 @@ def test_a_process_that_stood_still_leaves_a_short_epoch_unknown():
     record, _, _ = given_run(2, stood_still_since=lambda moment_s: True)
     assert record.wait_s is None
     assert record.unknown_because == "the process was suspended"
-
-
-def test_what_a_device_hides_of_a_short_epoch_is_unknown():
-    assert given_run(2)[0].confidence == "exact"
-    assert given_run(2, device=DeviceWork())[0].confidence == "upper bound"
 
 
 PIPELINE_S = 0.05

@@ -61,7 +61,6 @@ def known_of_error(model: keras.Model, log_dir: str, **options) -> dict:
             "shape": record.shape,
             "asked": record.state.asked_bytes,
             "limit": record.state.limit_bytes,
-            "from_log": record.state.from_log,
             "batch_size": record.batch_size,
             "predicted": record.prediction.fits_batch_size,
             "suggested": next(o.batch_size for o in record.options if o.kind == "batch size"),

@@ -17,7 +17,6 @@ def main() -> None:
             "operations": record.operations,
             "transfers": record.transfers,
             "causes": [fallback.cause for fallback in record.fallbacks],
-            "eager_unknown_because": watched_fit(make_model(run_eagerly=True)).unknown_because,
             "bit_identical": trained(watch=True) == trained(watch=False),
         }
     print(json.dumps(found))

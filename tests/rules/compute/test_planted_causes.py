@@ -113,7 +113,7 @@ def test_a_model_of_tiny_operations_saves_with_xla_what_is_promised():
         step_time_s=sum(parts_s.values()),
         parts_s=parts_s,
         kinds_s={"elementwise": parts_s["device compute"]},
-        devices=(DeviceProfile("GPU:0", 0.08, 0.08, kernels=4000),),
+        devices=(DeviceProfile("GPU:0", 0.08, kernels=4000),),
     )
     summary = RunSummary(
         Environment({}, gpus=(GPUInfo(0),), steps_per_execution=1, jit_compile=False),

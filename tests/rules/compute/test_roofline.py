@@ -15,8 +15,7 @@ from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports.roofline import near_the_limits
-from keras_gpukit.rules.compute.cards import data_sheet
-from keras_gpukit.rules.compute.roofline import Roofline, roofline_of
+from keras_gpukit.rules.compute.roofline import Roofline, data_sheet, roofline_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "explanation" / "flops.md"
 H100 = GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0))
@@ -34,7 +33,7 @@ def run(step_ms, flops, moved_gb=0.0, parts_ms=None, kinds_ms=None, gpu=H100, **
             step_time_s=sum(parts_ms.values()) / 1e3,
             parts_s={part: each / 1e3 for part, each in parts_ms.items()},
             kinds_s={kind: each / 1e3 for kind, each in (kinds_ms or {}).items()},
-            devices=(DeviceProfile("GPU:0", 0.9, 0.9, 1000),),
+            devices=(DeviceProfile("GPU:0", 0.9, 1000),),
         )
     return RunSummary(
         replace(environment, **settings),

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.epoch_memory import EpochMemory, Kept
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.records.machine import DeviceMemory, EpochMemory, Kept, MemoryRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise

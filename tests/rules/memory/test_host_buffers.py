@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.epoch_memory import EpochMemory
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
-from keras_gpukit.records.machine import MemoryRecord
+from keras_gpukit.records.machine import EpochMemory, MemoryRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 

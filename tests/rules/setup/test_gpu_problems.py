@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.gpu_health import CUDAPackage, GPUHealth, Xid
-from keras_gpukit.records.installation import CUDALibrary, DriverGPU, MIGInstance
+from keras_gpukit.records.installation import (
+    CUDALibrary,
+    CUDAPackage,
+    DriverGPU,
+    GPUHealth,
+    MIGInstance,
+    Xid,
+)
 from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.rules.setup.gpu_problems import MEANINGS, gpu_problems, library_problems, worst_of
 

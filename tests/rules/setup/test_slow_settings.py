@@ -166,7 +166,7 @@ def test_what_a_profiler_adds_to_eager_steps_is_no_cost_of_theirs():
 
 
 def test_a_gpu_keeps_its_time_of_what_eager_steps_are_said_to_lose():
-    devices = (DeviceProfile("GPU:0", 0.2, 0.2, kernels=100),)
+    devices = (DeviceProfile("GPU:0", 0.2, kernels=100),)
     result = found(run(eager=True, gpus=GPUS, profile=eager(0.04, 0.008, 0.012, devices=devices)))
     assert result.saving.high_s == pytest.approx(COMPUTE_S - 12.0)
 
@@ -255,7 +255,7 @@ def test_layers_go_into_the_input_only_where_that_helps():
 
 def test_cheap_layers_and_models_without_any_are_no_finding():
     cheap = profile((ROTATES, 3.0), ("conv/C", 57.0))
-    on_gpu = replace(cheap, devices=(DeviceProfile("GPU:0", 0.9, 0.9, kernels=100),))
+    on_gpu = replace(cheap, devices=(DeviceProfile("GPU:0", 0.9, kernels=100),))
     for each in (cheap, replace(on_gpu, parts_s={"device compute": 0.06})):
         assert "preprocessing-in-model" in judge(run(preprocessing=LAYERS, profile=each)).passed
     without = judge(run(profile=AUGMENTS)).not_applicable

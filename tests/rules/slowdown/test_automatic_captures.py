@@ -93,7 +93,7 @@ RUN = RunSummary(
         stall_fraction=0.84,
         later_stall_fraction=0.42,
         buffered_batches=0.0,
-        distribution=WaitDistribution(0.008, 0.009, 0.01, 1.0, 1),
+        distribution=WaitDistribution(0.008, 0.009, 0.01, 1.0),
         breakdown=TimeBreakdown(12.0, 8.4, 1.4, 0.2, 0.5, 1.0, 0.0, 0.5),
         pipeline=PipelineRecord((STAGE,), STAGE, slowest_s=0.008),
     ),

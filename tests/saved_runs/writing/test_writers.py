@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from keras_gpukit.records.codec import SCHEMA
-from keras_gpukit.records.hang import Hang
+from keras_gpukit.records.event import Hang
 from keras_gpukit.records.machine import HostSample
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import StepWindow

@@ -110,12 +110,7 @@ def pool_threads(dataset: Any) -> int | None:
 
 
 def within_pool(output: MeasuredNode, threads: int) -> MeasuredNode:
-    """Returns a pipeline whose parallel stages run no more calls at a time than there are threads.
-
-    Args:
-        output: Stage that training fetches from, with the parallelism that it was set to.
-        threads: Number of threads in the pool.
-    """
+    """Returns a pipeline whose parallel stages run at most as many calls as there are threads."""
 
     def within(stage: MeasuredNode) -> MeasuredNode:
         if stage.kind not in POOLED or stage.parallelism <= threads:
@@ -159,10 +154,6 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
 
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     """Returns a pipeline whose costs account for the time that training waits for it.
-
-    Args:
-        output: Stage that training fetches from, with the costs that tf.data measured.
-        wait_s: Mean wait of a step for its batch, in seconds.
 
     Returns:
         The stage that training fetches from, with costs added where necessary; None if nothing

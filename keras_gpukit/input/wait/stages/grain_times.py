@@ -41,12 +41,9 @@ class _Timed:
     """A transformation in the latest pass over the dataset.
 
     Attributes:
-        made_by: The transformation, without its dataset or iterator.
         threads: Number of threads that it starts for those before it; None if it starts none.
         batch_size: Elements that it fetches for one of its own, if it batches.
-        stats: Figures that Grain recorded.
         earlier: Seconds and elements of earlier passes.
-        inputs: Transformations before it.
     """
 
     made_by: Transformation
@@ -141,11 +138,7 @@ class GrainTimes:
 
 
 def time_grain(dataset: Any) -> None:
-    """Has Grain time the stages of the Grain dataset behind a tf.data pipeline, if there is one.
-
-    Args:
-        dataset: The `tf.data.Dataset` that Keras made of it; None without one.
-    """
+    """Has Grain time the stages of the Grain dataset behind a tf.data pipeline, if there is one."""
     for state in _generator_states(dataset) if dataset is not None else ():
         given = closed_over(state._generator).get("dataset")
         if is_grain(given) and worker_processes(given) == 0:

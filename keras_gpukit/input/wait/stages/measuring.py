@@ -84,7 +84,6 @@ class _Asker:
     """A stage, as seen by the places that it fetches from.
 
     Attributes:
-        per_batch: Number of elements that it produced per batch that left the pipeline.
         cycle: Number of iterators that it takes elements from in turn; None if it has no cycle.
         shuffles: Whether it shuffles: elements fetched but not yet produced are in its buffer.
     """
@@ -120,11 +119,6 @@ def costs_over_time(
     passes: Sequence[Sequence[tuple[float, ModelReading]]], output: MeasuredNode
 ) -> tuple[PipelineCosts, ...]:
     """Returns the costs of the stages in parts of a run, leaving out parts with other stages.
-
-    Args:
-        passes: Readings of each pass over the pipeline, in order. Each has the seconds since the
-            run began.
-        output: Stage that training fetches from, measured over the whole run.
 
     Returns:
         The parts in order; empty for a short run, whose stages are not worth measuring twice.

@@ -80,7 +80,6 @@ class MeasuredNode:
             between the readings.
         per_batch: Number of elements per batch that left the pipeline.
         cost_per_batch_s: Processing seconds per batch that left the pipeline, without the inputs.
-        parallelism: Number of threads, as in `Node`.
         buffered: Mean number of elements in its buffer; NaN if it is unknown, and None for a stage
             that is not asynchronous.
         copies: Mean number of iterators that worked here at the same time, at least 1.
