@@ -25,15 +25,16 @@ from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.comparison import headline, reasons
 from keras_gpukit.rules.comparing.compare import compare_runs
+from keras_gpukit.rules.compute.page_faults import POOL
 from keras_gpukit.saved_runs import load_report
 
 SCRIPT = Path(__file__).parent / "planted" / "compared_run.py"
 TRAININGS = ("dense", "convolutional", "callback", "tf.data", "pydataset")
 SIDES = {"first": [], "equal": [], "slower": ["--slow"]}
 LIMIT_S = 240.0
-# Else the C library returns memory to the kernel after each step and takes it again, or not, as the
-# heap happens to lie: the same convolutions take 52 ms in one process and 90 ms in another.
-KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "1000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
+# Else freed memory goes back to the kernel after each step, or not, as the heap happens to lie: the
+# same convolutions take 52 ms in one process and 90 ms in another (`page-faults`).
+KEEPS_MEMORY = dict([POOL.split("=")])
 
 
 def run(name: str, folder: Path, arguments: list[str]) -> RunReport:
@@ -99,7 +100,7 @@ def show(rows: dict[str, Any]) -> None:
 def main() -> int:
     parser = argument_parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=TRAININGS, help="names of trainings")
-    parser.add_argument("--repeats", type=int, default=8, help="runs of each side (default: 8)")
+    parser.add_argument("--repeats", type=int, default=6, help="runs of each side (default: 6)")
     arguments = parser.parse_args()
     rows = saved_rows(arguments.json, "pairs") if arguments.only else {}
     for name in arguments.only or TRAININGS:
