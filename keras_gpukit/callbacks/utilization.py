@@ -109,7 +109,7 @@ class _Reading:
         self._session.output.record("utilization", record, self._session.step)
 
     def _sample_host(self, host: HostSensor) -> None:
-        sample = host.read()
+        sample = host.read(in_steps=self._session.in_steps)
         self._session.output.record("host", sample, self._session.step)
         if self._neighbours.note(sample):
             self._write()

@@ -40,7 +40,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         metavar="CODE",
         help="try only what the finding with this code advises, or the change of this name: input, "
-        "graph, jit, no-jit, steps-per-execution, mixed-precision, batch-size; may be repeated",
+        "graph, jit, no-jit, steps-per-execution, mixed-precision, memory-pool, batch-size; may be "
+        "repeated",
     )
     parser.add_argument(
         "--minutes",

@@ -19,6 +19,7 @@ CauseKind = Literal[
     "callback",
     "layer",
     "placement",
+    "page faults",
     "other processes",
 ]
 FigureUnit = Literal["s", "/s", "B", "share", "count"]
@@ -103,7 +104,8 @@ class ChangeCause:
         kind: Kind of the difference. "part": a part of the step time; "stage time" and "stage":
             time per batch and parallelism of a stage, or whether there is one; "callback": seconds
             per step; "layer": seconds per step in a profile; "placement": number of operations on a
-            device; "other processes": share of the cores that they used.
+            device; "page faults": seconds of the kernel per step; "other processes": share of the
+            cores that they used.
         name: Name of the differing part, a stage with its place, a setting, a layer, a device.
         share: Share of the change of the step time, for parts.
     """

@@ -158,6 +158,10 @@ class HostSample:
         memory_limit_bytes: Memory limit of this process's container or job; None without a limit.
         memory_limit_used_bytes: Memory in use under that limit, without caches that can be
             reclaimed.
+        user_cores: Mean number of cores that code of this process kept busy, the kernel's work left
+            out. This and the figures below are None outside steps and on Windows.
+        kernel_cores: Mean number of cores that the kernel kept busy on behalf of this process.
+        page_faults_per_s: Page faults of this process that read no disk ("minor"), per second.
     """
 
     cpu_percent: float | None = None
@@ -168,6 +172,9 @@ class HostSample:
     disk_read_bytes_per_s: float | None = None
     memory_limit_bytes: int | None = None
     memory_limit_used_bytes: int | None = None
+    user_cores: float | None = None
+    kernel_cores: float | None = None
+    page_faults_per_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -222,6 +229,12 @@ class HostUtilization:
             it was not measured because other processes used little.
         job_cpu_percent: Share of all cores that other processes of the same job on this host used,
             such as its other workers.
+        user_cores: Mean number of cores that code of this process kept busy in steps, the kernel's
+            work left out.
+        kernel_cores: Mean number of cores that the kernel kept busy on behalf of this process in
+            steps.
+        page_faults_per_s: Page faults of this process that read no disk ("minor"), per second of
+            steps.
     """
 
     cpu_percent: float | None = None
@@ -233,6 +246,16 @@ class HostUtilization:
     children_cpu_percent: float | None = None
     job_cpu_percent: float | None = None
     others: tuple[ProcessUse, ...] = ()
+    user_cores: float | None = None
+    kernel_cores: float | None = None
+    page_faults_per_s: float | None = None
+
+    @property
+    def kernel_fraction(self) -> float | None:
+        """The kernel's share of this process's processor time in steps, 0 to 1; None if unknown."""
+        if self.user_cores is None or not self.kernel_cores:
+            return self.kernel_cores
+        return self.kernel_cores / (self.user_cores + self.kernel_cores)
 
     @property
     def others_cpu_percent(self) -> float | None:

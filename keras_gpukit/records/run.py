@@ -205,6 +205,12 @@ class RunSummary(Displayed):
         return self.utilization.host if self.utilization else None
 
     @property
+    def page_faults_per_step(self) -> float | None:
+        """Mean number of page faults of this process in a step."""
+        per_s = self.host.page_faults_per_s if self.host else None
+        return None if per_s is None or self.step_time_s is None else per_s * self.step_time_s
+
+    @property
     def memory_peak_bytes(self) -> dict[str, int]:
         """Peak that training needs by device, such as {"GPU:0": 1073741824}."""
         return {memory.device: memory.needed_bytes for memory in self.allocators}

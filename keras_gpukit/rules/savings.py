@@ -28,6 +28,10 @@ AFTER_PAUSE = 0.15
 # GPU: our choices. In 25 fits on an H100 it was up to 3.1 percentage points less, and up to 5.9
 # more where Python makes batches (`benchmarks/results/gpu/stall.*.json`, one step per execution).
 GPU_MARGINS = 0.04, 0.06
+# Shares of the kernel's part of the processor time that steps save without page faults, our choice.
+# Some of the kernel's work is of another kind. But threads wait for each other's page faults, and
+# memory that was just cleared is in no cache: in `benchmarks/results/page_faults.json` it was more.
+FAULT_MARGINS = 0.5, 2.0
 # Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in all
 # runs of `benchmarks/verdict_truth.py`; half of that is our choice.
 LEAST_WORK = 0.2
@@ -172,6 +176,18 @@ def of_compute(
     if compute_s <= 0:
         return None
     return of_run(summary, low * compute_s, fraction * compute_s, basis=basis, upper_bound=True)
+
+
+def of_page_faults(summary: RunSummary, kernel_fraction: float) -> Saving | None:
+    """Returns what a run would save without page faults that take a share of its processor time.
+
+    On a GPU that is at most a part of the wait for input, since other threads launch the steps.
+    """
+    on_gpu, (less, more) = bool(summary.environment.gpus), FAULT_MARGINS
+    slowed_s = (_waited_s(summary) or 0.0) if on_gpu else time_of_steps_s(summary)
+    low_s = 0.0 if on_gpu else less * kernel_fraction * slowed_s
+    high_s = min(more * kernel_fraction, 1 - LEAST_WORK) * slowed_s
+    return of_run(summary, low_s, high_s, basis="page faults", upper_bound=on_gpu)
 
 
 def input_cores_fraction(summary: RunSummary) -> float | None:

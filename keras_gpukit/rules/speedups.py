@@ -16,6 +16,7 @@ CHANGES = (
     "no-jit",
     "steps-per-execution",
     "mixed-precision",
+    "memory-pool",
     "batch-size",
 )
 """Names of all changes, in the order in which they are tried unless findings promise more."""
@@ -35,6 +36,7 @@ TRIED_BY: dict[str, tuple[str, ...]] = {
     "dense-embedding-update": ("jit",),
     "float32-on-tensor-cores": ("mixed-precision",),
     "memory-mostly-unused": ("batch-size",),
+    "page-faults": ("memory-pool",),
 }
 """Changes that a finding advises, by the code of its rule. Findings without one here advise what
 only the author of the model can change."""

@@ -39,7 +39,7 @@ def serve(
     examples: float | None,
 ) -> None:
     """Runs in the trial process: runs the script. Its first `fit` ends the process."""
-    prepare(log)
+    prepare(log, changes)
     reason = "the script called no fit()"
 
     def keras_imported() -> None:

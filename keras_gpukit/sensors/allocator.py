@@ -85,10 +85,15 @@ def _devices() -> list[str]:
 
     logical = tf.config.list_logical_devices("GPU")
     # A CPU's other allocators count only large blocks, or nothing.
-    if os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true"):
+    if has_pool():
         # Logical CPU devices share one allocator, so the first one is enough.
         logical += tf.config.list_logical_devices("CPU")[:1]
     return [device.name.removeprefix("/device:") for device in logical]
+
+
+def has_pool() -> bool:
+    """Whether TensorFlow manages a CPU's memory as it does a GPU's."""
+    return os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true")
 
 
 def _limit_bytes(device: str, gpus: Sequence[GPUInfo]) -> int | None:

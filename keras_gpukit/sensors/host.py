@@ -52,9 +52,13 @@ class HostSensor:
         # This clock counts nanoseconds; psutil reads hundredths of a second from a file.
         self._process = now_s, time.process_time()
         self._cpu_s = self._cpu_times()
+        self._usage: tuple[float, ...] | None = None
 
-    def read(self) -> HostSample:
-        """Reads the host once."""
+    def read(self, *, in_steps: bool = False) -> HostSample:
+        """Reads the host once.
+
+        Page faults and the kernel's time count if steps ran at this reading and the one before.
+        """
         now_s = time.perf_counter()
         process_cpu_percent = self._process_cpu_percent(now_s)
         memory = self._psutil.virtual_memory()
@@ -68,7 +72,16 @@ class HostSensor:
             disk_read_bytes_per_s=self._disk_rate(now_s),
             memory_limit_bytes=limit_bytes,
             memory_limit_used_bytes=limit_used_bytes,
+            **self._usage_rates(now_s, in_steps),
         )
+
+    def _usage_rates(self, now_s: float, in_steps: bool) -> dict[str, Any]:
+        before, self._usage = self._usage, (now_s, *_own_usage()) if in_steps else None
+        if before is None or self._usage is None:
+            return {}
+        passed_s, *used = (now - then for then, now in zip(before, self._usage, strict=True))
+        names = ("user_cores", "kernel_cores", "page_faults_per_s")
+        return {name: each / passed_s for name, each in zip(names, used, strict=False)}
 
     def _cpu_percent(self) -> float | None:
         # psutil.cpu_percent() covers the time since the same thread's previous call, so the first
@@ -106,6 +119,16 @@ class HostSensor:
         except (OSError, NotImplementedError, self._psutil.Error):
             return None
         return counters.read_bytes if counters else None
+
+
+def _own_usage() -> tuple[float, ...]:
+    """Returns the seconds in user code and in the kernel, and page faults; empty if unknown."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ()
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime, used.ru_stime, used.ru_minflt
 
 
 def process_bytes() -> int:

@@ -12,7 +12,9 @@ from keras_gpukit.input.pipelines.rebuilding import spine
 from keras_gpukit.input.pipelines.structure import number
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.reports.units import duration
+from keras_gpukit.rules.compute.page_faults import POOL
 from keras_gpukit.rules.compute.precision import choose_policy
+from keras_gpukit.sensors.allocator import has_pool
 from keras_gpukit.trials.sources import DEFAULT_BATCH_SIZE
 
 EXECUTION_S = 0.1
@@ -31,6 +33,7 @@ class TrainingChange:
     Attributes:
         name: One of `keras_gpukit.rules.speedups.CHANGES`.
         policy: Dtype policy to set before the model is built; None to leave it.
+        variable: Environment variable to set, as "NAME=value"; "" for none.
         tunes_input: Whether `tune_input` changes the input.
         blocked: Why the change cannot be tried; "" if it can.
         by_default: Whether it is tried unless the user asks for other changes.
@@ -42,6 +45,7 @@ class TrainingChange:
     compiled: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int | None = None
     examples: int | None = None
+    variable: str = ""
     tunes_input: bool = False
     blocked: str = ""
     note: str = ""
@@ -57,6 +61,7 @@ def propose(
         *_execution(model),
         _steps_per_execution(model, arguments, step_s),
         _precision(model, gpus),
+        _memory_pool(gpus),
         batch_size(batch_size_of(arguments), examples_of(arguments)),
     ]
     return tuple(found)
@@ -123,6 +128,17 @@ def _precision(model: Any, gpus: tuple[GPUInfo, ...]) -> TrainingChange:
         blocked=f"the model's policy is {now}" if now.startswith("mixed_") else "",
         note="" if is_advised else reason,
         by_default=is_advised,
+    )
+
+
+def _memory_pool(gpus: tuple[GPUInfo, ...]) -> TrainingChange:
+    return TrainingChange(
+        "memory-pool",
+        "keep the memory of freed tensors on the host",
+        variable=POOL,
+        blocked="this training does so already" if has_pool() else "",
+        note="with a GPU it concerns only how batches are made" if gpus else "",
+        by_default=not gpus,
     )
 
 

@@ -67,6 +67,8 @@ class GivenFit:
         compiled: dict[str, Any] = {}
         for change in changes:
             compiled |= change.compiled
+            if change.variable:
+                self.lines.append(Change("", f"export {change.variable}  # before Python starts"))
             if change.policy is not None:
                 self._check_policy(change.policy)
             if change.tunes_input:

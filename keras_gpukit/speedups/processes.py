@@ -84,14 +84,18 @@ class TrainingProcess:
         return reply
 
 
-def prepare(log: Connection) -> None:
-    """Prepares a trial process: its output goes to the log, and Ctrl-C does not reach it."""
+def prepare(log: Connection, changes: Sequence[TrainingChange]) -> None:
+    """Prepares a trial process: its output goes to the log, and Ctrl-C does not reach it.
+
+    Sets the environment variables of changes, which TensorFlow reads when it starts its devices.
+    """
     os.setsid()
     for descriptor in (1, 2):
         os.dup2(log.fileno(), descriptor)
     log.close()
     # Two processes train in turn on the same GPU.
     os.environ.setdefault(_GROWTH, "true")
+    os.environ.update(dict(each.variable.split("=") for each in changes if each.variable))
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def serve(
     examples: float | None,
 ) -> None:
     """Runs in the trial process: builds the model and trains it."""
-    prepare(log)
+    prepare(log, changes)
     try:
         import keras
 

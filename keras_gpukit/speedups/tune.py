@@ -39,7 +39,8 @@ def tune(
     not kept. Weights and the order of the data start from the same seed in each process.
 
     The changes are: the input as by `tune_input`, graphs instead of eager steps, XLA on or off,
-    several steps per execution, mixed precision on GPUs that are fast at it, and larger batches.
+    several steps per execution, mixed precision on GPUs that are fast at it, a pool for the memory
+    of tensors on CPUs, and larger batches.
     The program itself is not changed: the result has the lines to change.
 
     The script must guard its code with `if __name__ == "__main__":`. On GPUs, this process must not

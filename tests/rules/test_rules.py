@@ -205,6 +205,20 @@ def host(cpu_percent, samples=100, own=50.0, **more):
     return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, own, **more))
 
 
+def faulting(faults_per_s=100_000, kernel_cores=0.4, gpus=(), stall_fraction=0.0, samples=100):
+    """A run whose steps take 10 ms and 1.6 cores, of which the kernel has a quarter."""
+    readings = HostUtilization(
+        user_cores=1.2, kernel_cores=kernel_cores, page_faults_per_s=faults_per_s
+    )
+    return run(
+        gpus,
+        {},
+        input=stall(stall_fraction),
+        throughput=throughput(0.01),
+        utilization=UtilizationRecord(samples, 1.0, host=readings),
+    )
+
+
 def placed(cause, predicted=False):
     fallback = Fallback("AsString", 2, cause, "TensorFlow has none.", ("model/hash",))
     device = "CPU:0" if predicted else "GPU:0"
@@ -456,6 +470,11 @@ FIRES = [
         "host-cpu-saturated info: this process 32 %",
         on_gpu(input=QUICK, utilization=host(90.0, own=32.0)),
     ),
+    ("page-faults warning: of the CPU time in the kernel 25 %", faulting()),
+    (
+        "page-faults info: page faults per step 1000",
+        faulting(gpus=(A100,), stall_fraction=0.5),
+    ),
     ("tiny-steps warning: step time 1.9 ms", run(settings=SINGLE, throughput=throughput(0.0019))),
     (
         "float32-on-tensor-cores warning: compute capability 7",
@@ -577,6 +596,9 @@ QUIET = [
     ("low-utilization", on_gpu(input=QUICK, utilization=busy(50.0))),
     ("host-cpu-saturated", on_gpu(input=stall(0.5), utilization=host(69.9))),
     ("host-cpu-saturated", run(input=QUICK, utilization=host(32.0, own=30.0))),
+    ("page-faults", faulting(kernel_cores=0.13)),
+    ("page-faults", faulting(faults_per_s=39_000)),
+    ("page-faults", faulting(gpus=(A100,))),
     ("tiny-steps", run(settings=SINGLE, throughput=throughput(0.002))),
     ("tiny-steps", run(settings={"steps_per_execution": 2}, throughput=throughput(0.001))),
     ("float32-on-tensor-cores", run((P100,), FLOAT32)),
@@ -682,6 +704,10 @@ ABSTAINS = [
         run(input=QUICK, utilization=host(90.0, own=30.0, children_cpu_percent=40.0)),
         "this run trains on the CPU",
     ),
+    ("page-faults", faulting(samples=4), "read 4 times"),
+    ("page-faults", replace(faulting(), memory=memory(GIB, "CPU:0")), "already"),
+    ("page-faults", replace(faulting(gpus=(A100,)), input=None), "input wait"),
+    ("page-faults", replace(faulting(), input=held_up_by("python")), "batches that Python makes"),
     ("tiny-steps", run(throughput=throughput(0.001)), "one execution"),
     ("tiny-steps", tiny(4.9), "5 s"),
     ("tiny-steps", launching(1.0, 0.1, 1.5, steps_per_execution=1), "waits for launches"),

@@ -77,6 +77,14 @@ def test_the_host_is_summed_up_over_the_run():
     assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100, 50.0)
 
 
+def test_page_faults_and_the_kernel_s_time_are_means_over_readings_within_steps():
+    outside = HostSample(user_cores=None)
+    samples = outside, HostSample(user_cores=1.0, kernel_cores=0.5, page_faults_per_s=300.0)
+    found = folded("host", (*samples, replace(samples[1], user_cores=2.0))).host
+    assert (found.user_cores, found.kernel_cores, found.page_faults_per_s) == (1.5, 0.5, 300.0)
+    assert found.kernel_fraction == 0.25
+
+
 def test_a_container_s_limit_leaves_less_than_the_machine():
     reading = HostSample(memory_available_bytes=80, memory_limit_bytes=10)
     found = folded("host", [replace(reading, memory_limit_used_bytes=used) for used in (7, 9, 8)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import threading
@@ -280,6 +281,24 @@ def test_the_host_is_read():
     assert 0 < reading.memory_available_bytes < reading.memory_total_bytes
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows counts no page faults this way")
+def test_page_faults_are_counted_between_two_readings_within_steps():
+    sensor = HostSensor()
+    assert sensor.read(in_steps=True).page_faults_per_s is None  # nothing to compare it with
+    began_s = time.perf_counter()
+    for _ in range(20):
+        with mmap.mmap(-1, 1000 * mmap.PAGESIZE) as memory:
+            for page in range(1000):
+                memory[page * mmap.PAGESIZE] = 1
+    reading = sensor.read(in_steps=True)
+    passed_s = time.perf_counter() - began_s
+    assert reading.page_faults_per_s * passed_s >= 20_000
+    assert reading.kernel_cores > 0
+    assert reading.user_cores is not None
+    assert sensor.read().page_faults_per_s is None  # such as in a validation
+    assert sensor.read(in_steps=True).page_faults_per_s is None
+
+
 def burn_a_core(seconds: float) -> None:
     began = time.thread_time()
     while time.thread_time() - began < seconds:
@@ -340,6 +359,7 @@ def test_a_machine_that_shows_no_disks_is_read_without_them(monkeypatch, error):
 
 READINGS = """
 import json
+import mmap
 import tensorflow as tf
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.sensors.allocator import AllocatorSensor

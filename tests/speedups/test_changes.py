@@ -33,6 +33,7 @@ def test_arrays_and_a_graph():
         "jit",
         "steps-per-execution",
         "mixed-precision",
+        "memory-pool",
         "batch-size",
     }
     assert "neither a tf.data pipeline" in found["input"].blocked

@@ -48,6 +48,7 @@ def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Itera
         yield from _stages(compared.stages, changed_s)
     if _CALLBACKS in names or is_unknown:
         yield from _callbacks(a, b, changed_s)
+    yield from _page_faults(a, b, changed_s)
     if names != [_INPUT]:
         for pair in _notable(compared.layers, changed_s)[:MOST_OF_A_KIND]:
             yield ChangeCause("layer", pair.name, pair.a_s, pair.b_s)
@@ -112,6 +113,21 @@ def _between_steps(summary: RunSummary) -> dict[str, float] | None:
         name: max(spent_s - at_epochs.get(name, 0.0), 0.0) / steps
         for name, spent_s in parts.by_callback.items()
     }
+
+
+def _page_faults(a: RunSummary, b: RunSummary, changed_s: float) -> Iterator[ChangeCause]:
+    """Yields the kernel's part of the step time if it and the page faults changed the same way."""
+    faults = [summary.page_faults_per_step for summary in (a, b)]
+    kernel_s = [
+        ((summary.host and summary.host.kernel_fraction) or 0.0) * (summary.step_time_s or 0.0)
+        for summary in (a, b)
+    ]
+    if faults[0] is None or faults[1] is None:
+        return
+    name = f"the kernel, {faults[0]:,.0f} → {faults[1]:,.0f} page faults"
+    if (faults[1] - faults[0]) * changed_s > 0:
+        for pair in _notable([TimePair(name, *kernel_s)], changed_s):
+            yield ChangeCause("page faults", name, pair.a_s, pair.b_s)
 
 
 def _other_processes(a: RunSummary, b: RunSummary) -> Iterator[ChangeCause]:

@@ -328,6 +328,9 @@ class RunFold:
             memory_available_min_bytes=left_bytes,
             memory_total_bytes=figures["memory_total_bytes"].last,
             disk_read_bytes_per_s=figures["disk_read_bytes_per_s"].mean,
+            user_cores=figures["user_cores"].mean,
+            kernel_cores=figures["kernel_cores"].mean,
+            page_faults_per_s=figures["page_faults_per_s"].mean,
         )
 
     def _gpu(self, index: str, noted: GPUUtilization) -> GPUUtilization:

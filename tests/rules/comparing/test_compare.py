@@ -251,6 +251,19 @@ def test_a_callback_that_sleeps_is_named():
     ]
 
 
+def test_page_faults_are_named_with_the_kernel_s_time():
+    def faulting(step_ms, kernel_cores, per_s):
+        host = HostUtilization(user_cores=1.0, kernel_cores=kernel_cores, page_faults_per_s=per_s)
+        return summary(step_ms, utilization=replace(SUMMARY.utilization, host=host))
+
+    before, after = faulting(20.0, 0.0, 500.0), faulting(40.0, 1.0, 100_000.0)
+    cause = next(each for each in compared(before, after).causes if each.kind == "page faults")
+    assert (cause.name, cause.a) == ("the kernel, 10 → 4,000 page faults", 0.0)
+    assert cause.b == pytest.approx(0.02)
+    fewer = compared(before, faulting(40.0, 1.0, 200.0)).causes
+    assert "page faults" not in {each.kind for each in fewer}
+
+
 def test_a_machine_that_others_used_makes_a_comparison_doubtful():
     def busy(cpu_percent: float):
         host = HostUtilization(cpu_percent, 20.0)
