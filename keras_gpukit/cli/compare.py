@@ -87,10 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         a, b = _shortened(args.run_a, args.run_b)
-        compared = compare_runs(
-            [replace(each, name=a) for each in _read_runs(args.run_a)],
-            [replace(each, name=b) for each in _read_runs(args.run_b)],
-        )
+        compared = compare_runs(_read_runs(args.run_a), _read_runs(args.run_b))
         conditions = [
             replace(
                 each,
@@ -99,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
             )
             for each in args.fail_on
         ]
-        compared = replace(compared, conditions=tuple(conditions))
+        compared = replace(compared, a=a, b=b, conditions=tuple(conditions))
         if args.junit is not None:
             replace_file(args.junit, junit(compared).encode())
     except (OSError, ValueError) as error:
@@ -130,12 +127,12 @@ def _read_runs(text: str) -> list[RunReport]:
         return _runs_in(Path(text))
     folder, _, name = text.rpartition("#")
     folder, name = (folder, name) if folder else (text, "")
-    if Path(folder).exists() or not glob.has_magic(folder):
+    if Path(folder).exists() or not glob.has_magic(text):
         return _runs_in(Path(folder), name)
-    folders = [Path(each) for each in sorted(glob.glob(folder)) if Path(each).is_dir()]
-    if not folders:
-        raise FileNotFoundError(f"No folder matches {folder}")
-    return [run for each in folders for run in _runs_in(each, name)]
+    for pattern, named in ((text, ""), (folder, name)):  # names of folders may have a "#", too
+        if folders := [Path(each) for each in sorted(glob.glob(pattern)) if Path(each).is_dir()]:
+            return [run for each in folders for run in _runs_in(each, named)]
+    raise FileNotFoundError(f"No folder matches {folder}")
 
 
 def _runs_in(log_dir: Path, name: str = "") -> list[RunReport]:

@@ -201,9 +201,11 @@ class Conclusion:
         titles = {each.title for each in summary.findings}
 
         def is_news(run: RunReport) -> bool:
-            """Returns whether it adds to the panel; each of many fits may repeat it."""
+            """Returns whether it adds to the panel; of many fits, remarks on each do not."""
             worst = phrases.worst(run.summary)
-            return not is_many or (worst is not None and worst.title not in titles)
+            if worst is None or worst.severity == "info":
+                return not is_many
+            return not is_many or worst.title not in titles
 
         others = tuple(run for run in runs if run is not longest and is_news(run))
         for line in verdict_lines(replace(report, runs=others)):

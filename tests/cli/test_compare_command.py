@@ -231,3 +231,17 @@ def test_a_pattern_that_matches_no_run_or_runs_that_differ_is_an_error(repeats, 
     assert json.loads(capsys.readouterr().out)["runs"] == [3, 1]
     assert main(["compare", "logs#b*", "logs#x*"]) == 2
     assert "There is no run 'x*' under logs" in capsys.readouterr().err
+    environment = replace(SUMMARY.environment, jit_compile=True)
+    lines = run_lines(2, summary=replace(summary(25.0, DECODE), environment=environment))
+    write_lines(logs / "main-jit", lines)
+    assert main(["compare", "main-*", "logs/branch"]) == 2
+    error = capsys.readouterr().err
+    assert " in main-1.0 and " in error
+    assert error.endswith(" in main-jit\n")
+
+
+def test_a_pattern_matches_folders_whose_names_have_a_number_sign(logs, capsys):
+    for name in ("issue#7-1", "issue#7-2"):
+        write_lines(logs / name, run_lines(2, summary=summary(25.0, DECODE, READ)))
+    assert main(["compare", "issue#7-*", "logs/branch", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [2, 1]

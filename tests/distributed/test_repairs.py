@@ -11,9 +11,11 @@ from keras_gpukit.errors import GPUKitWarning
 pytestmark = pytest.mark.tensorflow
 
 
-def test_an_unknown_keras_is_left_alone_with_a_warning(monkeypatch):
+@pytest.mark.parametrize("trainer", [None, SimpleNamespace(_make_function=print)])
+def test_an_unknown_keras_is_left_alone_with_a_warning(monkeypatch, trainer):
+    module = SimpleNamespace(TensorFlowTrainer=trainer)
     monkeypatch.setattr(repairs, "_done", set())
-    monkeypatch.setattr(repairs, "trainer_module", lambda: SimpleNamespace(TensorFlowTrainer=None))
+    monkeypatch.setattr(repairs, "trainer_module", lambda: module)
     with pytest.warns(GPUKitWarning, match="several steps per execution"):
         repairs._make(repairs.MIRRORED[0])
 

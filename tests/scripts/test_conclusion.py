@@ -6,13 +6,15 @@ import io
 import os
 import sys
 import time
+from dataclasses import replace
 
 import pytest
-from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
+from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 
 from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.records.steps import Progress
+from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.script import account
+from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.scripts.conclusion import REPORT, Conclusion
 from keras_gpukit.scripts.run_folder import RunFolder
@@ -107,6 +109,23 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
     page = (folder.path() / REPORT).read_text(encoding="utf-8")
     assert page.index("The whole script") < page.index("2 runs compared")
     assert load_report(folder.path()).script == ScriptRecord(48.0, 9.0, 2.0, (FOLDS,))
+
+
+def test_remarks_on_each_of_many_fits_are_not_listed(monkeypatch, folder):
+    conclusion = made(folder, monkeypatch)
+    mostly_first_step = TimeBreakdown(20.0, 0.0, 3.0, 0.1, 0.1, 16.0, 0.0, 0.5)
+    record = replace(SUMMARY.input, stall_fraction=0.0, breakdown=mostly_first_step)
+    short = replace(SUMMARY, operations=None, input=record)
+    write_lines(folder.path() / "long", run_lines(90))
+    for fold in range(6):
+        write_lines(
+            folder.path() / f"fold-{fold}",
+            run_lines(20, summary=replace(short, verdict=judge(short))),
+        )
+    conclusion.tell()
+    printed = sys.stderr.getvalue()
+    assert "7 fits were monitored" in printed
+    assert "fold-" not in printed.partition("Report:")[0]
 
 
 def test_the_time_of_a_script_without_any_call_is_its_own():

@@ -19,13 +19,14 @@ from keras_gpukit.distributed.repairs.keras_private import trainer_module
 
 def take_steps_in_one_function(trainer: Any) -> None:
     """Makes Keras run all steps of an execution in one function."""
-    original = trainer.TensorFlowTrainer._make_function
+    trains = trainer.TensorFlowTrainer
+    original, _ = trains._make_function, trains._autoconvert_optionals  # a step needs both
 
     def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
         function = original(self, step_function)
         return _several_steps(self, step_function, function) if _concerns(self) else function
 
-    trainer.TensorFlowTrainer._make_function = _make_function
+    trains._make_function = _make_function
 
 
 def _concerns(model: Any) -> bool:

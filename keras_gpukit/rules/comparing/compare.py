@@ -73,9 +73,8 @@ def _check_repeats(runs: Sequence[RunReport]) -> None:
     for run, settings in zip(runs[1:], others, strict=True):
         if differ := differing(first, settings):
             raise ValueError(
-                f"Runs of {runs[0].name} are not repeats of one: {differ[0].name} is "
-                f"{differ[0].a or 'unknown'} in {runs[0].folder or runs[0].name} and "
-                f"{differ[0].b or 'unknown'} in {run.folder or run.name}"
+                f"Runs are not repeats of one: {differ[0].name} is {differ[0].a or 'unknown'} in "
+                f"{runs[0].name} and {differ[0].b or 'unknown'} in {run.name}"
             )
 
 

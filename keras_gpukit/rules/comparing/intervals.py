@@ -34,7 +34,7 @@ _STUDENT = (
 
 def student(freedom: float) -> float:
     """Returns the two-sided 95 % quantile of Student's t, of so many degrees of freedom."""
-    whole = int(freedom)
+    whole = max(int(freedom), 1)  # of two runs it is 1, and rounding may give slightly less
     # The rest is accurate to 0.1 %.
     return _STUDENT[whole - 1] if whole <= len(_STUDENT) else 1.96 + 2.5 / whole
 

@@ -338,8 +338,8 @@ def test_an_unknown_figure_is_refused_with_the_known_ones():
 
 def test_repeats_must_have_the_same_settings():
     runs = [
-        RunReport("main", "completed", "fit", summary=summary(environment=each), folder=folder)
-        for each, folder in (
+        RunReport(name, "completed", "fit", summary=summary(environment=each))
+        for each, name in (
             (SUMMARY.environment, "one"),
             (replace(SUMMARY.environment, jit_compile=True), "two"),
         )
