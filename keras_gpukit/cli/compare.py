@@ -44,6 +44,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "run_b", metavar="RUN_B", type=_run, help="the run that may be slower or faster"
     )
+    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
         "--fail-on",
         action="append",
@@ -85,6 +86,12 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.rules.comparing.conditions import is_inconclusive, judge_condition
     from keras_gpukit.whole_files import replace_file
 
+    if args.more:
+        error = ValueError(
+            f"compares two runs, and received {2 + len(args.more)}; patterns of repeated runs need "
+            'quotes: "logs/main-*" "logs/branch-*"'
+        )
+        return fail("compare", error)
     try:
         a, b = _shortened(args.run_a, args.run_b)
         compared = compare_runs(_read_runs(args.run_a), _read_runs(args.run_b))

@@ -50,11 +50,11 @@ def headline(compared: RunComparison) -> tuple[str, str]:
     name = _NAMES[figure.name]
     if figure.change is None:
         return "unknown", f"Unknown: {name} was not measured in both runs."
-    values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
-    if figure.low is None:
-        return "unknown", f"{name} {_change(figure)}, {values}; no interval: {_TOO_FEW}."
     repeated = max(compared.runs) > 1
     counts = f" from {compared.runs[0]} and {compared.runs[1]} runs" if repeated else ""
+    values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
+    if figure.low is None:
+        return "unknown", f"{name} {_change(figure)}{counts}, {values}; no interval: {_TOO_FEW}."
     found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}{counts}), {values}."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
@@ -66,17 +66,17 @@ def headline(compared: RunComparison) -> tuple[str, str]:
 
 
 def _more(compared: RunComparison) -> str:
-    if max(compared.runs) > 1:
-        return "repeat both runs more often"
-    return "train longer, or repeat both runs in turn"
+    return f"repeat both runs {'more often' if max(compared.runs) > 1 else 'in turn'}"
 
 
 def reasons(compared: RunComparison) -> tuple[str, ...]:
     """Returns what goes with the change, the most likely first, each in one line."""
+    of_median = "apart from figures and a step's time, what follows is of each side's median run"
     return (
+        *((of_median,) if max(compared.runs) > 1 else ()),
         *(_reason(cause, compared) for cause in compared.causes),
-        *(f"found only in {compared.b}: {title}" for title in compared.found),
-        *(f"found only in {compared.a}: {title}" for title in compared.gone),
+        *(f"only {compared.b} has the finding: {title}" for title in compared.found),
+        *(f"only {compared.a} has the finding: {title}" for title in compared.gone),
     )
 
 
@@ -250,7 +250,9 @@ def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
     if figure.change is None:
         return f"{figure.name} is 0 in {compared.a}"
     if figure.name in ("first_step", "run_time"):
-        return "no interval: the runs differ in steps, or other processes used the machine's cores"
+        return (
+            "no interval: other processes used the cores, or the runs have other numbers of steps"
+        )
     return f"no interval: {_BOUND if figure.wait_is_bound else _TOO_FEW}"
 
 

@@ -26,11 +26,12 @@ class Table:
 def markdown_table(table: Table) -> str:
     """Returns a table as Markdown, without its note."""
     lines = [table.columns, ("---",) * len(table.columns), *table.rows]
-    # An unescaped "|" within a cell would start another cell, and a line break another row.
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
-        for line in lines
-    )
+    return "\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    """Returns a cell whose "|" starts no other one, and whose "__init__" is no bold "init"."""
+    return cell.replace("|", "\\|").replace("__", "\\_\\_").replace("\n", " ")
 
 
 def stages_table(pipeline: PipelineRecord) -> Table:

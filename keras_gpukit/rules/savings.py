@@ -6,6 +6,8 @@ removed: savings of several findings do not add up.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
@@ -35,6 +37,9 @@ FAULT_MARGINS = 0.5, 2.0
 # Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in all
 # runs of `benchmarks/verdict_truth.py`; half of that is our choice.
 LEAST_WORK = 0.2
+# Share of the machine's cores that other processes use from which they take time from the run, if
+# all cores are in use to this share. Both are our choice.
+OTHERS_PERCENT, FULL_PERCENT = 25.0, 90.0
 
 
 def severity(saving: Saving | None, summary: RunSummary) -> Severity:
@@ -93,8 +98,23 @@ def of_input(summary: RunSummary) -> Saving | None:
     range. On a CPU, making batches also takes cores away from the steps; how busy the cores were
     limits that part. Steps also get faster if they no longer start after a pause. If Python code
     that makes batches holds the GIL, the only upper bound is the total time of the steps. In any
-    case the steps keep a fifth of their own time.
+    case the steps keep a fifth of their own time. If other processes fill the cores, batches may be
+    late because of them, and no change of the script is sure to save anything.
     """
+    saving = _of_ready_batches(summary)
+    if saving is None or not _others_fill_cores(summary):
+        return saving
+    return replace(saving, low_s=0.0, upper_bound=True)
+
+
+def _others_fill_cores(summary: RunSummary) -> bool:
+    host = summary.host
+    if host is None or host.others_cpu_percent is None or host.cpu_percent is None:
+        return False
+    return host.others_cpu_percent >= OTHERS_PERCENT and host.cpu_percent >= FULL_PERCENT
+
+
+def _of_ready_batches(summary: RunSummary) -> Saving | None:
     wait_s = _waited_s(summary)
     if wait_s is None or summary.input is None:
         return None

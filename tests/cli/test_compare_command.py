@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -93,9 +94,7 @@ def test_a_change_that_may_be_larger_than_allowed_is_inconclusive(logs, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("Not distinguishable from noise: step time +")
     assert "inconclusive: step_time>+10%: +" in shown
-    assert shown.endswith(
-        "the change may be larger than allowed: train longer, or repeat both runs in turn"
-    )
+    assert shown.endswith("the change may be larger than allowed: repeat both runs in turn")
     [suite] = ElementTree.parse(logs / "compare.xml").getroot()
     assert (suite.get("failures"), suite.get("skipped"), suite[0][0].tag) == ("0", "1", "skipped")
     assert compare("again", "noisy", *condition, "--strict", "--json") == 3
@@ -245,3 +244,20 @@ def test_a_pattern_matches_folders_whose_names_have_a_number_sign(logs, capsys):
         write_lines(logs / name, run_lines(2, summary=summary(25.0, DECODE, READ)))
     assert main(["compare", "issue#7-*", "logs/branch", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == [2, 1]
+
+
+def test_unquoted_patterns_are_said_to_need_quotes(repeats, capsys):
+    assert main(["compare", "main-1.0", "main-1.2", "branch-1.0", "branch-1.2"]) == 2
+    assert "received 4; patterns of repeated runs need quotes" in capsys.readouterr().err
+
+
+def test_short_repeats_have_an_interval(repeats, capsys):
+    def short(step_ms, **parts):
+        steps = series_of_points(STEP_TIME, [step_ms, step_ms])
+        return replace(summary(step_ms, DECODE, READ), series=(steps,), **parts)
+
+    for n, name in enumerate(("a-1", "b-1", "a-2", "b-2", "a-3", "b-3")):
+        made = short(25.0 + n % 2 + 0.01 * n)
+        write_lines(Path(name), run_lines(2, summary=made, began_s=1000.0 + 60 * n))
+    assert main(["compare", "a-*", "b-*", "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("**Slower: step time +4.")

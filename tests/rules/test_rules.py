@@ -789,6 +789,16 @@ def test_a_py_dataset_is_advised_by_its_workers():
     assert found(workers=2, in_processes=True).advice[0].startswith("Photos(workers=4), if cores")
 
 
+def test_a_late_batch_promises_nothing_while_other_processes_fill_the_cores():
+    alone, disturbed = (
+        finding("input-bound", run(input=stall(0.5), utilization=host(99.0, own=own))).saving
+        for own in (95.0, 40.0)
+    )
+    assert alone.low_s > 0
+    assert (disturbed.low_s, disturbed.upper_bound) == (0.0, True)
+    assert disturbed.high_s == alone.high_s
+
+
 def python_advice(kind="generator", cores=2, gil_wait_s=0.0, busy=0.6, of_stage=None, **source):
     """What is advised where Python code is the bottleneck."""
     name = source.pop("name", "Photos.__getitem__")
@@ -814,6 +824,7 @@ def test_where_the_gil_is_the_cause_processes_are_advised_and_no_threads(cores, 
     assert second == f"Photos(workers={workers}, use_multiprocessing=True)"
     assert found(0.001, workers=2)[1] == "Photos(workers=2, use_multiprocessing=True)"
     assert found(0.0)[0].startswith("Photos(workers=4)")
+    assert not any("multiprocessing" in line for line in found(0.0, workers=4))
     first, second = found(0.001, name="rows")
     assert "have rows make the whole batch" in first
     assert second.endswith(f"PyDataset with workers={workers}, use_multiprocessing=True")
@@ -878,6 +889,9 @@ def test_epochs_that_start_slowly_without_a_wait_are_a_remark_under_half_of_the_
     quick = PipelineStartRecord(4, mean_s=0.1)
     found = [finding("slow-epoch-start", spent(epoch_start_s=s, start=quick)) for s in (40.0, 70.0)]
     assert [each.severity for each in found] == ["info", "critical"]
+    assert found[0].title == (
+        "Epochs take 8.0 s on average to start, of which 0.1 s wait for the first batch"
+    )
 
 
 def test_threads_that_share_the_gil_are_named_though_steps_hardly_wait():
@@ -1069,7 +1083,7 @@ def test_use_by_processes_that_are_not_visible_is_not_laid_on_those_that_are():
     busy = host(98.0, own=24.0, others=(ProcessUse("mkdocs", 12, 14.0),))
     found = finding("host-cpu-saturated", replace(spent(), utilization=busy))
     assert found.title.endswith(
-        ": mkdocs (pid 12), but most of it is used by processes not visible from here (60 %)"
+        ": mkdocs (pid 12); processes that cannot be seen from here use 60 %"
     )
     assert figure("use_by_processes_not_visible_here", 60.0, "%") in found.evidence
 
@@ -1120,7 +1134,7 @@ def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     assert figure("time_in", 18.0, "s", of="ModelCheckpoint") in saves.evidence
     assert len(saves.advice) == 1
     assert "save less often" in saves.advice[0]
-    assert found(Plotter=15.0).advice[0].startswith("Plotter: work less often")
+    assert found(Plotter=15.0).advice[0].startswith("Plotter: do its work less often")
     assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
 
 

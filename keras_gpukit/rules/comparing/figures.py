@@ -19,6 +19,7 @@ from keras_gpukit.records.names import (
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.comparing.intervals import (
+    PARTS,
     Estimate,
     difference,
     estimate,
@@ -124,7 +125,10 @@ def _change(
         found = compare(over_a, over_b, alternating=alternating)
         if found is not None:
             means = over_runs(over_a).mean, over_runs(over_b).mean
-            change = FigureChange(name, how.unit, *means, *found, True)
+            changed, low, high = found
+            if how.unit == "share":  # which stays within 0 and 1, whatever the interval says
+                low, high = max(low, -means[0]), min(high, 1 - means[0])
+            change = FigureChange(name, how.unit, *means, changed, low, high, True)
             return _marked(change, how)
     if how.unit == "share":
         return FigureChange(name, how.unit, a, b, b - a)
@@ -178,12 +182,13 @@ def over_windows(runs: Runs, how: Compared) -> Estimate | None:
 
 
 def _over_windows(runs: Runs, how: Compared) -> list[Estimate] | None:
-    found = [_over_windows_of(each, how) for each in runs]
+    # How much a run varies is only needed of a single one.
+    found = [_over_windows_of(each, how, 1 if len(runs) > 1 else PARTS) for each in runs]
     known = [each for each in found if each is not None]
     return known if len(known) == len(found) else None
 
 
-def _over_windows_of(summary: RunSummary, how: Compared) -> Estimate | None:
+def _over_windows_of(summary: RunSummary, how: Compared, least: int = PARTS) -> Estimate | None:
     series = _series(summary, how.tag)
     if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
         return None
@@ -195,7 +200,7 @@ def _over_windows_of(summary: RunSummary, how: Compared) -> Estimate | None:
             weight * each.get(step, 0.0)
             for step, weight in zip(series.step, series.weight, strict=True)
         )
-    found = estimate([how.factor * value for value in series.mean], weights)
+    found = estimate([how.factor * value for value in series.mean], weights, least)
     return found and found._replace(between=found.between + _taken_by_others(summary))
 
 

@@ -55,19 +55,23 @@ class Estimate(NamedTuple):
     between: float = BETWEEN_RUNS
 
 
-def estimate(values: Sequence[float], weights: Sequence[float]) -> Estimate | None:
-    """Returns the weighted mean of windows after the warm-up; None if they are too few."""
+def estimate(
+    values: Sequence[float], weights: Sequence[float], least: int = PARTS
+) -> Estimate | None:
+    """Returns the weighted mean of windows after the warm-up; None if they are fewer than `least`.
+
+    Of fewer than two parts, the deviation is unknown, and infinite.
+    """
     skipped = math.ceil(WARM_UP * len(values))
     values, weights = values[skipped:], weights[skipped:]
     count = len(values)
-    if count < PARTS or sum(weights) <= 0 or min(weights) < 0:
+    if count < least or sum(weights) <= 0 or min(weights) < 0:
         return None
     ends = [count * part // PARTS for part in range(PARTS + 1)]
     parts = [slice(*each) for each in itertools.pairwise(ends)]
     means = [_mean(values[each], weights[each]) for each in parts if sum(weights[each]) > 0]
-    if len(means) < 2:
-        return None
-    return Estimate(_mean(values, weights), statistics.stdev(means), len(means) - 1)
+    deviation = statistics.stdev(means) if len(means) > 1 else math.inf
+    return Estimate(_mean(values, weights), deviation, max(len(means) - 1, 1))
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:

@@ -66,7 +66,7 @@ class HostCPUSaturated(Rule):
         unseen = others - sum(use.cpu_percent for use in host.others)
         is_mostly_unseen = bool(names) and unseen >= others / 2
         if is_mostly_unseen:
-            named += f", but most of it is used by processes not visible from here ({unseen:.0f} %)"
+            named += f"; processes that cannot be seen from here use {unseen:.0f} %"
         return self.find(
             level,
             *_evidence(host),

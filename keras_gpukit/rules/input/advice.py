@@ -112,7 +112,8 @@ def _advice_for(record: InputRecord, summary: RunSummary) -> tuple[str | Advice,
     if source is not None and source.name.endswith(PY_DATASET):
         if holds_gil:
             return *for_gil(source.name, source.workers, cores), measure
-        return *for_py_dataset(source, cores, waits=waits), measure
+        seen = record.contention is not None and record.contention.gil_wait_s is not None
+        return *for_py_dataset(source, cores, waits=waits, gil_is_free=seen), measure
     if holds_gil and stage is not None and stage.work == "python":
         return for_gil(stage.name, 1, cores)
     about_gil = (contention.ADVICE["interpreter lock"],) if holds_gil else ()

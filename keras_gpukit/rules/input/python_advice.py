@@ -50,9 +50,16 @@ def workers_within(workers: int, cores: int | None) -> int:
 
 
 def for_py_dataset(
-    source: PythonSourceRecord, cores: int | None, *, waits: bool = False
+    source: PythonSourceRecord, cores: int | None, *, waits: bool = False, gil_is_free: bool = False
 ) -> tuple[str, ...]:
-    """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL."""
+    """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL.
+
+    Args:
+        source: Code that makes the batches.
+        cores: Number of CPU cores; None if unknown.
+        waits: Whether the code mostly waits, so more threads than cores help.
+        gil_is_free: Whether threads were seen not to wait for the GIL; False if that is unknown.
+    """
     dataset, workers = source.name.removesuffix(PY_DATASET), source.workers
     whole = f"have {source.name} {WHOLE_BATCH}"
     if waits and workers < WAITING_CALLS:
@@ -63,6 +70,8 @@ def for_py_dataset(
     if source.in_processes:
         more = workers_within(2 * workers, cores)
         return (f"`{dataset}(workers={more})`{FREE}", whole) if more > workers else (whole,)
+    if workers > 1 and gil_is_free:
+        return (whole,)
     processes = _processes(source.name, workers, cores)
     lines = *(f"{line}, if threads wait for the GIL" for line in processes), whole
     if workers > 1:
@@ -175,8 +184,10 @@ def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str
         dataset = python.name.removesuffix(PY_DATASET)
         contention = record.contention if record else None
         holds_gil = contention is not None and (contention.gil_wait_s or 0.0) >= GIL_WAIT_S
+        if not waits_first:
+            return (_LONGER_EPOCHS,)
         return (
-            *((f"have {python.name} {WHOLE_BATCH}",) if waits_first and holds_gil else ()),
+            *((f"have {python.name} {WHOLE_BATCH}",) if holds_gil else ()),
             f"do once, in {dataset}.__init__, what comes before its first batch: list files, open "
             "them, build an index",
             _LONGER_EPOCHS,

@@ -47,7 +47,7 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
         by_callback = summary.breakdown.by_callback if summary.breakdown else {}
         seen = [line for each in known if each in by_callback for line in known[each]]
         return (*seen, _OWN)
-    return known.get(name, (f"{name}: work less often, as every hundredth batch or tenth epoch",))
+    return known.get(name, (f"{name}: do its work less often, for example every hundredth batch",))
 
 
 def as_written(summary: RunSummary, name: str) -> str:
@@ -153,6 +153,11 @@ class SlowEpochStart(TimeRule):
             title = f"{few} of {start.epochs} epochs took long to start"
             figures.append(figure("longest_wait_for_a_first_batch", start.longest_s[0], "s"))
             advice = (SLOW_ONES,)
+        elif not waits_first:
+            title = (
+                f"Epochs take {seconds(each_s)} s on average to start, of which "
+                f"{seconds(start.mean_s)} s wait for the first batch"
+            )
         elif start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
             figures.append(figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"))
             advice = (

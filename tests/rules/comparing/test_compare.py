@@ -346,3 +346,16 @@ def test_repeats_must_have_the_same_settings():
     ]
     with pytest.raises(ValueError, match=r"not repeats of one: jit_compile is .* in one and yes"):
         compare_runs(runs, runs[:1])
+
+
+def test_a_share_changes_by_no_more_than_it_can():
+    noisy = [5.0 if place % 4 else 24.0 for place in range(32)]
+    runs = [
+        replace(
+            summary(25.0), series=(*summary(25.0).series[:2], series_of_points(INPUT_STALL, each))
+        )
+        for each in ([95.0 if place % 4 else 5.0 for place in range(32)], noisy)
+    ]
+    found = compared(*runs).figure("input_stall")
+    assert found.low >= -found.a
+    assert found.high <= 1 - found.a

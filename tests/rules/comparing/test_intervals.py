@@ -85,6 +85,7 @@ def test_too_few_windows_have_no_interval():
     assert estimate([1.0] * 9, [1.0] * 9) is None
     assert estimate([1.0] * 10, [1.0] * 10) is not None
     assert estimate([1.0] * 10, [-1.0] * 10) is None  # as of a damaged file
+    assert estimate([1.0, 3.0, 5.0], [1.0] * 3, least=1).mean == 4.0  # one of several runs
 
 
 def test_without_noise_only_the_variation_between_runs_is_left():
