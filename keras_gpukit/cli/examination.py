@@ -13,7 +13,6 @@ from rich.console import Group, RenderableType
 
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import (
     Build,
@@ -25,6 +24,7 @@ from keras_gpukit.records.installation import (
     MissingNames,
     Problem,
 )
+from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
 from keras_gpukit.reports.terminal import plain, table
 from keras_gpukit.reports.units import size

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.names import SCHEMA
 
 DeviceKind = Literal["GPU", "CPU"]
 

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-SCHEMA = 1
-"""Version of the records' layout. It increases when a field changes its meaning or is removed."""
+from keras_gpukit.records.names import SCHEMA
 
 LARGEST = 1e18
 """Larger than any number that a clock, disk or memory reports. A larger one comes from a damaged

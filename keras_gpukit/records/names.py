@@ -11,6 +11,8 @@ from typing import Literal
 
 from keras_gpukit.records.environment import Worker
 
+SCHEMA = 1
+"""Version of the records' layout. It increases when a field changes its meaning or is removed."""
 FOLDER = "gpukit"
 """Folder in the log directory that everything measured is written to."""
 RUN_FILE = "run.jsonl"

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import Hang, RunEvent
 from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from keras_gpukit.records.codec import SCHEMA
+from keras_gpukit.records.names import SCHEMA
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.finding import Change, Finding
+from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.tuning import Trial
 
 SpeedupEnding = Literal["nothing left to try", "time ran out", "interrupted"]

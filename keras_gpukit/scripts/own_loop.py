@@ -166,6 +166,7 @@ def _start_readings() -> tuple[Any, Any]:
     session: Any = SimpleNamespace(
         phase="fit",
         step=0,
+        in_steps=True,
         environment=process_environment(),
         output=RunOutput(None),
         every_second=sampler.add,

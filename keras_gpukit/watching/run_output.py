@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.names import SCHEMA, RecordKind
 from keras_gpukit.records.run import Overhead, RunHeader
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.saved_runs.exporting.services import SERVICES, start_logging

@@ -10,9 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import FOLDER, is_first, record_name
+from keras_gpukit.records.names import FOLDER, SCHEMA, is_first, record_name
 from keras_gpukit.records.run import RunHeader
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.writing.event_file import EventFile

@@ -18,9 +18,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from keras_gpukit.records.codec import SCHEMA
 from keras_gpukit.records.event import Hang
 from keras_gpukit.records.machine import HostSample
+from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.saved_runs.folding.tags import tags_of
