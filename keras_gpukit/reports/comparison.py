@@ -249,6 +249,8 @@ def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
         return f"{figure.name} is not known for {' and '.join(missing)}"
     if figure.change is None:
         return f"{figure.name} is 0 in {compared.a}"
+    if figure.name in ("peak_memory", "step_memory"):
+        return "no interval: on a CPU, threads decide which tensors there are at a time"
     if figure.name in ("first_step", "run_time"):
         return (
             "no interval: other processes used the cores, or the runs have other numbers of steps"

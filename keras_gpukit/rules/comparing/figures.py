@@ -83,6 +83,8 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
         has_other_steps = name == "run_time" and len(step_counts) > 1
         if has_other_steps or (is_shared and name in ("first_step", "run_time")):
             how = Compared(how.unit)
+        if name in ("peak_memory", "step_memory") and _on_cpu((*a, *b)):
+            how = Compared(how.unit)  # threads of a CPU decide which tensors there are at a time
         read_a, read_b = (_mean([each[name] for each in side]) for side in values)
         over_a, over_b = (_over_windows(runs, how) if how.tag else None for runs in (a, b))
         change = _change(name, how, read_a, read_b, over_a, over_b, alternating)
@@ -93,6 +95,11 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
                 change = replace(change, mark=None)
         found.append(change)
     return tuple(found)
+
+
+def _on_cpu(runs: Runs) -> bool:
+    fullest = [each.memory.fullest for each in runs if each.memory]
+    return any(each is not None and each.device.startswith("CPU") for each in fullest)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -90,11 +90,13 @@ def test_a_smaller_share_of_waiting_is_better_only_if_the_wait_is_shorter():
 
 
 def test_a_figure_without_windows_is_marked_beyond_its_allowance_only():
-    def holding(peak: float):
-        return summary(memory=MemoryRecord((DeviceMemory("GPU:0", GIB, int(peak * GIB)),)))
+    def holding(peak: float, device: str = "GPU:0"):
+        return summary(memory=MemoryRecord((DeviceMemory(device, GIB, int(peak * GIB)),)))
 
     assert marks(compared(holding(5.0), holding(5.05))) == {}
     assert marks(compared(holding(5.0), holding(5.5))) == {"peak_memory": "worse"}
+    # Threads of a CPU decide which tensors there are at a time.
+    assert marks(compared(holding(5.0, "CPU:0"), holding(5.5, "CPU:0"))) == {}
     causes = {"weights_bytes": GIB, "slots_bytes": 2 * GIB}
     memory = replace(holding(5.5).memory, **causes)
     result = compared(
