@@ -171,6 +171,11 @@ class RunComparison:
     runs: tuple[int, int] = (1, 1)
     schema: int = 1
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether a side has several runs."""
+        return max(self.runs) > 1
+
     def figure(self, name: str) -> FigureChange:
         """Returns a figure by its name."""
         return next(each for each in self.figures if each.name == name)

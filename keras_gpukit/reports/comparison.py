@@ -50,8 +50,8 @@ def headline(compared: RunComparison) -> tuple[str, str]:
     name = _NAMES[figure.name]
     if figure.change is None:
         return "unknown", f"Unknown: {name} was not measured in both runs."
-    repeated = max(compared.runs) > 1
-    counts = f" from {compared.runs[0]} and {compared.runs[1]} runs" if repeated else ""
+    a, b = compared.runs
+    counts = f" from {a} and {b} runs" if compared.is_repeated else ""
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
     if figure.low is None:
         return "unknown", f"{name} {_change(figure)}{counts}, {values}; no interval: {_TOO_FEW}."
@@ -66,14 +66,14 @@ def headline(compared: RunComparison) -> tuple[str, str]:
 
 
 def _more(compared: RunComparison) -> str:
-    return f"repeat both runs {'more often' if max(compared.runs) > 1 else 'in turn'}"
+    return f"repeat both runs {'more often' if compared.is_repeated else 'in turn'}"
 
 
 def reasons(compared: RunComparison) -> tuple[str, ...]:
     """Returns what goes with the change, the most likely first, each in one line."""
     of_median = "apart from figures and a step's time, what follows is of each side's median run"
     return (
-        *((of_median,) if max(compared.runs) > 1 else ()),
+        *((of_median,) if compared.is_repeated else ()),
         *(_reason(cause, compared) for cause in compared.causes),
         *(f"only {compared.b} has the finding: {title}" for title in compared.found),
         *(f"only {compared.a} has the finding: {title}" for title in compared.gone),

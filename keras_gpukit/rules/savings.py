@@ -37,8 +37,9 @@ FAULT_MARGINS = 0.5, 2.0
 # Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in all
 # runs of `benchmarks/verdict_truth.py`; half of that is our choice.
 LEAST_WORK = 0.2
-# Share of the machine's cores that other processes use from which they take time from the run, if
-# all cores are in use to this share. Both are our choice.
+# Least use of all cores from which other processes count: a desktop or a browser takes less,
+# another training run takes more. And the use of all cores, by any process, from which others take
+# time from the run. Both are our choice.
 OTHERS_PERCENT, FULL_PERCENT = 25.0, 90.0
 
 

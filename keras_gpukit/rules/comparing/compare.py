@@ -40,13 +40,14 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
     for side in (a, b):
         _check_repeats(side)
     a, b = sorted(a, key=_began_s), sorted(b, key=_began_s)
-    ours, theirs = middle = _median_run(a).summary, _median_run(b).summary
-    settings = settings_of(_median_run(a)), settings_of(_median_run(b))
+    middle = _median_run(a), _median_run(b)
+    ours, theirs = (run.summary for run in middle)
+    settings = settings_of(middle[0]), settings_of(middle[1])
     has_same_batch = _has_same_batch(ours, theirs)
     if has_same_batch and _BATCH in settings[0].keys() & settings[1].keys():
         settings[1][_BATCH] = settings[0][_BATCH]
     differ = differing(*settings)
-    codes = [{each.code for each in summary.verdict.findings} for summary in middle]
+    codes = [{each.code for each in summary.verdict.findings} for summary in (ours, theirs)]
     all_ours, all_theirs = ([each.summary for each in side] for side in (a, b))
     compared = RunComparison(
         a[0].name,

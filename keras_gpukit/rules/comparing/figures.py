@@ -26,6 +26,7 @@ from keras_gpukit.rules.comparing.intervals import (
     over_runs,
     relative_change,
 )
+from keras_gpukit.rules.savings import FULL_PERCENT
 
 
 class Compared(NamedTuple):
@@ -65,9 +66,9 @@ FIGURES = {
 """Figures by name, as `--fail-on` names them."""
 EQUAL = 0.1
 """Interval around 0 within which runs are called equal, as a share of the figure; our choice."""
-OTHERS, FULL_PERCENT = 0.15, 90.0
-"""Share of the machine's cores, used by other processes, from which a comparison is doubtful, and
-the use of all cores from which those processes took time from the run. Both are our choice."""
+OTHERS = 0.15
+"""Share of the machine's cores, used by other processes, from which a comparison is doubtful; our
+choice."""
 _INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 Runs = Sequence[RunSummary]
 """One run, or repeated runs of the same script."""

@@ -8,11 +8,10 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.rule import Outcome, Rule, figure, host_readings, readings_too_few
-from keras_gpukit.rules.savings import of_run, validation_wait_s
+from keras_gpukit.rules.savings import OTHERS_PERCENT, of_run, validation_wait_s
 
-# Least use of all cores from which other processes, or those of the job, count. A desktop or a
-# browser takes less, another training run takes more; our choice.
-OTHERS_PERCENT = JOB_PERCENT = 25.0
+# Least use of all cores from which processes of the job count; our choice.
+JOB_PERCENT = OTHERS_PERCENT
 # A process is named if it uses at least this share of what all other processes use; our choice.
 NAMED_FRACTION = 0.10
 LESS_WORK = (
