@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 StackPart = Literal["script", "import", "call", "step", "callback", "python"]
-"""Code that runs a line: the script itself, one of its `import` statements, a call of `fit` or the like
-(then it is the line that calls), a step within such a call, a callback, or TensorFlow and Keras
-calling back into Python for data, as for a generator, a `PyDataset` or a `numpy_function`."""
+"""Code that runs a line: the script itself, one of its `import` statements, a call of `fit` or the
+like (then it is the line that calls), a step within such a call, a callback, or TensorFlow and
+Keras calling back into Python for data, as for a generator, a `PyDataset` or a `numpy_function`."""
 
 
 @dataclass(frozen=True)
