@@ -1,7 +1,7 @@
 """Measures how many cores are kept busy by threads that were started after a run began.
 
-It also measures how long these threads waited for a core, so that code which waits for something
-else can be told from code that other threads or processes keep from a core.
+It also measures how long these threads waited for a core, to separate code that waits for
+something else from code that other threads or processes keep from a core.
 
 tf.data and Keras start threads for each pass over a dataset, while TensorFlow computes the steps on
 threads that it started before. So the work of new threads is mostly making batches. Their processor
