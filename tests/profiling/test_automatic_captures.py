@@ -104,12 +104,20 @@ def test_a_run_that_is_too_short_is_not_captured(tmp_path, monkeypatch):
     assert "the run had no steps after its first" in monitor.summary.captures.none_automatic_because
 
 
-def test_without_a_gpu_nothing_is_captured(tmp_path, monkeypatch):
+def test_without_a_gpu_a_run_that_computes_is_captured_and_read_at_its_end(tmp_path, monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.AFTER_S", 0.3)
+    on_cpu = "keras_gpukit.rules.slowdown.cpu_captures"
+    for name, value in {"AFTER_S": 0.0, "STRETCH_S": 0.02, "STEADY_WITHIN": 100.0}.items():
+        monkeypatch.setattr(f"{on_cpu}.{name}", value)
+    monkeypatch.setattr(f"{on_cpu}.MOST_COMPUTES", 0.0)
+    monkeypatch.setattr(f"{on_cpu}.COST_FRACTION", 1.0)
+    monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path)
-    assert captured(monitor) == []
-    assert monitor.summary.captures.none_automatic_because == "there is no GPU"
+    [record] = captured(monitor)
+    assert 1 <= record.steps <= 4
+    assert record.unread_because is None
+    layers = [each for each in monitor.summary.profile.layers if each.class_name == "Dense"]
+    assert layers[0].weight_shape is not None
 
 
 def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(

@@ -158,7 +158,10 @@ class AutomaticCaptures:
 
     Attributes:
         none_because: Why there was no capture of steady steps; None if one was asked for.
+        executions: Number of executions to capture; None for the usual number.
     """
+
+    executions: int | None = None
 
     def __init__(self, began_s: float, *, suspected: bool = False) -> None:
         after_s = SUSPECTED_AFTER_S if suspected else AFTER_S
