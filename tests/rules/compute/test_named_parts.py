@@ -48,7 +48,7 @@ def run(*layers, python_s=0.0, called=()):
     [
         (
             [OF_BATCH],
-            "of_batch (train.py:27) runs Python within the step as the metric mean_auc: it takes 84 %",
+            "of_batch (train.py:27) runs Python within the step as the metric mean_auc: it takes ",
             "Compute it once per epoch",
         ),
         (
