@@ -61,8 +61,8 @@ def render(
     """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
     The other findings are one line: users change one thing at a time, and the next run has its own
-    verdict. With `details`, each has its figures and all advice. The title says how the run ended, and
-    which of several runs it was, if its name is given.
+    verdict. With `details`, each has its figures and all advice. The title says how the run ended,
+    and which of several it was, if its name is given.
     """
     lines: list[RenderableType] = [_verdict(summary)]
     correction = phrases.correction(summary)
