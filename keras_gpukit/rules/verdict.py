@@ -30,13 +30,14 @@ from keras_gpukit.rules.whole_run import (
     endings,
     hangs,
     many_calls,
+    memory_ran_out,
     not_compute,
     not_learning,
     time_parts,
 )
 
 RULES: tuple[Rule, ...] = (
-    endings.DeviceOutOfMemory(),
+    memory_ran_out.DeviceOutOfMemory(),
     endings.HostOutOfMemory(),
     endings.EndedByError(),
     endings.Killed(),
@@ -111,6 +112,10 @@ def judge(summary: RunSummary) -> Verdict:
         for rule in RULES
     }
     _leave_out_superseded(outcomes)
+    if summary.out_of_memory is not None:
+        for code, each in outcomes.items():
+            if isinstance(each, Finding):
+                outcomes[code] = memory_ran_out.without_larger_batches(each)
     findings = [each for each in outcomes.values() if isinstance(each, Finding)]
     unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}
     return Verdict(

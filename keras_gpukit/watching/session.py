@@ -91,7 +91,7 @@ class Session:
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         self.frame = CallFrame(phase)
-        self.errors = CallErrors(lambda: self.step)
+        self.errors = CallErrors(lambda: self.step, lambda: self.epoch)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
             self.errors.of_callback,

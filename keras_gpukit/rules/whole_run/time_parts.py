@@ -257,7 +257,8 @@ class LongValidation(TimeRule):
             figures.append(figure("steps_of_validation", summary.validation.steps))
         title = f"Validation takes {100 * share:.0f} % of the time"
         advice: tuple[str, ...] = (
-            "`fit(validation_freq=...)`, validation_steps, or a larger validation_batch_size",
+            "`fit(validation_freq=...)` or validation_steps: validate less",
+            "a larger validation_batch_size",
         )
         if wait_s >= MOSTLY * parts.validation_s:
             figures.append(figure("of_it_waiting_for_input", wait_s, "s"))
