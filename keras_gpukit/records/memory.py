@@ -160,7 +160,7 @@ class OutOfMemory:
         options_unknown_because: Why there are no options, or no smaller batch among them.
         part: Part of the run that ran out; None if unknown.
         in_callback: Whether a callback called that part.
-        role: What `function` is to the model; None for other functions, such as a `train_step`.
+        role: Use of `function` by the model; None for other functions, such as a `train_step`.
         function: Function of user code, or loss or metric of Keras, that made the operation.
         line: Line of user code that made the operation or, in a callback, that called the part.
         batches_given: Whether the data of that part are batches already, as those of a

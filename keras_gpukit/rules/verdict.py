@@ -20,6 +20,7 @@ from keras_gpukit.rules.compute import (
     unfused,
 )
 from keras_gpukit.rules.input import input_bound, input_slows_steps
+from keras_gpukit.rules.known_faults import explained
 from keras_gpukit.rules.machine_load import machine_load
 from keras_gpukit.rules.memory import gpu_memory, host_buffers, memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
@@ -117,7 +118,7 @@ def judge(summary: RunSummary) -> Verdict:
         for code, each in outcomes.items():
             if isinstance(each, Finding):
                 outcomes[code] = memory_ran_out.without_larger_batches(each)
-    findings = [each for each in outcomes.values() if isinstance(each, Finding)]
+    findings = [explained(each, summary) for each in outcomes.values() if isinstance(each, Finding)]
     unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}
     return Verdict(
         _beginning_first(sorted(findings, key=_weight)),

@@ -41,7 +41,7 @@ class CallErrors:
             was none.
         message: Message of that exception, in one line.
         line: Line of user code that it came from, such as "train.py:31"; None if unknown.
-        source: What raised it: a step of the call itself, a validation inside `fit`, or a callback.
+        source: Code that raised it: a step of the call itself, a validation inside `fit`, or a callback.
 
     Args:
         step: Returns the number of steps so far.
@@ -132,7 +132,7 @@ def user_line(error: BaseException) -> str | None:
 
 
 def line_within_step(error: BaseException) -> CodeLine | None:
-    """Returns the innermost line of user code that runs within a step; None if there is none.
+    """Returns the innermost line of user code that runs within a step, or None.
 
     It made the operation that failed, as a loss or a `train_step` does. The line that calls `fit`
     is outside the step.

@@ -74,8 +74,8 @@ class OutOfMemoryWatch:
         if self._session.errors.source == "callback":
             # The frames of the call that failed are gone, and with them its batches.
             called = _PARTS.get(call_within(error))
-            part = None if called == "training" else called
-            return {"part": part, "in_callback": True, "line": self._session.errors.line}
+            called = None if called == "training" else called
+            return {"part": called, "in_callback": True, "line": self._session.errors.line}
         within = "evaluate" if self._session.errors.source == "validation" else self._session.phase
         part = "validation" if within != self._session.phase else _PARTS[within]
         (_, batch_size), examples = batch_of(within), examples_of(within)

@@ -109,6 +109,7 @@ class Session:
             on_part=self.events.part,
             by_callback=self._callback_list.times.by_class,
             callbacks_at_epochs=self._callback_list.times.at_epochs_s,
+            callbacks_by_thirds=self._callback_list.times.by_thirds,
             retraced=self._retraced.record,
         )
         self._sampler = SamplingThread(SAMPLE_EVERY_S)

@@ -11,6 +11,8 @@ from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 HOST_NEARLY_FULL_FRACTION = 0.9
 # Exceptions with which users end a run on purpose.
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+IN_INPUT = "in the input of"
+"""Words of `RunSummary.ended_by` for exceptions of the input pipeline."""
 SIGNAL = "SIGTERM"
 """Signal by which schedulers end a run, as when its time is up or it is preempted."""
 
@@ -79,6 +81,11 @@ class EndedByError(EndingRule):
             advice = (
                 "Start it again where it ended: "
                 '`callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]`'
+            )
+        elif IN_INPUT in error:
+            advice = (
+                "Read the data without training, which ends at the same example: "
+                "`for batch in dataset: pass`"
             )
         where = f" ({summary.error_line})" if summary.error_line else ""
         says = f": {summary.error_message}" if summary.error_message else ""

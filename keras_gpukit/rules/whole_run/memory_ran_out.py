@@ -99,8 +99,8 @@ def without_larger_batches(finding: Finding) -> Finding | NotApplicable:
         return finding
     if not kept:
         return NotApplicable("memory ran out, and a larger batch is its only advice")
-    advice, actions = (tuple(each[n] for n in kept) for each in (finding.advice, finding.actions))
-    return replace(finding, advice=advice, actions=actions)
+    advice = tuple(finding.advice[n] for n in kept)
+    return replace(finding, advice=advice, actions=tuple(finding.actions[n] for n in kept))
 
 
 def _title(record: OutOfMemory) -> str:
