@@ -41,7 +41,7 @@ class CallErrors:
             was none.
         message: Message of that exception, in one line.
         line: Line of user code that it came from, such as "train.py:31"; None if unknown.
-        source: Code that raised it: a step of the call itself, a validation inside `fit`, or a callback.
+        source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
 
     Args:
         step: Returns the number of steps so far.
