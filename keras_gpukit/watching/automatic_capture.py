@@ -76,10 +76,11 @@ class AutomaticCapture:
         self._waits = not runs_on_gpu(session)  # the steps need the cores: reading can wait
         self._unread: tuple[Path, CaptureRecord] | None = None
         self.when: AutomaticCaptures | CPUCaptures
-        if runs_on_gpu(session) or is_suspected(session):
-            self.when = AutomaticCaptures(time.time(), suspected=not runs_on_gpu(session))
+        if runs_on_gpu(session):
+            self.when = AutomaticCaptures(time.time())
         else:
-            self.when = CPUCaptures(time.time(), self._breakdown, self._cost_s)
+            suspected = is_suspected(session)
+            self.when = CPUCaptures(time.time(), self._breakdown, self._cost_s, suspected=suspected)
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []
         self._reader: threading.Thread | None = None

@@ -114,7 +114,7 @@ def test_without_a_gpu_a_run_that_computes_is_captured_and_read_at_its_end(tmp_p
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path)
     [record] = captured(monitor)
-    assert 1 <= record.steps <= 4
+    assert 1 <= record.steps <= 10
     assert record.unread_because is None
     layers = [each for each in monitor.summary.profile.layers if each.class_name == "Dense"]
     assert layers[0].weight_shape is not None
@@ -124,7 +124,7 @@ def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
     tmp_path, monkeypatch
 ):
     monkeypatch.undo()
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.SUSPECTED_AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.cpu_captures.SUSPECTED_AFTER_S", 0.3)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
     monitor = fitted(tmp_path, batches=60, model=small_model(run_eagerly=True))
     [record] = captured(monitor)

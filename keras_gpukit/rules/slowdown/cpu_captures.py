@@ -13,6 +13,10 @@ from keras_gpukit.rules.slowdown.anomalies import Stretches
 
 # Our choice: a run that is over by then needs no profile.
 AFTER_S = 10.0
+SUSPECTED_AFTER_S = 4.0
+"""The same if something about the run asks for a profile, whether or not steps are steady."""
+LEAST_SUSPECTED = 4
+"""Least executions of such a capture."""
 STRETCH_S = 2.0
 STEADY_WITHIN = 0.5
 """Largest relative difference of the mean step times of two stretches in a row. On a CPU other
@@ -21,8 +25,8 @@ MOST_COMPUTES = 0.5
 """Least share of compute in the time after the first step; as for "mostly-not-compute"."""
 COST_FRACTION, COST_S = 0.01, 0.3
 """Most that a capture may cost, as a share of the run so far and in seconds."""
-MOST_EXECUTIONS = 4
-"""Most executions in a capture, of which its profile counts two."""
+MOST_EXECUTIONS = 10
+"""Most executions in a capture, as on a GPU; its profile does not count the first and the last."""
 EVENT_COST_S = 12e-6
 """Cost of an event. On two busy cores, stopping and writing took 4 to 7 µs of processor
 time, and reading 7 to 25 µs of wall time (steps of dense, convolutional, recurrent and embedding
@@ -54,7 +58,7 @@ def affordable(cost_s: float, run_s: float) -> int | str:
     """
     if cost_s > COST_S:
         return f"a profile of one step may cost {seconds(cost_s)} s"
-    count = int(min(COST_FRACTION * run_s, COST_S) / max(cost_s, 1e-6))
+    count = int(min(COST_FRACTION * run_s, COST_S) / max(cost_s, 1e-6) + 1e-6)
     if not count:
         return f"a profile may cost {cost_s:.2f} s, which is over 1 % of the run"
     return min(count, MOST_EXECUTIONS)
@@ -67,6 +71,8 @@ class CPUCaptures:
         began_s: When the run began, in seconds since the Unix epoch.
         breakdown: Returns where the run's time went so far.
         cost: Returns the seconds that a capture of one execution costs, for a step time.
+        suspected: Whether something about the run asks for a profile. It then gets one early,
+            whatever the estimated cost.
 
     Attributes:
         none_because: Why there was no capture; None if one was asked for.
@@ -78,13 +84,18 @@ class CPUCaptures:
         began_s: float,
         breakdown: Callable[[], TimeBreakdown | None],
         cost: Callable[[float], float],
+        *,
+        suspected: bool = False,
     ) -> None:
-        self.none_because: str | None = f"the run had no steps after its first {AFTER_S:g} s"
+        self._after_s = SUSPECTED_AFTER_S if suspected else AFTER_S
+        because = f"the run had no steps after its first {self._after_s:g} s"
+        self.none_because: str | None = because
         self.executions: int | None = None
         self._began_s = began_s
         self._breakdown = breakdown
         self._cost = cost
-        self._stretches = Stretches(STRETCH_S)
+        self._suspected = suspected
+        self._stretches = Stretches(0.0 if suspected else STRETCH_S)
         self._step_time_s: float | None = None
 
     def skip(self) -> None:
@@ -98,7 +109,7 @@ class CPUCaptures:
             return None
         before_s, self._step_time_s = self._step_time_s, stretch[0]
         run_s = window.time_s - self._began_s
-        if run_s < AFTER_S:
+        if run_s < self._after_s:
             return None
         self.none_because = self._not_due_because(before_s, stretch[0], run_s)
         if self.none_because is not None:
@@ -106,6 +117,11 @@ class CPUCaptures:
         return "steady", f"steady steps of {seconds(stretch[0] * 1e3)} ms"
 
     def _not_due_because(self, before_s: float | None, now_s: float, run_s: float) -> str | None:
+        cost_s = self._cost(now_s)
+        if self._suspected:
+            count = affordable(cost_s, COST_S / COST_FRACTION)
+            self.executions = max(count if isinstance(count, int) else 0, LEAST_SUSPECTED)
+            return None
         if before_s is None or abs(now_s - before_s) > STEADY_WITHIN * before_s:
             return "the step time was never steady"
         parts = self._breakdown()
@@ -113,7 +129,7 @@ class CPUCaptures:
             return "it is unknown how long steps computed"
         if parts.compute_s < MOST_COMPUTES * lasting_time_s(parts):
             return "compute was less than half of the run"
-        executions = affordable(self._cost(now_s), run_s)
+        executions = affordable(cost_s, run_s)
         if isinstance(executions, str):
             return executions
         self.executions = executions

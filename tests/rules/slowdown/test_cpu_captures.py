@@ -31,7 +31,7 @@ def asked(step_times_s, *, cost_s=0.02, parts=COMPUTES):
 @pytest.mark.parametrize(
     ("cost_s", "expected"),
     [
-        (0.001, (10, 4)),
+        (0.001, (10, 10)),
         (0.04, (10, 2)),
         (0.2, (20, 1)),
         (0.29, "a profile may cost 0.29 s, which is over 1 % of the run"),
@@ -53,6 +53,13 @@ def test_a_capture_is_as_large_as_a_hundredth_of_the_run_affords(cost_s, expecte
 )
 def test_what_is_not_steady_compute_is_not_captured(step_times_s, parts, because):
     assert asked(step_times_s, parts=parts) == because
+
+
+def test_a_run_that_asks_for_a_profile_gets_one_early_whether_or_not_steps_are_steady():
+    when = CPUCaptures(1000.0, lambda: None, lambda step_s: 0.05, suspected=True)
+    windows = [StepWindow("fit", 1000.0 + second, 0, 1, 0.3) for second in (1, 2, 3, 4, 5)]
+    asked_at = [each.time_s for each in windows if when.add(each) is not None]
+    assert (asked_at, when.executions) == ([1004.0], 6)
 
 
 def test_events_follow_from_operations_unless_they_loop():
