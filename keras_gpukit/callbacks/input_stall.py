@@ -71,6 +71,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
                 session.every_second(
                     "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
                 )
+        session.every_second("pipelines that start", session.look_at_starts)
         self._begin_python(session, phase)
         spec, _ = batch_of("fit")
         self._open_shapes = None if spec is None else open_shapes(spec)

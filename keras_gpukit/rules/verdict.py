@@ -28,7 +28,9 @@ from keras_gpukit.rules.slowdown import slower_over_time
 from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.whole_run import (
     endings,
+    epoch_starts,
     hangs,
+    long_validation,
     many_calls,
     not_compute,
     not_learning,
@@ -50,7 +52,7 @@ RULES: tuple[Rule, ...] = (
     input_slows_steps.InputHoldsGIL(),
     input_slows_steps.InputTakesCores(),
     slower_over_time.SlowerOverTime(),
-    time_parts.SlowEpochStart(),
+    epoch_starts.SlowEpochStart(),
     tracing_again.TracingAgain(),
     time_parts.SlowCallbacks(),
     cpu_fallback.CPUFallback(),
@@ -83,7 +85,7 @@ RULES: tuple[Rule, ...] = (
     gpu_memory.FirstStepMemory(),
     gpu_use.Throttled(),
     gpu_use.OtherProcessesOnGPU(),
-    time_parts.LongValidation(),
+    long_validation.LongValidation(),
     not_compute.MostlyNotCompute(),
     no_gpu.NoGPU(),
 )
