@@ -65,11 +65,11 @@ def render(
     correction = phrases.correction(summary)
     if details:
         figures = ", ".join(phrases.headline(summary)) or "Nothing was measured."
-        shown = (figures, phrases.time_spent(summary), correction)
+        shown = (figures, phrases.time_spent(summary), summary.verdict.context, correction)
         lines += ["", *(plain(each) for each in shown if each), *_details(summary)]
     else:
         figures = phrases.in_short(summary) or "Nothing was measured."
-        lines += _dim(_others(summary), figures, correction)
+        lines += _dim(_others(summary), figures, summary.verdict.context, correction)
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)
     measured = (near_the_limits(summary), step, phrases.compared(summary), captured)
