@@ -59,8 +59,8 @@ class StageRecord:
             allows less.
         elements: Number of elements that it makes per batch that leaves the pipeline.
         used: Share of its elements that no later stage drops, 0 to 1; None if unknown.
-        refill_share: Of a cache that is filled again in a later epoch, the share of the slowest
-            segment's time that the stages before it take; None for other stages.
+        refill_share: Share of the slowest segment's time that the stages before a cache take, if
+            it is filled again in a later epoch; None for other stages.
     """
 
     name: str

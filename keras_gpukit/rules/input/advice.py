@@ -155,7 +155,8 @@ def starting_advice(
     lines = _cheapest_first(stages, stage, summary)
     fills = _has(stages[: stages.index(stage)], "shuffle")
     later = (_advise("shuffle small"),) if fills else (advise(AHEAD),)
-    sure = tuple(each for each in lines if each.kind in (*CHEAPEST, *ON_CACHES))
+    saves = (*CHEAPEST, *ON_CACHES) if stage.repeats else CHEAPEST
+    sure = tuple(each for each in lines if each.kind in saves)
     rest = (each for each in lines if each not in (*sure, *later))
     return (*sure, *later, *rest), bool(sure)
 

@@ -18,6 +18,7 @@ from keras_gpukit.rules.input.advice import (
     general_advice,
 )
 from keras_gpukit.rules.input.pipeline_causes import cause_of
+from keras_gpukit.rules.input.slow_line import slowest_line
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, advise, figure, percent, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -76,7 +77,7 @@ class InputBound(Rule):
         known = in_effect(summary.environment).items()
         causes = {key: each for key, each in known if each.slows == "input"}
         what = what or _share_waited(summary, stall)
-        title = _title(record, what) if order is None else f"{what}: {order.text}"
+        title = _title(summary, record, what) if order is None else f"{what}: {order.text}"
         if causes:
             key, cause = next(iter(causes.items()))
             title = f"{what}: {written(summary.environment, key)} {cause.does}"
@@ -170,6 +171,9 @@ def _share_waited(summary: RunSummary, stall: float) -> str:
     return f"{100 * share:.0f} % of the time is spent waiting for data"
 
 
-def _title(record: InputRecord, what: str) -> str:
+def _title(summary: RunSummary, record: InputRecord, what: str) -> str:
     slowest = bottleneck(record) or record.python
-    return f"{what}: the bottleneck is {slowest.name}{slowest.where}" if slowest else what
+    if slowest is None:
+        return what
+    line = slowest_line(summary, slowest.location)
+    return f"{what}: the bottleneck is {slowest.name}{slowest.where}{line}"

@@ -12,7 +12,7 @@ LEAST_SHARE = 0.3
 """Smallest share of the slowest segment's time that counts if it goes to what is dropped, or to a
 cache that is filled again; our choice. With less, another cause comes first."""
 LEAST_USED = 0.01
-"""Smallest share of used elements that is told as a ratio; our choice."""
+"""Smallest share of used elements that is given as a ratio; our choice."""
 LEAST_DROPPED = 0.1
 """Smallest share that a stage drops of what it is given, to be named; our choice."""
 
@@ -72,7 +72,7 @@ def _refilled(starts: Stages) -> Cause | None:
     return Cause(
         f"cache() is filled again in each epoch, since {ends} the epoch before the data do",
         (advise(advice, "cache"),),
-        (percent("of_the_stages'_time_filling_the_cache", share),),
+        (percent("of_the_stages_time_filling_the_cache", share),),
         share,
     )
 
@@ -106,7 +106,7 @@ def _dropped(stages: Stages) -> Cause | None:
         text = f"{name} makes elements of which {by} drops nearly all"
     else:
         times = f"{1 / used:.0f}" if used <= 0.2 else f"{1 / used:.1f}"
-        text = f"{name} makes {times} times as many elements as are used, since {by} drops the rest"
+        text = f"{name} makes {times} elements for each one that is used, since {by} drops the rest"
     return Cause(
         text,
         (advise(_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind)),),

@@ -9,6 +9,7 @@ from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import starting_advice
 from keras_gpukit.rules.input.pipeline_causes import cause_of, slowest_at_start
 from keras_gpukit.rules.input.python_advice import ARRAYS, ONE_PIPELINE, SLOW_ONES, starts_advice
+from keras_gpukit.rules.input.slow_line import slowest_line
 from keras_gpukit.rules.rule import Outcome, figure, percent, seconds
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import (
@@ -19,6 +20,7 @@ from keras_gpukit.rules.whole_run.time_parts import (
 )
 
 FEW, NEARLY_ALL = 0.25, 0.8
+SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
 OPENING_RATIO = 3.0
 """Smallest ratio of what a stage takes per element at an epoch's start to what it takes later, from
 which the start itself is what takes long; our choice."""
@@ -87,15 +89,12 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
             pipeline, stage, summary, opens=_opens(stage, pipeline.stages)
         )
         takes = figure("time_per_start_of", stage.cost_per_batch_s or 0.0, "s", stage.name)
-        why = f"{stage.name}{stage.where} takes most of it"
+        line = slowest_line(summary, stage.location)
+        why = f"{stage.name}{stage.where} takes most of it{line}"
         return why, advice, (takes,), stage.share if is_sure else 0.0
     if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
         figures = (figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"),)
-        advice = (
-            "a smaller shuffle buffer, or shuffle file names instead of examples",
-            ONE_PIPELINE,
-        )
-        return "", advice, figures, 0.0
+        return "", (SMALLER_BUFFER, ONE_PIPELINE), figures, 0.0
     return "", starts_advice(record, waits_first=True), (), 1.0
 
 
@@ -123,7 +122,7 @@ def _restarts(
         others_s = (total_s - sum(restarts_s[:few])) / (epochs - few)
         slow = "1 epoch" if few == 1 else f"{few} epochs"
         title = (
-            f"{slow} of {epochs} took up to {seconds(restarts_s[0])} s to start, the others "
+            f"{slow} of {epochs} needed up to {seconds(restarts_s[0])} s to start, the others "
             f"{seconds(max(others_s, 0.0))} s"
         )
         return title, (SLOW_ONES,)

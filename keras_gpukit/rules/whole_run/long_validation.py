@@ -9,6 +9,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import CHEAPEST, advice_for, bottleneck
 from keras_gpukit.rules.input.pipeline_causes import cause_of, slowest_at_start
+from keras_gpukit.rules.input.slow_line import slowest_line
 from keras_gpukit.rules.rule import Outcome, figure, percent
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
@@ -86,5 +87,7 @@ def _cause(
         cheap = [each for each in lines if isinstance(each, Advice) and each.kind in CHEAPEST]
         return f": {order.text}", (*order.advice, *cheap), order.evidence, order.share
     slowest = stage or record.python
-    why = f": the bottleneck is {slowest.name}{slowest.where}" if slowest is not None else ""
-    return why, lines, (), 1.0
+    if slowest is None:
+        return "", lines, (), 1.0
+    line = slowest_line(summary, slowest.location)
+    return f": the bottleneck is {slowest.name}{slowest.where}{line}", lines, (), 1.0

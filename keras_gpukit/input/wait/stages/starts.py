@@ -9,7 +9,7 @@ from keras_gpukit.input.wait.stages.readings import ModelReading, read_nodes
 from keras_gpukit.input.wait.tf_private import parse_model, read_model
 
 MOST_STARTS = 8
-"""Maximum number of starts that are kept, besides the first one of the run; our choice."""
+"""Maximum number of starts that are kept, in addition to the first one of the run; our choice."""
 
 
 class _Start:
