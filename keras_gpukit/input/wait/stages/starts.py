@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.input.wait.stages.readings import ModelReading, read_nodes
@@ -20,20 +21,22 @@ class _Start:
         self.during: Any = None
         self.after: Any = None
 
-    def reading(self) -> ModelReading | None:
-        """Returns the reading that shows most; None without one.
-
-        A stage that has read all its data deletes its inputs, so the later reading may lack stages:
-        a shuffle whose buffer holds the whole epoch has read everything before the first batch.
-        """
-        known = [read_nodes(parse_model(each)) for each in (self.after, self.during) if each]
-        return max(known, key=lambda reading: len(reading.nodes), default=None)
-
 
 class StartReadings:
-    """Collects a reading of each start, of which those before the first batch come by chance."""
+    """Collects a reading of each start, of which those before the first batch come by chance.
 
-    def __init__(self) -> None:
+    Args:
+        read: Reads the model of an iterator.
+        parse: Returns what was read.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Any], Any] = read_model,
+        parse: Callable[[Any], ModelReading] = lambda model: read_nodes(parse_model(model)),
+    ) -> None:
+        self._read = read
+        self._parse = parse
         self._starts: list[_Start] = []
 
     def follow(self, iterator: Any) -> None:
@@ -49,7 +52,7 @@ class StartReadings:
         start = self._starts[-1] if self._starts else None
         iterator = start.iterator() if start is not None and start.after is None else None
         if start is not None and iterator is not None:
-            start.during = read_model(iterator)
+            start.during = self._read(iterator)
 
     def began(self, model: Any) -> None:
         """Notes the reading after the first batches."""
@@ -58,6 +61,15 @@ class StartReadings:
 
     def readings(self) -> tuple[list[ModelReading], bool]:
         """Returns readings of starts, and whether they are later ones than the run's first."""
-        first, *later = (start.reading() for start in [*self._starts]) if self._starts else (None,)
-        known = [each for each in later if each is not None]
-        return known or ([first] if first is not None else []), bool(known)
+        found = [self._fullest(each) for each in tuple(self._starts)]
+        later = [each for each in found[1:] if each is not None]
+        return later or [each for each in found if each is not None], bool(later)
+
+    def _fullest(self, start: _Start) -> ModelReading | None:
+        """Returns the reading that shows most of a start; None without one.
+
+        A stage that has read all its data deletes its inputs, so the later reading may lack stages:
+        a shuffle whose buffer holds the whole epoch has read everything before the first batch.
+        """
+        known = [self._parse(each) for each in (start.after, start.during) if each is not None]
+        return max(known, key=lambda reading: len(reading.nodes), default=None)
