@@ -44,11 +44,15 @@ class _Look(NamedTuple):
     children_s: float
 
 
+def _ended_children_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 class NeighbourSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
-    A look takes about ten milliseconds, so the time from each look to the next doubles. Processes
-    of others that ended between two looks are not named.
+    A look takes about ten milliseconds, so the time from each look to the next doubles.
 
     Args:
         now: The clock, in seconds.
@@ -58,12 +62,12 @@ class NeighbourSensor:
     def __init__(
         self,
         now: Callable[[], float] = time.perf_counter,
-        ended_s: Callable[[], float] | None = None,
+        ended_s: Callable[[], float] = _ended_children_s,
     ) -> None:
         import psutil
 
         self._now = now
-        self._ended_s = ended_s or _ended_children_s
+        self._ended_s = ended_s
         self._cores = psutil.cpu_count() or 1
         self._looks: tuple[_Look, _Look] | None = None  # the first one and the latest
         self._children: set[int] = set()
@@ -100,11 +104,11 @@ class NeighbourSensor:
         """Reads the processor time of every process."""
         import psutil
 
-        children = psutil.Process().children(recursive=True)
-        self._children |= {child.pid for child in children}
-        # A process's children that have ended are in its own account of them.
-        own = self._ended_s() + sum(map(_with_ended_s, children))
-        latest = _Look(self._read(), self._now(), own)
+        children = {child.pid for child in psutil.Process().children(recursive=True)}
+        self._children |= children
+        spent_s = self._read()
+        alive_s = sum(each for (pid, _), each in spent_s.items() if pid in children)
+        latest = _Look(spent_s, self._now(), self._ended_s() + alive_s)
         first, _ = self._looks or (latest, latest)
         self._looks = first, latest
         self._due_s = latest.at_s + max(latest.at_s - first.at_s, FIRST_LOOKS_APART_S)
@@ -124,8 +128,8 @@ class NeighbourSensor:
         first, latest = self._looks or (None, None)
         if first is None or latest is None or latest.at_s <= first.at_s:
             return None
-        passed_s = (latest.at_s - first.at_s) * self._cores
-        return max(100 * (latest.children_s - first.children_s) / passed_s, 0.0)
+        used_s = max(latest.children_s - first.children_s, 0.0)
+        return 100 * used_s / ((latest.at_s - first.at_s) * self._cores)
 
     def job_percent(self) -> float | None:
         """Returns the use by others of this job, in percent; None before the second look."""
@@ -197,23 +201,6 @@ def _cluster_of(text: str) -> str | None:
     except (ValueError, TypeError, KeyError):
         return None
     return json.dumps(cluster, sort_keys=True) if cluster else None
-
-
-def _ended_children_s() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
-
-
-def _with_ended_s(process: Any) -> float:
-    """Returns the processor time of a process and its children that ended; 0 if it has ended."""
-    import psutil
-
-    try:
-        times = process.cpu_times()
-    except (psutil.Error, OSError):
-        return 0.0
-    ended = (getattr(times, f"children_{each}", 0.0) for each in ("user", "system"))
-    return float(times.user + times.system + sum(ended))
 
 
 def _job_of_process(process: Any) -> tuple[str, ...] | None:

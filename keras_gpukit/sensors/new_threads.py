@@ -1,7 +1,4 @@
-"""Measures how many cores are kept busy by threads that were started after a run began.
-
-It also measures how long these threads waited for a core, to separate code that waits for
-something else from code that other threads or processes keep from a core.
+"""Measures how many cores are kept busy by threads started after a run began, and their queueing.
 
 tf.data and Keras start threads for each pass over a dataset, while TensorFlow computes the steps on
 threads that it started before. So the work of new threads is mostly making batches. Their processor
@@ -28,11 +25,7 @@ _OF_XLA = "tf_XLA"
 
 
 class ThreadTimes(NamedTuple):
-    """Times of one thread so far, in seconds.
-
-    Attributes:
-        queued_s: Time in which it was ready to compute and had no core; None if unknown.
-    """
+    """Seconds in which a thread computed, and was ready to but had no core; None if unknown."""
 
     computed_s: float
     queued_s: float | None = None
@@ -107,11 +100,9 @@ class NewThreadsSensor:
         Only threads that were seen count, each until it was last seen. Returns None if unknown.
         """
         times = self._new.values()
-        known = [each.queued_s for each in times if each.queued_s is not None]
+        queued_s = [each.queued_s for each in times if each.queued_s is not None]
         computed_s = sum(each.computed_s for each in times)
-        if len(known) < len(times) or computed_s <= 0:
-            return None
-        return sum(known) / computed_s
+        return sum(queued_s) / computed_s if computed_s and len(queued_s) == len(times) else None
 
 
 def _own_ids() -> list[int]:
@@ -127,29 +118,20 @@ def _listed() -> list[int]:
 
 
 def _own_threads() -> Mapping[int, ThreadTimes]:
-    # Linux counts nanoseconds here, and this takes less time than what psutil reads.
-    if (read := _scheduled()) is not None:
-        return read
+    found = {}
+    for each in _listed():
+        try:  # Linux counts nanoseconds here, and this takes less time than what psutil reads
+            with open(f"/proc/self/task/{each}/schedstat", "rb", buffering=0) as account:
+                computed, queued, _ = account.read().split()
+            found[each] = ThreadTimes(int(computed) * 1e-9, int(queued) * 1e-9)
+        except (OSError, ValueError):  # it has ended, or this kernel does not count
+            continue
+    if any(each.computed_s for each in found.values()):  # zeros if the kernel does not count
+        return found
     import psutil
 
     times = psutil.Process().threads()
     return {each.id: ThreadTimes(each.user_time + each.system_time) for each in times}
-
-
-def _scheduled() -> Mapping[int, ThreadTimes] | None:
-    """Returns the threads' times as Linux' scheduler counts them; None where it does not."""
-    found = {}
-    for each in _listed():
-        try:
-            with open(f"/proc/self/task/{each}/schedstat", "rb", buffering=0) as account:
-                computed, queued, _ = account.read().split()
-        except (FileNotFoundError, ProcessLookupError):  # it has ended
-            continue
-        except (OSError, ValueError):
-            return None
-        found[each] = ThreadTimes(int(computed) * 1e-9, int(queued) * 1e-9)
-    # A kernel that does not count shows zeros.
-    return found if any(each.computed_s for each in found.values()) else None
 
 
 def _name(thread: int) -> str:

@@ -372,6 +372,10 @@ FLOAT32, SINGLE = {"precision": "float32"}, {"steps_per_execution": 1}
 FIRES = [
     ("input-takes-cores warning: time per batch of decode 8 ms", takes_cores()),
     ("input-takes-cores warning: of it making batches 20 %", takes_cores(0.7, 0.2)),
+    (
+        "input-takes-cores warning: of it making batches 10 %",
+        replace(takes_cores(0.4, 0.1), utilization=host(90.0, own=40.0)),
+    ),
     ("input-holds-gil warning: time per batch of rows 8 ms", holds_gil()),
     ("input-bound warning: input stall 10 %", run(input=stall(0.10))),
     ("input-bound critical: wait per step 10 ms", run(input=stall(0.20))),
@@ -525,6 +529,7 @@ def test_a_rule_fires_with_its_evidence(expected, summary):
 QUIET = [
     ("input-takes-cores", takes_cores(busy=0.69)),
     ("input-takes-cores", takes_cores(by_input=0.19)),
+    ("input-takes-cores", replace(takes_cores(0.4, 0.1), utilization=host(70.0, own=40.0))),
     # `InputBound` reports it.
     ("input-takes-cores", takes_cores(stall_fraction=0.3)),
     ("input-holds-gil", holds_gil(gil_wait_s=0.0002)),

@@ -25,6 +25,8 @@ SAME = 0.10
 # Upper bound of how much longer a fetch takes outside the train step than within; our choice.
 FETCH_S = 0.5e-3
 
+# Least share of the cores that counts as left to a run, however busy others are; our choice.
+LEAST_LEFT = 0.1
 WAITING_RATIO = 2.0
 """Smallest ratio of a stage's time to the processor time that it may have used, both per step, from
 which the stage counts as waiting: at least half of its time is then no computation. Our choice."""
@@ -77,6 +79,15 @@ def gil_is_contended(record: ContentionRecord | None, cores: int | None) -> bool
     if record.cores_busy_fraction is None or not cores:
         return True
     return record.cores_busy_fraction * cores >= LEAST_GIL_CORES
+
+
+def cores_left(summary: RunSummary) -> float:
+    """Returns the share of all cores that processes outside the job left to this run; 1 if unknown.
+
+    Threads of a run compete for these cores: it is short of them once it keeps most of them busy.
+    """
+    others_percent = (summary.host.others_cpu_percent if summary.host else None) or 0.0
+    return max(1 - others_percent / 100, LEAST_LEFT)
 
 
 def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
