@@ -32,8 +32,8 @@ from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input.wait.stages.grain_times import time_grain
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import (
-    host_dataset,
     has_model,
+    host_dataset,
     host_iterator,
     is_autotuned,
     shows_models,
