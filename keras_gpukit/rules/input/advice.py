@@ -62,6 +62,8 @@ TEXTS = {
     "operations": "rewrite {name} in TensorFlow operations, which can run in parallel",
     "processes": f"or as a {IN_PROCESSES}",
     "whole batches": "have {name} make whole batches with NumPy, not single examples",
+    "windows": "cut a batch of windows at once, by index: `ds.map(lambda starts: tf.gather(x, "
+    "starts[:, None] + tf.range(n)))` on batches of start indices, not a dataset for each window",
     "once": "do once, before fit, what {name} does before its first element: list files, open "
     "them, build an index",
     "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",
@@ -251,6 +253,8 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> list[Ad
         },
     }
     kinds = by_work.get(stage.work, {})
+    if stage.kind in _OPENERS and _has(further, "window"):
+        kinds = {"windows": True}
     words = {"name": stage.name, "code": _code(stage), "workers": workers}
     return [_advise(kind, **words) for kind in kinds if kinds[kind]]
 

@@ -28,7 +28,7 @@ from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure, m
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
 from keras_gpukit.input.wait.stages.starts import StartReadings
 from keras_gpukit.input.wait.tf_private import parse_model
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
 
 # Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
 # in the middle are dropped.
@@ -40,6 +40,8 @@ LATEST_PASSES = 2
 # would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
+# Work of stages that only move elements. Where it takes time, it is how often a function makes them.
+_UNNAMED: tuple[Work, ...] = ("batching", "other", "mapping")
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
 NOT_READ = "tf.data's model of the pipeline, which has the costs of its stages, was not read"
 
@@ -186,6 +188,9 @@ class PipelineWatch:
             records[id(node)] = replace(
                 records[id(node)], used=used[id(node)], refill_share=share if filling else None
             )
+        for node in reversed([member.stage for _, member in found]):
+            if node.buffered is None and node.nested:
+                _credit_maker(node, records)
         return tuple(records.values()), critical.time_s
 
     def _within_pool(self, output: MeasuredNode) -> MeasuredNode:
@@ -206,6 +211,28 @@ class PipelineWatch:
         with self._naming:
             return align(self._written, output) if self._written is not None else {}
         return {}
+
+
+def _credit_maker(maker: MeasuredNode, records: dict[int, StageRecord]) -> None:
+    """Adds what a stage's datasets cost to the stage that makes them, as `flat_map` does.
+
+    Nested stages that users know by a function or by what they read keep their cost. An
+    asynchronous stage has threads of its own for its datasets, so it is left as it is.
+    """
+    made = records[id(maker)]
+    for node in (each for nested in maker.nested for each in nested.walk()):
+        record = records.get(id(node))
+        if record is None or record.location or record.work not in _UNNAMED:
+            continue
+        spent_s = record.cost_per_batch_s or 0.0
+        made = replace(
+            made,
+            share=made.share + record.share,
+            cost_per_batch_s=(made.cost_per_batch_s or 0.0) + spent_s,
+            cost_s=(made.cost_s or 0.0) + spent_s / maker.per_batch if maker.per_batch else None,
+        )
+        records[id(node)] = replace(record, share=0.0, cost_per_batch_s=0.0, cost_s=0.0)
+    records[id(maker)] = made
 
 
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
