@@ -40,7 +40,7 @@ LATEST_PASSES = 2
 # would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
-# Work of stages that only move elements. Where it takes time, it is how often a function makes them.
+# Work of stages that only move elements: what takes time is how often a function makes them.
 _UNNAMED: tuple[Work, ...] = ("batching", "other", "mapping")
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
 NOT_READ = "tf.data's model of the pipeline, which has the costs of its stages, was not read"
