@@ -101,7 +101,7 @@ def _dropped(stages: Stages) -> Cause | None:
     name, by = f"{stage.name}{stage.where}", f"{dropper.name}{dropper.where}"
     if dropper.kind == "skip":
         dropped = stage.elements * (1 - used)
-        text = f"{name} makes {dropped:,.0f} elements of each epoch that {by} drops"
+        text = f"each time, {name} makes {dropped:,.0f} elements that {by} drops"
     elif used < LEAST_USED:
         text = f"{name} makes elements of which {by} drops nearly all"
     else:

@@ -186,8 +186,8 @@ def test_validation_that_decodes_what_it_skips_is_told_so():
     record = steps(starts=(BATCH, SKIP, replace(dropped(0.2), elements=546.0)), wait_s=0.1)
     finding = validated(record, 3.0)
     assert finding.title == (
-        "Validation takes 75 % of the time, 91 % of it waiting for data: load (train.py:29) makes "
-        "437 elements of each epoch that skip drops"
+        "Validation takes 75 % of the time, 91 % of it waiting for data: each time, load "
+        "(train.py:29) makes 437 elements that skip drops"
     )
     assert finding.advice[0].startswith("split before load")
     assert finding.saving.low_s == pytest.approx(0.72 * 68.0)
