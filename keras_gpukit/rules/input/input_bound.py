@@ -71,7 +71,6 @@ class InputBound(Rule):
         order = cause_of(record.pipeline, at_start=False) if what is None else None
         if order is not None:
             advice = (*order.advice, *(each for each in advice if each.kind in CHEAPEST))
-            figures += order.evidence
             saving = saving and replace(saving, low_s=order.share * saving.low_s)
         level: Severity = "warning" if figures else severity_of_input(summary)
         known = in_effect(summary.environment).items()
@@ -85,6 +84,7 @@ class InputBound(Rule):
             # What batches take without the setting is unknown.
             saving = saving and replace(saving, low_s=0.0)
         evidence = (*_stage(record), *_wait(record, stall), *figures)
+        evidence += order.evidence if order is not None else ()
         found = self.find(level, *evidence, advice=advice, saving=saving, title=title)
         return replace(found, change=change_for(record, found.actions[0]))
 

@@ -105,7 +105,7 @@ def _dropped(stages: Stages) -> Cause | None:
     elif used < LEAST_USED:
         text = f"{name} makes elements of which {by} drops nearly all"
     else:
-        times = f"{1 / used:.0f}" if used <= 0.2 else f"{1 / used:.1f}"
+        times = f"{1 / used:.0f}" if used <= 0.1 else f"{1 / used:.2g}"
         text = f"{name} makes {times} elements for each one that is used, since {by} drops the rest"
     return Cause(
         text,

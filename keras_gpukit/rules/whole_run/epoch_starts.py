@@ -127,8 +127,8 @@ def _restarts(
         )
         return title, (SLOW_ONES,)
     title = (
-        f"Epochs take {seconds(each_s)} s on average to start, of which {seconds(start.mean_s)} s "
-        "wait for the first batch"
+        f"Before each epoch's first step, {seconds(each_s - start.mean_s)} s pass on average in "
+        "which it does not wait for data"
     )
     return title, starts_advice(summary.input, waits_first=False)
 
