@@ -253,7 +253,8 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> list[Ad
         },
     }
     kinds = by_work.get(stage.work, {})
-    if stage.kind in _OPENERS and _has(further, "window"):
+    windows = stage.kind in _OPENERS and _has(further, "window")
+    if windows or stage.name == "timeseries_dataset_from_array":
         kinds = {"windows": True}
     words = {"name": stage.name, "code": _code(stage), "workers": workers}
     return [_advise(kind, **words) for kind in kinds if kinds[kind]]

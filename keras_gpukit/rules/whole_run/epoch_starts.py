@@ -90,7 +90,10 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         )
         takes = figure("time_per_start_of", stage.cost_per_batch_s or 0.0, "s", stage.name)
         line = slowest_line(summary, stage.location)
-        why = f"{stage.name}{stage.where} takes most of it{line}"
+        nearer = pipeline.starts[: pipeline.starts.index(stage)]
+        fills = any(each.kind == "shuffle" for each in nearer)
+        does = "makes what fills the shuffle buffer" if fills else "takes most of it"
+        why = f"{stage.name}{stage.where} {does}{line}"
         return why, advice, (takes,), stage.share if is_sure else 0.0
     if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
         figures = (figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"),)

@@ -132,7 +132,9 @@ def test_an_epoch_start_names_what_is_thrown_away():
 
 def test_a_full_shuffle_buffer_saves_only_what_steps_can_overlap():
     finding = starting(BATCH, SHUFFLE, LOAD, PATHS)
-    assert finding.title == "Each epoch takes long to start: load (train.py:29) takes most of it"
+    assert finding.title == (
+        "Each epoch takes long to start: load (train.py:29) makes what fills the shuffle buffer"
+    )
     assert finding.advice[0].startswith("shuffle what is small")
     assert (finding.saving.low_s, finding.saving.high_s) == (0.0, 10.0)
     assert finding.severity == "critical"
@@ -197,6 +199,20 @@ def test_validation_gets_the_advice_of_its_own_pipeline():
     finding = validated(steps(BATCH, LOAD, PATHS, wait_s=0.8), 0.1)
     assert finding.title.endswith("the bottleneck is load (train.py:29)")
     assert not any("parallel" in line or "prefetch" in line for line in finding.advice)
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (replace(LOAD, kind="flat_map", work="other"), replace(SKIP, name="window", kind="window")),
+        (replace(LOAD, name="timeseries_dataset_from_array", work="mapping"), PATHS),
+    ],
+)
+def test_a_dataset_for_each_window_is_advised_to_cut_windows_by_index(stages):
+    record = steps(*stages)
+    record = replace(record, pipeline=replace(record.pipeline, bottleneck=stages[0]))
+    finding = found("input-bound", run(record, input_s=90.0, compute_s=10.0))
+    assert any("tf.gather(x, starts[:, None]" in line for line in finding.advice)
 
 
 LINES = StackTimes(
