@@ -24,7 +24,10 @@ LONG_VALIDATION_FRACTION = 0.30
 LEAST_WAIT = 1 / 3
 """Least share of validation from which its wait is explained; our choice. The first validation's
 trace, and its wait for the first batch, are in no wait."""
-LESS_OF_IT = "`fit(validation_freq=...)`, validation_steps, or a larger validation_batch_size"
+LESS_OF_IT = (
+    "`fit(validation_freq=...)` or validation_steps: validate less",
+    "a larger validation_batch_size",
+)
 FASTER = (
     "make batches of validation_data faster: `ds.cache()`, parallel maps, `ds.prefetch()`; "
     "`workers=4` of a PyDataset"
@@ -47,7 +50,7 @@ class LongValidation(TimeRule):
         if summary.validation is not None:
             figures.append(figure("steps_of_validation", summary.validation.steps))
         title = f"Validation takes {100 * share:.0f} % of the time"
-        advice: tuple[str | Advice, ...] = (LESS_OF_IT,)
+        advice: tuple[str | Advice, ...] = LESS_OF_IT
         saved = 1.0
         if wait_s >= LEAST_WAIT * parts.validation_s and summary.validation_input is not None:
             figures.append(figure("of_it_waiting_for_input", wait_s, "s"))

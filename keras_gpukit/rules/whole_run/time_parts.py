@@ -8,6 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
+from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -38,18 +39,18 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
         by_callback = summary.breakdown.by_callback if summary.breakdown else {}
         seen = [line for each in known if each in by_callback for line in known[each]]
         return (*seen, _OWN)
-    return known.get(name, (f"{name}: do its work less often, for example every hundredth batch",))
+    return known.get(name, less_work(summary, name))
 
 
 def as_written(summary: RunSummary, name: str) -> str:
     """Returns a callback's name; that of `TensorBoard` with the arguments that take its time."""
-    if name != TENSORBOARD or not (costs_s := _tensorboard_costs_s(summary)):
+    if name != TENSORBOARD or not (costs_s := tensorboard_costs_s(summary)):
         return name
     written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)
     return f"{name}({', '.join(written)})"
 
 
-def _tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
+def tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
     """Returns the arguments that take a tenth of its time or more, the costliest moment first.
 
     Arguments that work at the same moment share its seconds.
@@ -67,7 +68,7 @@ def _tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
 
 
 def _tensorboard_advice(summary: RunSummary) -> str:
-    costs_s = _tensorboard_costs_s(summary)
+    costs_s = tensorboard_costs_s(summary)
     if not costs_s:
         return _DEFAULT
     less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
@@ -139,8 +140,8 @@ class SlowCallbacks(TimeRule):
             longest_s = min(longest_s, spent_s)
             figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
-            took = f"{seconds(longest_s)} of {seconds(parts.wall_s)} s"
-            title = f"{as_written(summary, name)} takes {took}"
+            took = named_with_line(summary, name, longest_s, parts.wall_s)
+            title = f"{as_written(summary, name)} {took}"
         return self.find(
             severity(all_of_them, summary),
             *figures,
