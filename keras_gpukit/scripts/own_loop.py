@@ -14,11 +14,10 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
 from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script
 
-LEAST_STEPS = 10
-"""Fewest batches of a loop that is reported; fewer are a look at the data. Our choice."""
 TO_SEE_MORE = """\
 The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
 For more, profile 20 of its steps with these two lines, then run keras-gpukit report profile.
@@ -35,6 +34,7 @@ class _Loop:
     Attributes:
         place: The line, such as "train.py:40".
         pipeline: Readings of tf.data's model.
+        began_s: When its first step began, on the clock; the last one ended at `ended_s`.
     """
 
     place: str
@@ -42,6 +42,8 @@ class _Loop:
     steps: int = 0
     waited_s: float = 0.0
     lasted_s: float = 0.0
+    began_s: float = 0.0
+    ended_s: float = 0.0
 
 
 @dataclass
@@ -59,6 +61,8 @@ class _Pass:
             self.loop.steps += 1
             self.loop.waited_s += self.waited_s
             self.loop.lasted_s += now_s - self.began_s
+            self.loop.began_s = self.loop.began_s or self.began_s
+            self.loop.ended_s = now_s
 
 
 @dataclass
@@ -66,8 +70,12 @@ class OwnLoops:
     """Times the batches that the script's main thread takes from datasets, and reads the machine.
 
     The machine is read from the first batch on.
+
+    Attributes:
+        eager: Counts the steps that run eagerly.
     """
 
+    eager: EagerSteps = field(default_factory=EagerSteps)
     _loops: dict[str, _Loop] = field(default_factory=dict)
     _readings: Any = None
     _guard: Guard = field(
@@ -78,20 +86,31 @@ class OwnLoops:
         """Starts to time batches. Needs TensorFlow imported."""
         with self._guard:
             wrap_takes(self._timed)
+            self.eager.install()
 
     def summary(self) -> RunSummary | None:
         """Ends the readings; returns the judged record of the longest loop, None without one."""
         if self._readings is not None:
             self._readings[1].stop()
-        loop = self._longest
-        if loop is None or self._guard.failed_because is not None:
+        loop, eager = self._longest, self.eager.span_s
+        if self._guard.failed_because is not None:
             return None
-        return _summarize(loop, *self._readings)
+        if loop is not None:
+            return _summarize(loop, *self._readings)
+        return None if eager is None else self.eager.summary()
+
+    @property
+    def span_s(self) -> tuple[float, float] | None:
+        """When the longest loop and the eager steps began and ended; None without any."""
+        loop, eager = self._longest, self.eager.span_s
+        spans = [] if loop is None else [(loop.began_s, loop.ended_s)]
+        spans += [] if eager is None else [eager]
+        return (min(spans)[0], max(end for _, end in spans)) if spans else None
 
     @property
     def place(self) -> str | None:
         """Line of the loop that `summary` is of; None without one."""
-        return None if self._longest is None else self._longest.place
+        return self.eager.place if self._longest is None else self._longest.place
 
     @property
     def _longest(self) -> _Loop | None:

@@ -269,24 +269,15 @@ class StackSampler:
             len(looks), watched_s, tuple(self._line(*key, *added) for key, added in longest)
         )
 
-    def below(self, code: CodeType) -> dict[str | None, tuple[float, float]]:
-        """Returns the seconds below a function of the script, by the function that it called.
-
-        Such a one is named as "step (train.py:52)". None is the function's own code, with what it
-        calls outside the script. The second figure are the seconds in which operations ran one by
-        one, not in a `tf.function`.
-        """
-        found: dict[str | None, tuple[float, float]] = {}
-        for look in tuple(self._looks):
-            for where, _ in look.threads:
-                codes = [each for each, _ in where.lines]
-                if where.part in ("script", "step") and id(code) in codes:
-                    at = codes.index(id(code))
-                    name = self._defined(codes[at - 1]) if at else None
-                    total_s, eager_s = found.get(name, (0.0, 0.0))
-                    eager_s += look.stands_for_s * where.is_eager
-                    found[name] = total_s + look.stands_for_s, eager_s
-        return found
+    def eager_s(self, code: CodeType, since_s: float, until_s: float) -> float:
+        """Returns the seconds in a function in which operations ran one by one, from Python."""
+        return sum(
+            look.stands_for_s
+            for look in tuple(self._looks)
+            if since_s < look.at_s <= until_s
+            for where, _ in look.threads
+            if where.is_eager and any(id(code) == each for each, _ in where.lines)
+        )
 
     def _find(self, thread: int, stack: Sequence[FrameType]) -> _Where | None:
         part: StackPart = "script"
@@ -341,10 +332,6 @@ class StackSampler:
         """Returns the identity of a code, which lasts from now on."""
         self._codes.setdefault(id(code), code)
         return id(code)
-
-    def _defined(self, identity: int) -> str:
-        code = self._codes[identity]
-        return f"{named(code)} ({self._place(code.co_filename, code.co_firstlineno)})"
 
     def _kind(self, file: str) -> _Kind:
         found: _Kind | None = next((kind for part, kind in _KINDS if part in file), None)

@@ -106,8 +106,8 @@ def test_operations_outside_a_function_run_one_by_one():
     script.look(3.0, MAIN, step, (f"{KERAS}/layers/layer.py", "Layer.__call__", 1), eager)
     script.look(2.0, MAIN, step, graph, eager)
     script.look(1.0, MAIN, (f"{TENSORFLOW}/data/ops/iterator_ops.py", "__next__", 7), eager)
-    below = script.sampler.below(script.code(*MAIN[:2]))
-    assert below == {"step (train.py:1)": (5.0, 3.0), None: (1.0, 0.0)}
+    assert script.sampler.eager_s(script.code(*step[:2]), 0.0, 9.0) == 3.0
+    assert script.sampler.eager_s(script.code(*step[:2]), 3.0, 9.0) == 0.0
     assert [line.eager_s for line in script.times().lines] == [3.0, 0.0, 0.0]
 
 
