@@ -104,8 +104,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
         python = self._python_record(session.own_steps.step_time_s)
+        threads = self._new_threads
         contention = self._contention.record(
-            input_cores=self._new_threads.cores() if self._new_threads else None
+            input_cores=threads.cores() if threads else None,
+            input_queued_ratio=threads.queued_ratio() if threads else None,
         )
         shapes = self._open_shapes
         return replace(

@@ -64,11 +64,14 @@ class ContentionSensor:
         # The median ignores a single nap that was late by chance.
         self._late_s.append(statistics.median(late))
 
-    def record(self, *, input_cores: float | None = None) -> ContentionRecord:
+    def record(
+        self, *, input_cores: float | None = None, input_queued_ratio: float | None = None
+    ) -> ContentionRecord:
         """Returns the contention since the sensor was made.
 
         Args:
             input_cores: Number of cores that the threads making batches kept busy; None if unknown.
+            input_queued_ratio: See `ContentionRecord`.
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
@@ -78,6 +81,7 @@ class ContentionSensor:
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
             cores_busy_fraction=process_s / provided_s if provided_s > 0 else None,
             input_cores_fraction=None if input_cores is None else input_cores / self._cores,
+            input_queued_ratio=input_queued_ratio,
         )
 
 
