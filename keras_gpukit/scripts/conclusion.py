@@ -148,12 +148,17 @@ class Conclusion:
         calls = self._fits.calls
         record = calls.record(psutil.Process().create_time(), self._imports_s())
         STACKS.release()
-        own = self._loops and not self._fits.count and self._loops.span_s
+        own = None
+        if self._loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
+            own = self._loops.eager.span_s if self._fits.count else self._loops.span_s
         first_s = calls.first_began_s
         begins = [each for each in (first_s, own[0] if own else None) if each is not None]
         begin_s = min(begins, default=time.perf_counter())
         lines = functools.partial(
-            STACKS.sampler.times, parts=("script",), thread=threading.main_thread().ident
+            STACKS.sampler.times,
+            parts=("script",),
+            thread=threading.main_thread().ident,
+            outside_calls=True,
         )
         return replace(
             record,

@@ -74,6 +74,7 @@ _KINDS: tuple[tuple[str, _Kind], ...] = (
     (_path("keras", "src", ""), "framework"),
     (_path("tensorflow", "python", ""), "framework"),
 )
+_IN_CALLS = ("call", "step", "callback")
 _NAMELESS = ("hidden", "own", "callbacks")
 # Modules and lines of Python on which a thread waits.
 _WAITING_FILES = re.compile(r"(threading|socket|ssl|selectors|queue|subprocess|connection)\.py$")
@@ -228,6 +229,7 @@ class StackSampler:
         *,
         parts: Iterable[StackPart] = ("script", "import", "call", "step", "callback", "python"),
         thread: int | None = None,
+        outside_calls: bool = False,
     ) -> StackTimes:
         """Returns the time by lines between two moments on the clock.
 
@@ -236,6 +238,8 @@ class StackSampler:
             until_s: Looks after that do not count.
             parts: Parts whose lines are returned.
             thread: Thread whose lines are returned, and those of part "python"; None for all.
+            outside_calls: Whether to leave out looks at which any thread was in a call of `fit` or
+                the like: another one may have waited for it.
         """
         looks = [each for each in tuple(self._looks) if since_s < each.at_s <= until_s]
         if not looks:
@@ -246,6 +250,8 @@ class StackSampler:
         sums: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0] * 5)
         for look in looks:
             seconds = look.stands_for_s
+            if outside_calls and any(where.part in _IN_CALLS for where, _ in look.threads):
+                continue
             for where, waits in look.threads:
                 if where.part not in wanted or (
                     thread not in (None, where.thread) and where.part != "python"
@@ -344,7 +350,8 @@ class StackSampler:
         file, line = frame.f_code.co_filename, frame.f_lineno or 0
         known = self._known_waits.get((file, line))
         if known is None:
-            text = linecache.getline(file, line)
+            # Of libraries, no source is read: some files have thousands of lines.
+            text = linecache.getline(file, line) if self._kinds.get(file) == "script" else ""
             known = bool(_WAITING_FILES.search(file) or _WAITING_LINES.search(text))
             self._known_waits[file, line] = known
         used_s = self._thread_s(thread)

@@ -57,7 +57,6 @@ class TimeOutsideCalls(Rule):
     title = "Much of the script's time passed outside fit"
     requires = "the lines of a whole script, as `keras-gpukit run` samples them"
     judges_first_step = True
-    yields_to = ("eager-step", "many-short-calls")
 
     def judge(self, summary: RunSummary) -> Outcome:
         script = summary.script
