@@ -16,7 +16,8 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import EagerStep
 from keras_gpukit.records.steps import ThroughputRecord
-from keras_gpukit.sensors.stacks import StackSampler, named
+from keras_gpukit.sensors.stack_parts import named
+from keras_gpukit.sensors.stacks import StackSampler
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
