@@ -26,10 +26,10 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        r"as_numpy_iterator|\b(list|tuple|sorted)\(|OwnedIterator|\bfor .* in ",
+        r"OwnedIterator|NumpyIterator|as_numpy_iterator",
         (
-            "if that line iterates over a dataset: each element takes Python and an eager call. "
-            "Use `ds.batch(1024)` first, or compute it within the pipeline (`ds.reduce`)",
+            "each element of the dataset takes Python and an eager call here: iterate over "
+            "`ds.batch(1024)`, or compute the result within the pipeline (`ds.reduce`)",
         ),
     ),
     (
@@ -45,7 +45,7 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
 )
-WAITS = ("the line waits and does not compute: a shorter wait, or doing other work meanwhile",)
+WAITS = ("the line waits and does not compute: wait for several things in parallel",)
 UNKNOWN = ("if the result is the same in each run, compute it once and save it, as with `np.save`",)
 
 
@@ -106,8 +106,9 @@ def _when(script: ScriptRecord, lines: Sequence[LineTime]) -> str:
 def _named(line: LineTime, spent_s: float) -> str:
     if spent_s > line.seconds:  # of a function with several such lines
         return f"{line.function}, most of it on the line {line.place}"
-    text = line.source if len(line.source) <= MOST_SOURCE else line.called or line.function
-    return f"{text or line.called or line.function} ({line.place})"
+    # A look at plain Python comes at the end of a loop's turn, so such a line proves nothing.
+    shows_call = "(" in line.source and len(line.source) <= MOST_SOURCE
+    return f"{line.source if shows_call else line.called or line.function} ({line.place})"
 
 
 def _advice(line: LineTime) -> tuple[str, ...]:

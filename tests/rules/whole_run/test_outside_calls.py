@@ -53,17 +53,24 @@ def test_a_function_is_named_if_no_single_line_takes_most_of_it():
 
 
 @pytest.mark.parametrize(
-    ("source", "waits_s", "advice"),
+    ("source", "called", "waits_s", "advice"),
     [
-        ("path = keras.utils.get_file(url)", 0.0, "keep what was downloaded"),
-        ("everything = list(ds)", 0.0, "if that line iterates over a dataset"),
-        ("image = Image.open(path)", 0.0, "read files in parallel"),
-        ("q.get()", 20.0, "the line waits and does not compute"),
+        ("path = keras.utils.get_file(url)", "get_file", 20.0, "keep what was downloaded"),
+        ("everything = list(ds)", "OwnedIterator.__next__", 0.0, "each element of the dataset"),
+        ("everything = list(rows)", None, 0.0, "if the result is the same"),
+        ("image = Image.open(path)", None, 0.0, "read files in parallel"),
+        ("q.get()", "Queue.get", 20.0, "the line waits and does not compute"),
     ],
 )
-def test_known_lines_get_their_advice(source, waits_s, advice):
-    (finding,) = found(replace(ADAPT, called=None, source=source, waits_s=waits_s))
+def test_known_lines_get_their_advice(source, called, waits_s, advice):
+    (finding,) = found(replace(ADAPT, called=called, source=source, waits_s=waits_s))
     assert finding.advice[0].startswith(advice)
+
+
+def test_a_line_of_plain_python_stands_for_its_function():
+    line = replace(ADAPT, called=None, function="clean", source="total += value")
+    (finding,) = found(line)
+    assert finding.title.endswith("before fit, in clean (train.py:31)")
 
 
 def test_short_or_small_times_are_no_finding():
