@@ -63,12 +63,11 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self.host_buffers = self._buffers = self._new_threads = None
         self._contention = ContentionSensor()
         session.every_second("threads that wait", self._contention.read)
-        if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
-            with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
-                self._new_threads = sensor = NewThreadsSensor()
-                session.every_second(
-                    "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
-                )
+        with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
+            self._new_threads = sensor = NewThreadsSensor()
+            session.every_second(
+                "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
+            )
         self._begin_python(session, phase)
         spec, _ = batch_of("fit")
         self._open_shapes = None if spec is None else open_shapes(spec)
@@ -104,9 +103,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
         python = self._python_record(session.own_steps.step_time_s)
-        threads = self._new_threads
+        threads, gpus = self._new_threads, session.environment.gpus
         contention = self._contention.record(
-            input_cores=threads.cores() if threads else None,
+            # With GPUs, steps and input do not compete for cores.
+            input_cores=threads.cores() if threads and not gpus else None,
             input_queued_ratio=threads.queued_ratio() if threads else None,
         )
         shapes = self._open_shapes
