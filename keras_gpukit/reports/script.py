@@ -41,7 +41,7 @@ def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
             starting = [each.starting_s for each in those if each.starting_s is not None]
             spent_s = sum(each.total_s for each in those)
             if method.endswith("_on_batch"):  # each is a step
-                name += f" of {units.duration(spent_s / count)}"
+                name += f" ({units.duration(spent_s / count)} each)"
             calls.append(
                 ScriptPart(f"{count:,} {name}", spent_s, sum(starting) if starting else None)
             )
