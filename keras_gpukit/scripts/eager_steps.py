@@ -7,13 +7,13 @@ import functools
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import EagerStep
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.sensors.stack_parts import named
@@ -37,9 +37,14 @@ class _Steps:
 
 
 class EagerSteps:
-    """Counts the gradients that the script's main thread computes outside of a `tf.function`."""
+    """Counts the gradients that the script's main thread computes outside of a `tf.function`.
 
-    def __init__(self) -> None:
+    Args:
+        on_loop: Called once there are enough of them for a loop.
+    """
+
+    def __init__(self, on_loop: Callable[[], None] = lambda: None) -> None:
+        self._on_loop = on_loop
         self._lines: dict[tuple[int, int], _Steps] = {}
         self._guard = Guard("Counting eager steps", "They are not counted any more.")
 
@@ -86,17 +91,14 @@ class EagerSteps:
         found = self._longest
         return None if found is None else place(found.code.co_filename, found.line)
 
-    def summary(self) -> RunSummary | None:
-        """Returns the record of the loop, of which only its steps are known; None without any."""
-        from keras_gpukit.watching.environment import process_environment
-
+    def throughput(self) -> ThroughputRecord | None:
+        """Returns the number and the time of these steps; None without any."""
         found = self._longest
         if found is None:
             return None
         steps = found.count - 1
         step_s = (found.ended_s - found.began_s) / steps
-        throughput = ThroughputRecord("fit", steps, steps, step_s, None)
-        return RunSummary(process_environment(), throughput, ending="completed")
+        return ThroughputRecord("fit", steps, steps, step_s, None)
 
     @property
     def _longest(self) -> _Steps | None:
@@ -114,6 +116,8 @@ class EagerSteps:
             steps = _Steps(code, frame.f_lineno, _is_in_loop(frame), now_s)
             self._lines[key] = steps
         steps.count, steps.ended_s = steps.count + 1, now_s
+        if steps.count == LEAST_STEPS:
+            self._on_loop()
 
 
 def _is_in_loop(frame: FrameType) -> bool:

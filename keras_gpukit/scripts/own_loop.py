@@ -14,6 +14,7 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
 from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script
@@ -75,12 +76,15 @@ class OwnLoops:
         eager: Counts the steps that run eagerly.
     """
 
-    eager: EagerSteps = field(default_factory=EagerSteps)
+    eager: EagerSteps = field(init=False)
     _loops: dict[str, _Loop] = field(default_factory=dict)
     _readings: Any = None
     _guard: Guard = field(
         default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
     )
+
+    def __post_init__(self) -> None:
+        self.eager = EagerSteps(self._start)
 
     def install(self) -> None:
         """Starts to time batches. Needs TensorFlow imported."""
@@ -90,14 +94,13 @@ class OwnLoops:
 
     def summary(self) -> RunSummary | None:
         """Ends the readings; returns the judged record of the longest loop, None without one."""
-        if self._readings is not None:
-            self._readings[1].stop()
-        loop, eager = self._longest, self.eager.span_s
-        if self._guard.failed_because is not None:
+        if self._readings is None:
             return None
-        if loop is not None:
-            return _summarize(loop, *self._readings)
-        return None if eager is None else self.eager.summary()
+        self._readings[1].stop()
+        loop, eager = self._longest, self.eager.throughput()
+        if (loop is None and eager is None) or self._guard.failed_because is not None:
+            return None
+        return _summarize(loop, eager, *self._readings)
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -164,14 +167,17 @@ class OwnLoops:
         from keras_gpukit.input.wait import tf_private
 
         with self._guard:
-            if self._readings is None:
-                self._readings = _start_readings()
+            self._start()
             if not tf_private.shows_models(device_of(iterator)):
                 return
             if tf_private.has_model(iterator):
                 if batches == 1:
                     loop.pipeline.follow(iterator)
                 loop.pipeline.read(tf_private.read_model(iterator))
+
+    def _start(self) -> None:
+        if self._readings is None:
+            self._readings = _start_readings()
 
 
 def _start_readings() -> tuple[Any, Any]:
@@ -199,17 +205,33 @@ def _start_readings() -> tuple[Any, Any]:
     return readings, session
 
 
-def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
+def _summarize(
+    loop: _Loop | None, eager: ThroughputRecord | None, readings: Any, session: Any
+) -> RunSummary:
     from dataclasses import replace
 
-    from keras_gpukit.records.steps import InputRecord, ThroughputRecord
     from keras_gpukit.rules import judge
-    from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
     readings._end(session, "fit")
+    summary = RunSummary(
+        environment=session.environment,
+        throughput=eager,
+        utilization=readings.summary,
+        ending="completed",
+    )
+    if loop is not None:
+        step_s = loop.lasted_s / loop.steps
+        throughput = ThroughputRecord("fit", loop.steps, loop.steps, step_s, None)
+        summary = replace(summary, throughput=throughput, input=_input(loop, session))
+    return replace(summary, verdict=judge(summary))
+
+
+def _input(loop: _Loop, session: Any) -> InputRecord:
+    from keras_gpukit.rules.input.bottleneck import name_bottleneck
+
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
     # GPUs compute while the loop waits for its next batch. Unproven on a GPU.
-    record = InputRecord(
+    return InputRecord(
         "fit",
         "timed calls of the dataset's iterator",
         confidence="upper bound" if session.environment.gpus else "exact",
@@ -218,12 +240,3 @@ def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
         stall_fraction=fraction,
         pipeline=name_bottleneck(loop.pipeline.record(wait_s), fraction, wait_s),
     )
-    step_s = loop.lasted_s / loop.steps
-    summary = RunSummary(
-        environment=session.environment,
-        throughput=ThroughputRecord("fit", loop.steps, loop.steps, step_s, None),
-        input=record,
-        utilization=readings.summary,
-        ending="completed",
-    )
-    return replace(summary, verdict=judge(summary))
