@@ -35,15 +35,15 @@ class _Loop:
     Attributes:
         place: The line, such as "train.py:40".
         pipeline: Readings of tf.data's model.
-        began_s: When its first step began, on the clock; the last one ended at `ended_s`.
+        began_s: When it took its first batch, on the clock; its last step ended at `ended_s`.
     """
 
     place: str
     pipeline: Any
+    began_s: float
     steps: int = 0
     waited_s: float = 0.0
     lasted_s: float = 0.0
-    began_s: float = 0.0
     ended_s: float = 0.0
 
 
@@ -62,7 +62,6 @@ class _Pass:
             self.loop.steps += 1
             self.loop.waited_s += self.waited_s
             self.loop.lasted_s += now_s - self.began_s
-            self.loop.began_s = self.loop.began_s or self.began_s
             self.loop.ended_s = now_s
 
 
@@ -156,7 +155,9 @@ class OwnLoops:
                 return None
             if is_of_the_script(file):
                 line = place(file, frame.f_lineno)
-                return self._loops.setdefault(line, _Loop(line, PipelineWatch()))
+                return self._loops.setdefault(
+                    line, _Loop(line, PipelineWatch(), time.perf_counter())
+                )
             frame = frame.f_back
         return None
 

@@ -16,6 +16,8 @@ LEAST_S = 3.0
 """Shortest time that is worth a finding: loading a small data set takes as long. Our choice."""
 MOST_SOURCE = 50
 """Characters of a line that the title shows; our choice."""
+STEP = "Function.__call__"
+"""A `tf.function`, which is a step of the script's own rather than time outside of steps."""
 ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         r"\.adapt\b",
@@ -62,7 +64,10 @@ class TimeOutsideCalls(Rule):
         script = summary.script
         if script is None:
             return self.abstain(NO_SCRIPT)
-        parts = [(each, _longest(each)) for each in (script.before, script.rest)]
+        parts = [
+            (each, _longest([line for line in each if line.called != STEP]))
+            for each in (script.before, script.rest)
+        ]
         lines, (line, spent_s) = max(parts, key=lambda each: each[1][1])
         share = spent_s / max(script.wall_s, spent_s) if spent_s else 0.0
         if line is None or spent_s < LEAST_S or share < WARNING_FRACTION:

@@ -76,6 +76,7 @@ def test_a_line_of_plain_python_stands_for_its_function():
 def test_short_or_small_times_are_no_finding():
     assert not found(replace(ADAPT, seconds=2.9), wall_s=10.0)
     assert not found(replace(ADAPT, seconds=4.6))  # under a tenth
+    assert not found(replace(ADAPT, called="Function.__call__"))  # a step of the script's own
     assert not found()
 
 
