@@ -12,9 +12,9 @@ from keras_gpukit.input.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
 from keras_gpukit.records.steps import InputRecord, Part, Phase
+from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
-from keras_gpukit.sensors.stacks import CodeWatch
 from keras_gpukit.watching.call_frame import batch_of, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar

@@ -21,8 +21,9 @@ from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
 from keras_gpukit.records.stacks import StackPart, StackTimes
 from keras_gpukit.records.steps import Part, Phase, StepWindow
+from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
-from keras_gpukit.sensors.stacks import CodeWatch, StackSampler
+from keras_gpukit.sensors.stacks import StackSampler
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
