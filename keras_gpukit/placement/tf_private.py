@@ -48,7 +48,7 @@ def python_function(token: bytes) -> Any:
     """Returns the function that an operation calls, by its attribute `token`."""
     from tensorflow.python.ops import script_ops
 
-    registered = script_ops._py_funcs._funcs[token]
+    registered = script_ops._py_funcs._funcs[token.decode()]
     return getattr(registered, "_func", registered)  # `py_function` wraps its function
 
 
