@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.profiling.capturing.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
     MOST_AUTOMATIC_STEPS,
@@ -154,7 +155,10 @@ class AutomaticCapture:
         session = self._session
         placement = session.output.read(lambda fold: fold.latest.get("placement"))
         steps: int = session.model.steps_per_execution
-        return EVENT_COST_S * steps * events_of_step(step_time_s, placement)
+        recurs = any(hasattr(each, "cell") for each in layers_in(session.model))
+        weights = len(session.model.trainable_variables)
+        events = events_of_step(step_time_s, placement, weights, recurs=recurs)
+        return EVENT_COST_S * steps * events
 
     def _compared(self, capture: CaptureRecord) -> CaptureRecord:
         profile = self.profile

@@ -35,17 +35,31 @@ EVENTS_PER_OPERATION, EVENTS_PER_S, LOOP_EVENTS_PER_S = 5, 20e3, 400e3
 """Events of a step. Each operation leaves a few, and the parts of large ones that run in parallel
 left up to 11,000 per second. Operations in a loop left up to 440,000 per second (an LSTM of 200
 small steps), and the graph does not say how often they run."""
+OPERATIONS_PER_WEIGHT = 50
+"""Steps of small models with Adam had 26 to 45 operations for each trainable weight."""
 _IN_LOOPS = ("While", "TensorList", "TensorArray")
 """Types of operations that a graph has if it loops. TensorFlow lowers the loops themselves."""
 
 
-def events_of_step(step_time_s: float, placement: PlacementRecord | None) -> float:
-    """Estimates how many events a step leaves in a profile, from its operations if known."""
+def events_of_step(
+    step_time_s: float, placement: PlacementRecord | None, weights: int, *, recurs: bool
+) -> float:
+    """Estimates how many events a step leaves in a profile.
+
+    Args:
+        step_time_s: Mean step time.
+        placement: Operations of the step, if they are known.
+        weights: Number of the model's trainable weights, from which operations follow otherwise.
+        recurs: Whether a layer recurs, and so loops.
+    """
     most = LOOP_EVENTS_PER_S * step_time_s
-    types = [each for of in placement.operations.values() for each in of] if placement else []
-    if placement is None or not types or any(each.startswith(_IN_LOOPS) for each in types):
+    operations: float = OPERATIONS_PER_WEIGHT * weights
+    if placement is not None and placement.operations:
+        operations = sum(placement.by_device.values())
+        types = (each for of in placement.operations.values() for each in of)
+        recurs = any(each.startswith(_IN_LOOPS) for each in types)
+    if recurs:
         return most
-    operations = sum(placement.by_device.values())
     return min(EVENTS_PER_OPERATION * operations + EVENTS_PER_S * step_time_s, most)
 
 

@@ -63,10 +63,13 @@ def test_a_run_that_asks_for_a_profile_gets_one_early_whether_or_not_steps_are_s
 
 
 def test_events_follow_from_operations_unless_they_loop():
-    placed = PlacementRecord({"CPU:0": {"MatMul": 100}})
-    assert events_of_step(0.1, placed) == 5 * 100 + 2000
-    assert events_of_step(0.1, PlacementRecord({"CPU:0": {"TensorListStack": 1}})) == 40e3
-    assert events_of_step(0.1, PlacementRecord()) == events_of_step(0.1, None) == 40e3
+    def events(placement, recurs=False):
+        return events_of_step(0.1, placement, 10, recurs=recurs)
+
+    assert events(PlacementRecord({"CPU:0": {"MatMul": 100}})) == 5 * 100 + 2000
+    assert events(PlacementRecord({"CPU:0": {"TensorListStack": 1}})) == 40e3
+    assert events(PlacementRecord()) == events(None) == 5 * 50 * 10 + 2000
+    assert events(None, recurs=True) == 40e3
 
 
 def verdict_of(captures):
