@@ -31,7 +31,9 @@ from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.whole_run import (
     eager_step,
     endings,
+    epoch_starts,
     hangs,
+    long_validation,
     many_calls,
     memory_ran_out,
     not_compute,
@@ -57,7 +59,7 @@ RULES: tuple[Rule, ...] = (
     input_slows_steps.InputHoldsGIL(),
     input_slows_steps.InputTakesCores(),
     slower_over_time.SlowerOverTime(),
-    time_parts.SlowEpochStart(),
+    epoch_starts.SlowEpochStart(),
     tracing_again.TracingAgain(),
     time_parts.SlowCallbacks(),
     cpu_fallback.CPUFallback(),
@@ -90,7 +92,7 @@ RULES: tuple[Rule, ...] = (
     gpu_memory.FirstStepMemory(),
     gpu_use.Throttled(),
     gpu_use.OtherProcessesOnGPU(),
-    time_parts.LongValidation(),
+    long_validation.LongValidation(),
     not_compute.MostlyNotCompute(),
     no_gpu.NoGPU(),
 )

@@ -183,6 +183,12 @@ class Session:
         """Calls an action after each epoch's last callback has returned; it must not raise."""
         self._on_epoch_ended.append(action)
 
+    def look_at_starts(self) -> None:
+        """Reads what pipelines do that have not delivered a batch; called on another thread."""
+        for steps in tuple(self._phases.values()):
+            if steps.pipeline is not None:
+                steps.pipeline.look()
+
     def every_second(self, name: str, action: Callable[[], None]) -> None:
         """Calls an action about once a second, on another thread."""
         self._sampler.add(name, action)
