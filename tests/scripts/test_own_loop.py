@@ -93,5 +93,6 @@ def test_a_step_within_its_loop_has_no_function_of_its_own():
     steps = EagerSteps()
     for _ in range(12):
         steps._note(sys._getframe())
-    assert not steps.record(Sampler()).is_function
-    assert steps.place.startswith("test_own_loop.py:")
+    step = steps.record(Sampler())
+    assert not step.is_function
+    assert step.place.startswith("test_own_loop.py:")
