@@ -9,6 +9,7 @@ import sys
 import threading
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import keras
@@ -292,7 +293,8 @@ def test_the_profile_is_read_on_another_thread_in_another_process(tmp_path, monk
     [record] = captured(monitor)
     assert threads[0] is not threading.main_thread()
     assert processes == [sys.executable]
-    assert monitor.summary.profile == read_profile(tmp_path / record.path)
+    contents = read_profile(tmp_path / record.path)  # without what the model says of its layers
+    assert replace(monitor.summary.profile, layers=()) == replace(contents, layers=())
 
 
 def test_a_profile_that_is_too_large_is_kept_and_not_read(tmp_path, monkeypatch):
