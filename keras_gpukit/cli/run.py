@@ -63,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.scripts.run_folder import SHARED, RunFolder, job_of
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
+    from keras_gpukit.watching.script_stacks import STACKS
 
     check_script(args)
     gpu_settings = given_gpu_flags(args)
@@ -106,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if shared is None:  # otherwise the launcher reports once all processes have ended
         atexit.register(conclusion.tell)
     on_imports.install()
+    STACKS.acquire()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
