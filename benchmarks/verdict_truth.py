@@ -85,7 +85,7 @@ def measured(name: str) -> dict[str, Any]:
     Args:
         name: Of the cause.
     """
-    from planted.causes import CAUSES, NEIGHBOUR, quick
+    from planted.causes import CAUSES, quick
 
     cause = CAUSES[name]
     quick(())  # what a process's first fit sets up
@@ -93,8 +93,7 @@ def measured(name: str) -> dict[str, Any]:
     others = OthersUse()
     wall_s, summary = _timed(cause.planted)
     others_percent = others.percent()
-    disturbed = others_percent >= QUIET_PERCENT and cause.codes != NEIGHBOUR
-    findings = [each for each in summary.findings if not (disturbed and each.code in NEIGHBOUR)]
+    findings = summary.findings
     after_s, _ = _timed(cause.removed) if cause.codes else (before_s, None)
     finding = next((each for each in findings if each.severity != "info"), None)
     if finding is None and cause.codes:  # a remark may name it too

@@ -248,13 +248,12 @@ PYTHON = (*INPUT, "input-holds-gil")
 STARTS = ("slow-epoch-start",)
 CALLBACKS = ("slow-callbacks",)
 SLOWER = ("slower-over-time", "input-slows-down", "input-bound")
-NEIGHBOUR = ("host-cpu-saturated",)
 
 
 def beside_neighbours(number: int) -> Cause:
-    """Other processes; long enough for as many readings of the host as the rule takes."""
+    """Other processes: no cause within the run, which is context and no finding."""
     quiet = fit(ready, epochs=2 * EPOCHS)
-    return Cause(fit(ready, epochs=2 * EPOCHS, beside=lambda: neighbours(number)), quiet, NEIGHBOUR)
+    return Cause(fit(ready, epochs=2 * EPOCHS, beside=lambda: neighbours(number)), quiet, ())
 
 
 CAUSES: dict[str, Cause] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 
 from keras_gpukit.callbacks.base import StepWatchingCallback
@@ -13,15 +12,14 @@ from keras_gpukit.input.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
 from keras_gpukit.records.steps import InputRecord, Phase
-from keras_gpukit.sensors.interpreter import ContentionSensor, PythonTimeSensor
+from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
+from keras_gpukit.sensors.stacks import CodeWatch
 from keras_gpukit.watching.call_frame import batch_of, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session
 
-# Looks at the code that makes batches, each second: a short run must have enough of them.
-_LOOKS, _BETWEEN_LOOKS_S = 5, 0.01
 GENERATOR = "generator"  # kind of the stage that fetches from Python code
 
 
@@ -55,7 +53,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
         # Set now, since an interrupt may end a run while it starts.
         self._contention = ContentionSensor()
         self._new_threads: NewThreadsSensor | None = None
-        self._python: tuple[PythonSource, PythonTimeSensor | None] | None = None
+        self._python: tuple[PythonSource, CodeWatch | None] | None = None
         self._open_shapes: tuple[str, ...] | None = None
 
     def _begin(self, session: Session, phase: Phase) -> None:
@@ -65,12 +63,11 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self.host_buffers = self._buffers = self._new_threads = None
         self._contention = ContentionSensor()
         session.every_second("threads that wait", self._contention.read)
-        if not session.environment.gpus:  # with GPUs, steps and input do not compete for cores
-            with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
-                self._new_threads = sensor = NewThreadsSensor()
-                session.every_second(
-                    "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
-                )
+        with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
+            self._new_threads = sensor = NewThreadsSensor()
+            session.every_second(
+                "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
+            )
         self._begin_python(session, phase)
         spec, _ = batch_of("fit")
         self._open_shapes = None if spec is None else open_shapes(spec)
@@ -86,18 +83,10 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._python = None
         if (source := python_source(epoch_iterator(phase))) is None:
             return
-        sensor = PythonTimeSensor(source.codes) if source.codes else None
-        self._python = source, sensor
-        if sensor is None:
-            return
-
-        def look() -> None:
-            for _ in range(_LOOKS):
-                if session.in_steps:
-                    sensor.read()
-                time.sleep(_BETWEEN_LOOKS_S)
-
-        session.every_second("the code that makes batches", look)
+        watch = CodeWatch(source.codes, when=lambda: session.in_steps) if source.codes else None
+        self._python = source, watch
+        if watch is not None:
+            session.watch_code(watch)
 
     def _record(self, session: Session, phase: Phase) -> InputRecord:
         record = session.steps_of(phase).input()
@@ -114,8 +103,11 @@ class InputStall(StepWatchingCallback[InputRecord]):
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
         python = self._python_record(session.own_steps.step_time_s)
+        threads, gpus = self._new_threads, session.environment.gpus
         contention = self._contention.record(
-            input_cores=self._new_threads.cores() if self._new_threads else None
+            # With GPUs, steps and input do not compete for cores.
+            input_cores=threads.cores() if threads and not gpus else None,
+            input_queued_ratio=threads.queued_ratio() if threads else None,
         )
         shapes = self._open_shapes
         return replace(

@@ -186,6 +186,9 @@ class Monitor(WatchingCallback[RunSummary]):
         self._learning = None
         if self._profiler is not None and self._profiler.summary is not None:
             output.record("profiler", self._profiler.summary, step)
+        stacks = session.line_times()
+        if stacks is not None:
+            output.record("stacks", stacks, step)
         overhead = Overhead(None, 0, session.overhead_s, session.startup_s)
         output.record("overhead", overhead, step)
         session.record_end()

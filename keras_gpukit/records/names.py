@@ -45,6 +45,7 @@ RecordKind = Literal[
     "input",
     "host_buffers",
     "learning",
+    "stacks",
     "out_of_memory",
     "throughput",
     "utilization",

@@ -165,8 +165,11 @@ class ContentionRecord:
         input_cores_fraction: Share of what the cores provide that was used by threads started since
             the run began; only time in steps counts. tf.data and Keras start such threads to make
             batches.
+        input_queued_ratio: Time in which these threads waited for a core, over their processor
+            time; None where the system does not count it.
     """
 
     gil_wait_s: float | None = None
     cores_busy_fraction: float | None = None
     input_cores_fraction: float | None = None
+    input_queued_ratio: float | None = None

@@ -27,6 +27,7 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.shift import Series
+from keras_gpukit.records.stacks import StackTimes
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.records.worker_comparison import WorkerComparison
 
@@ -117,6 +118,7 @@ class RunSummary(Displayed):
             written.
         script: Where the time of the whole script went; None but for the verdict that `keras-gpukit
             run` gives on it when it has ended.
+        stacks: Lines of Python that the call spent its time on, and callbacks and data within it.
         hangs: Times without a step that were much longer than usual, the first 20.
     """
 
@@ -146,6 +148,7 @@ class RunSummary(Displayed):
     host_at_end: HostSample | None = None
     first_step_s: float | None = None
     script: ScriptRecord | None = None
+    stacks: StackTimes | None = None
     hangs: tuple[Hang, ...] | None = None
     verdict: Verdict = field(default_factory=Verdict)
 

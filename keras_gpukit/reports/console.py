@@ -44,9 +44,10 @@ def print_summary(
     *,
     details: bool = False,
     title: str | None = None,
+    name: str | None = None,
 ) -> None:
     """Prints the verdict on a run as a panel, to standard output by default; see `render`."""
-    print_anywhere(render(summary, log_dir, details=details, title=title), console)
+    print_anywhere(render(summary, log_dir, details=details, title=title, name=name), console)
 
 
 def render(
@@ -55,21 +56,23 @@ def render(
     *,
     details: bool = False,
     title: str | None = None,
+    name: str | None = None,
 ) -> RenderableType:
     """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
     The other findings are one line: users change one thing at a time, and the next run has its own
-    verdict. With `details`, each has its figures and all advice. The title says how the run ended.
+    verdict. With `details`, each has its figures and all advice. The title says how the run ended,
+    and which of several it was, if its name is given.
     """
     lines: list[RenderableType] = [_verdict(summary)]
     correction = phrases.correction(summary)
     if details:
         figures = ", ".join(phrases.headline(summary)) or "Nothing was measured."
-        shown = (figures, phrases.time_spent(summary), correction)
+        shown = (figures, phrases.time_spent(summary), summary.verdict.context, correction)
         lines += ["", *(plain(each) for each in shown if each), *_details(summary)]
     else:
         figures = phrases.in_short(summary) or "Nothing was measured."
-        lines += _dim(_others(summary), figures, correction)
+        lines += _dim(_others(summary), figures, summary.verdict.context, correction)
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)
     measured = (near_the_limits(summary), step, phrases.compared(summary), captured)
@@ -81,7 +84,7 @@ def render(
         where = ", in a cell" if is_notebook() else ""
         lines += _dim(f"Report with charts{where}: {command}")
     ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
-    return panel(lines, title or ended)
+    return panel(lines, ", ".join(filter(None, (title or ended, name))))
 
 
 def _dim(*texts: str | None) -> list[RenderableType]:

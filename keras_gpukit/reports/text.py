@@ -21,6 +21,7 @@ def markdown(summary: RunSummary) -> str:
     parts = (
         ", ".join(phrases.headline(summary)) or "Nothing was measured.",
         phrases.time_spent(summary),
+        summary.verdict.context,
         phrases.correction(summary),
         near_the_limits(summary),
         phrases.compared(summary),

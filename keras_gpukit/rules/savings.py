@@ -12,7 +12,7 @@ from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.input.contention import gil_is_contended
+from keras_gpukit.rules.input.contention import gil_is_contended, mostly_waits
 
 # Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its
 # input-pipeline analyzer calls the second one "highly input-bound".
@@ -99,11 +99,14 @@ def of_input(summary: RunSummary) -> Saving | None:
     range. On a CPU, making batches also takes cores away from the steps; how busy the cores were
     limits that part. Steps also get faster if they no longer start after a pause. If Python code
     that makes batches holds the GIL, the only upper bound is the total time of the steps. In any
-    case the steps keep a fifth of their own time. If other processes fill the cores, batches may be
-    late because of them, and no change of the script is sure to save anything.
+    case the steps keep a fifth of their own time. If other processes fill the cores, batches that
+    are computed may be late because of them, and no change of the script is sure to save anything;
+    code that waits needs no core.
     """
-    saving = _of_ready_batches(summary)
-    if saving is None or not _others_fill_cores(summary):
+    saving, record = _of_ready_batches(summary), summary.input
+    if saving is None or record is None or not _others_fill_cores(summary):
+        return saving
+    if mostly_waits(record, summary):
         return saving
     return replace(saving, low_s=0.0, upper_bound=True)
 

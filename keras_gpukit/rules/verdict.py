@@ -20,6 +20,7 @@ from keras_gpukit.rules.compute import (
     unfused,
 )
 from keras_gpukit.rules.input import input_bound, input_slows_steps
+from keras_gpukit.rules.machine_load import machine_load
 from keras_gpukit.rules.memory import gpu_memory, host_buffers, memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
@@ -121,6 +122,7 @@ def judge(summary: RunSummary) -> Verdict:
             code: each.too_short for code, each in unjudged.items() if each.too_short is not None
         },
         not_concerned=tuple(code for code, each in unjudged.items() if not each.concerns),
+        context=None if no_step else machine_load(summary),
     )
 
 

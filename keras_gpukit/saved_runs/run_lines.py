@@ -28,6 +28,7 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
+from keras_gpukit.records.stacks import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.records.worker_comparison import WorkerComparison
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
@@ -63,6 +64,7 @@ _KINDS: dict[RecordKind, type[Any]] = {
     "input": InputRecord,
     "out_of_memory": OutOfMemory,
     "learning": Learning,
+    "stacks": StackTimes,
     "host_buffers": HostBuffers,
     "memory_by_cause": MemoryRecord,
     "utilization": UtilizationRecord,

@@ -158,11 +158,12 @@ class Conclusion:
             verdict = Verdict((finding,))
             self._print_panel(RunSummary(Environment({}), ending="completed", verdict=verdict))
 
-    def _print_panel(self, summary: RunSummary) -> None:
+    def _print_panel(self, summary: RunSummary, name: str | None = None) -> None:
         from keras_gpukit.reports.console import print_summary
         from keras_gpukit.reports.terminal import PipedConsole
 
-        print_summary(summary, PipedConsole(file=self._error_output), details=self._details)
+        console = PipedConsole(file=self._error_output)
+        print_summary(summary, console, details=self._details, name=name)
 
     def _print_verdicts(self, report: Report) -> None:
         """Prints the verdict on the script's calls and the longest run, then lines on others."""
@@ -195,7 +196,8 @@ class Conclusion:
             # The newest fit has the readings of memory after all fits of this process.
             summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
             summary = replace(summary, verdict=judge(summary))
-        self._print_panel(replace(summary, captures=ProfilerRecord(captures)))
+        name = longest.name if len(fits) > 1 else None
+        self._print_panel(replace(summary, captures=ProfilerRecord(captures)), name)
         is_script = any(each.code == ManyShortCalls.code for each in summary.findings)
         is_many = is_script or len(fits) > _MOST_EACH
         titles = {each.title for each in summary.findings}

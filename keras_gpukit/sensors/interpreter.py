@@ -1,15 +1,13 @@
-"""Measures whether threads wait for the GIL or a core, and which Python functions they are in."""
+"""Measures whether threads wait for the GIL or a core."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import CodeType, FrameType
 
 from keras_gpukit.records.pipeline import ContentionRecord
 
@@ -17,12 +15,6 @@ from keras_gpukit.records.pipeline import ContentionRecord
 # the GIL for longer than `sys.getswitchinterval()`, except in C code.
 NAPS = 3
 NAP_S = 0.001
-# Minimum number of looks for a result. There are five looks per second.
-MINIMUM_LOOKS = 10
-# Number of threads found inside a function before it counts as the slowest: our choice.
-MINIMUM_FOUND = 3
-# Number of frames in which a stack is searched for the functions.
-DEEPEST = 50
 
 
 class ContentionSensor:
@@ -72,11 +64,14 @@ class ContentionSensor:
         # The median ignores a single nap that was late by chance.
         self._late_s.append(statistics.median(late))
 
-    def record(self, *, input_cores: float | None = None) -> ContentionRecord:
+    def record(
+        self, *, input_cores: float | None = None, input_queued_ratio: float | None = None
+    ) -> ContentionRecord:
         """Returns the contention since the sensor was made.
 
         Args:
             input_cores: Number of cores that the threads making batches kept busy; None if unknown.
+            input_queued_ratio: See `ContentionRecord`.
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
@@ -86,6 +81,7 @@ class ContentionSensor:
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
             cores_busy_fraction=process_s / provided_s if provided_s > 0 else None,
             input_cores_fraction=None if input_cores is None else input_cores / self._cores,
+            input_queued_ratio=input_queued_ratio,
         )
 
 
@@ -124,45 +120,3 @@ def _queued_for_a_core() -> Iterator[Callable[[], float]]:
         yield queued_s
     finally:
         os.close(account)
-
-
-class PythonTimeSensor:
-    """Samples the stacks of all threads, without hooks or tracing.
-
-    Args:
-        codes: Code of the functions. If one calls another, only the called one counts as busy.
-    """
-
-    def __init__(self, codes: Iterable[CodeType]) -> None:
-        self._looks = 0
-        self._found = dict.fromkeys(codes, 0)  # threads inside, over all looks
-
-    def read(self) -> None:
-        """Looks at all threads' stacks once."""
-        self._looks += 1
-        for frame in sys._current_frames().values():
-            if (code := self._inside(frame)) is not None:
-                self._found[code] += 1
-
-    def mean_threads(self) -> float | None:
-        """Returns the mean number of threads inside the functions; None after too few looks.
-
-        Also returns None if no look found a thread inside: a look needs the GIL, and may get it
-        only once the function has returned.
-        """
-        inside = sum(self._found.values())
-        return inside / self._looks if inside and self._looks >= MINIMUM_LOOKS else None
-
-    def slowest(self) -> CodeType | None:
-        """Returns the code that most looks found a thread inside; None if too few did."""
-        code = max(self._found, key=lambda each: self._found[each])
-        return code if self._found[code] >= MINIMUM_FOUND else None
-
-    def _inside(self, frame: FrameType | None) -> CodeType | None:
-        for _ in range(DEEPEST):
-            if frame is None:
-                return None
-            if frame.f_code in self._found:
-                return frame.f_code
-            frame = frame.f_back
-        return None

@@ -33,22 +33,41 @@ _KERNEL = 2, "kthreadd"
 
 
 class _Look(NamedTuple):
-    """Processor time of each process, by PID and name, and when it was read, in seconds."""
+    """Processor time of each process, by PID and name, and when it was read, in seconds.
+
+    Attributes:
+        children_s: Processor time of all children of this process so far, of those that ended too.
+    """
 
     spent_s: dict[tuple[int, str], float]
     at_s: float
+    children_s: float
+
+
+def _ended_children_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 class NeighbourSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
     A look takes about ten milliseconds, so the time from each look to the next doubles.
+
+    Args:
+        now: The clock, in seconds.
+        ended_s: Processor time of this process's children that ended, in seconds.
     """
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float] = time.perf_counter,
+        ended_s: Callable[[], float] = _ended_children_s,
+    ) -> None:
         import psutil
 
         self._now = now
+        self._ended_s = ended_s
         self._cores = psutil.cpu_count() or 1
         self._looks: tuple[_Look, _Look] | None = None  # the first one and the latest
         self._children: set[int] = set()
@@ -85,8 +104,11 @@ class NeighbourSensor:
         """Reads the processor time of every process."""
         import psutil
 
-        latest = _Look(self._read(), self._now())
-        self._children |= {child.pid for child in psutil.Process().children(recursive=True)}
+        children = {child.pid for child in psutil.Process().children(recursive=True)}
+        self._children |= children
+        spent_s = self._read()
+        alive_s = sum(each for (pid, _), each in spent_s.items() if pid in children)
+        latest = _Look(spent_s, self._now(), self._ended_s() + alive_s)
         first, _ = self._looks or (latest, latest)
         self._looks = first, latest
         self._due_s = latest.at_s + max(latest.at_s - first.at_s, FIRST_LOOKS_APART_S)
@@ -99,15 +121,19 @@ class NeighbourSensor:
         return (self._uses_of("other") or ())[:NAMED]
 
     def children_percent(self) -> float | None:
-        """Returns the use by this process's children, in percent; None before the second look."""
-        return self._percent("child")
+        """Returns the use by this process's children, in percent; None before the second look.
+
+        Children that ended between two looks count as soon as they were waited for.
+        """
+        first, latest = self._looks or (None, None)
+        if first is None or latest is None or latest.at_s <= first.at_s:
+            return None
+        used_s = max(latest.children_s - first.children_s, 0.0)
+        return 100 * used_s / ((latest.at_s - first.at_s) * self._cores)
 
     def job_percent(self) -> float | None:
         """Returns the use by others of this job, in percent; None before the second look."""
-        return self._percent("job")
-
-    def _percent(self, kind: str) -> float | None:
-        uses = self._uses_of(kind)
+        uses = self._uses_of("job")
         return None if uses is None else sum(use.cpu_percent for use in uses)
 
     def _uses_of(self, kind: str) -> tuple[ProcessUse, ...] | None:

@@ -3,24 +3,21 @@
 Our own callback sees only its own hooks. Only the list shows what other callbacks do before and
 after it, how long each class of them takes, and the exception by which one of them ends the call.
 At the start and end of epochs, Keras' loop over the callbacks is timed. Between steps, timing would
-add too much overhead, so the sampling thread looks which callback is running.
+add too much overhead, so sampled stacks show which callback is running.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
-from collections import Counter, UserList, defaultdict
+from collections import UserList, defaultdict
 from collections.abc import Callable, Iterator
-from itertools import islice
 from types import CodeType
 from typing import Any
 
 from keras_gpukit.records.steps import OWN_WORK
-from keras_gpukit.sensors.interpreter import DEEPEST
-from keras_gpukit.watching.call_frame import frames
+from keras_gpukit.sensors.stacks import CodeWatch
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.
@@ -144,15 +141,14 @@ class CallbackTimes:
 
     Attributes:
         at_epochs_s: Seconds of each class at the start and the end of epochs, and of our own work.
+        between_steps: Looks that found a callback running between steps.
     """
 
     def __init__(self, callback_list: Any, thread: int) -> None:
         self._list = callback_list
-        self._thread = thread
         self.at_epochs_s: defaultdict[str, float] = defaultdict(float)
-        self._seen: Counter[str] = Counter()
-        self._looks = 0
         self._names = {} if callback_list is None else _names_by_code(callback_list.callbacks)
+        self.between_steps = CodeWatch(self._names, thread)
 
     def timed(self, hook: Callable[..., None]) -> Callable[..., None]:
         """Wraps `on_epoch_begin` or `on_epoch_end` of the list, so that it times each callback."""
@@ -175,14 +171,6 @@ class CallbackTimes:
         action()
         self.at_epochs_s[OWN_WORK] += time.perf_counter() - began_s
 
-    def look(self) -> None:
-        """Samples which callback is running between steps; called from another thread."""
-        self._looks += 1
-        stack = frames(sys._current_frames().get(self._thread))
-        found = (self._names.get(frame.f_code) for frame in islice(stack, DEEPEST))
-        if (name := next(filter(None, found), None)) is not None:
-            self._seen[name] += 1
-
     def by_class(self, wall_s: float, between_steps_s: float) -> dict[str, float]:
         """Returns the seconds that each class took, longest first.
 
@@ -192,8 +180,9 @@ class CallbackTimes:
                 there can have taken together.
         """
         spent_s = self.at_epochs_s.copy()
-        seen = self._seen.copy()  # the sampling thread may add to it
-        seen_s = {name: count / self._looks * wall_s for name, count in seen.items()}
+        watch, seen_s = self.between_steps, defaultdict[str, float](float)
+        for code, count in watch.found.items():
+            seen_s[self._names[code]] += count / watch.looks * wall_s
         scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0
         for name, seconds in seen_s.items():
             spent_s[name] += scale * seconds

@@ -19,8 +19,10 @@ from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
+from keras_gpukit.records.stacks import StackPart, StackTimes
 from keras_gpukit.records.steps import Part, Phase, StepWindow
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
+from keras_gpukit.sensors.stacks import CodeWatch, StackSampler
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
@@ -30,6 +32,7 @@ from keras_gpukit.watching.progress import ProgressNotes
 from keras_gpukit.watching.retraced_functions import RetracedFunctions
 from keras_gpukit.watching.run_events import RunEventNotes
 from keras_gpukit.watching.run_output import RunOutput
+from keras_gpukit.watching.script_stacks import STACKS
 from keras_gpukit.watching.step_count import steps_so_far
 
 PROGRESS = "what the run is doing"
@@ -109,6 +112,9 @@ class Session:
             retraced=self._retraced.record,
         )
         self._sampler = SamplingThread(SAMPLE_EVERY_S)
+        self._stacks: StackSampler | None = None
+        self._code_watches: list[CodeWatch] = []
+        self._began_s = time.perf_counter()
         self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.stood_still)
         self.stood_still_since = self._heartbeat.stopped_since
         self.first_step_hooks = FirstStepHooks(self.cost)
@@ -116,7 +122,6 @@ class Session:
         # The steps of the call itself are needed now: the sampling thread reads the global step.
         self._phases = {phase: PhaseSteps(self, phase)}
         self.every_second("whether the process was suspended", self._heartbeat.beat)
-        self.every_second("which callback is under way", self._callback_list.times.look)
         params = getattr(callback_list(phase), "params", None)
         self.every_second(PROGRESS, ProgressNotes(self, params).note)
 
@@ -125,6 +130,9 @@ class Session:
         self._callback_list.start()
         self.events.start()
         self._retraced.start()
+        self._stacks = STACKS.acquire()
+        for watch in (self._callback_list.times.between_steps, *self._code_watches):
+            self._stacks.watch(watch)
         self.output.start(this_worker(self.model), self.phase)
         self._sampler.start()
 
@@ -181,6 +189,19 @@ class Session:
         """Counts processor time of the sampling thread as one-time overhead; called on it."""
         self._sampler.once_s += spent_s
         self.cost.add(spent_s, once=True)
+
+    def watch_code(self, watch: CodeWatch) -> None:
+        """Lets a watch see all stacks that are sampled during the call."""
+        self._code_watches.append(watch)
+        if self._stacks is not None:
+            self._stacks.watch(watch)
+
+    def line_times(self) -> StackTimes | None:
+        """Returns the lines of Python that the call spent its time on; None before its start."""
+        parts: tuple[StackPart, ...] = ("call", "step", "callback", "python")
+        if self._stacks is None:
+            return None
+        return self._stacks.times(self._began_s, parts=parts, thread=self.frame.thread)
 
     def read_now(self, name: str) -> None:
         """Calls the action registered with `every_second` under a name, on this thread."""
@@ -250,6 +271,7 @@ class Session:
         self._retraced.close()
         self.first_step_hooks.close()
         self._sampler.stop()
+        self._end_stacks()
         self.output.close()
         self.frame.forget()
         # References to the session, and cycles within it, must not keep the run's data alive.
@@ -258,6 +280,14 @@ class Session:
         self._sampler.release()
         self.errors.clear()
         self._on_epoch_ended.clear()
+
+    def _end_stacks(self) -> None:
+        stacks, self._stacks = self._stacks, None
+        if stacks is not None:
+            for watch in (self._callback_list.times.between_steps, *self._code_watches):
+                stacks.unwatch(watch)
+            STACKS.release()
+        self._code_watches.clear()
 
     def _epoch_began(self) -> None:
         self.own_steps.begin_epoch()

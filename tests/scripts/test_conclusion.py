@@ -72,6 +72,7 @@ def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
     conclusion.tell()
     assert "2 fits were monitored; the longest that ended is" in sys.stderr.getvalue()
     assert "again:" in sys.stderr.getvalue()
+    assert "keras_gpukit, again ─" in sys.stderr.getvalue()  # the panel says which fit it is about
 
 
 def test_what_ended_the_script_comes_first(monkeypatch, folder):

@@ -31,7 +31,8 @@ class FakeHost:
             "children",
             lambda process, recursive: [SimpleNamespace(pid=pid) for pid in self.children],
         )
-        self.sensor = NeighbourSensor(lambda: self.now_s)
+        self.ended_s = 0.0
+        self.sensor = NeighbourSensor(lambda: self.now_s, lambda: self.ended_s)
 
     def processes(self, names):
         self.looks += 1
@@ -67,6 +68,17 @@ def test_processes_are_named_by_what_they_used_while_others_used_much(host):
     found = [(use.name, use.pid, use.cpu_percent) for use in host.sensor.uses()]
     assert found == [("blender", 9, 50.0), ("make", 7, 25.0)]
     assert host.sensor.children_percent() == 10.0
+
+
+def test_children_that_ended_between_looks_count_as_children(host):
+    host.children, host.spent_s = [8], {(8, "ffmpeg"): 3.0}
+    host.note(1.0, 60.0)
+    host.children, host.spent_s, host.ended_s = [9], {(9, "ffmpeg"): 2.0}, 9.0
+    host.now_s = 11.0
+    host.sensor.end()
+    # 9 s of children that have ended, of which 3 s were before, and 2 s of one that lives.
+    assert host.sensor.children_percent() == 20.0
+    assert host.sensor.uses() == ()
 
 
 @pytest.mark.parametrize(("second", "named"), [("kthreadd", []), ("python", ["kworker/1:1"])])

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from keras_gpukit.sensors.compilations import Compilations
-from keras_gpukit.sensors.new_threads import NewThreadsSensor
+from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes
 
 
 class Process:
@@ -18,7 +18,7 @@ class Process:
         self.now_s = 100.0
         self.compiled = Compilations(1, 1.0)
         self.process_s = 3.0
-        self.threads = {1: 2.0, 2: 1.0}
+        self.threads = {1: ThreadTimes(2.0), 2: ThreadTimes(1.0)}
         self.sensor = NewThreadsSensor(
             threads=lambda: self.threads,
             process_s=lambda: self.process_s,
@@ -30,7 +30,7 @@ class Process:
     def run(self, old_s: float, new_s: float, in_steps: bool = True) -> None:
         """A second in which a first thread and new ones use so much, and then a reading."""
         self.now_s += 1.0
-        self.threads = {**self.threads, 1: self.threads[1] + old_s}
+        self.threads = {**self.threads, 1: ThreadTimes(self.threads[1].computed_s + old_s)}
         self.process_s += old_s + new_s
         self.sensor.read(in_steps=in_steps)
 
@@ -54,7 +54,8 @@ def test_threads_that_xla_starts_for_the_steps_do_not_count():
     process = Process(names={3: "tf_XLAEigen\n", 4: "tf_data_map\n"})
     process.run(0.1, 0.0)
     for number in range(1, 4):
-        process.threads = {**process.threads, 3: 0.6 * number, 4: 0.3 * number}
+        times = {3: ThreadTimes(0.6 * number), 4: ThreadTimes(0.3 * number)}
+        process.threads = {**process.threads, **times}
         process.run(0.1, 0.9)
     assert process.sensor.cores() == pytest.approx(0.3)
 
@@ -75,8 +76,21 @@ def test_a_short_time_says_nothing():
     assert process.sensor.cores() is None
 
 
+def test_how_long_new_threads_waited_for_a_core_counts_until_they_ended():
+    process = Process()
+    for times in [{3: ThreadTimes(0.2, 0.3)}, {3: ThreadTimes(0.4, 0.7), 4: ThreadTimes(0.1, 0.0)}]:
+        process.threads = {1: ThreadTimes(2.0, 9.0), 2: ThreadTimes(1.0, 9.0), **times}
+        process.run(0.0, 0.3)
+    process.threads = {1: ThreadTimes(2.0, 9.0)}
+    process.run(0.0, 0.0)
+    assert process.sensor.queued_ratio() == pytest.approx(0.7 / 0.5)
+    process.threads |= {5: ThreadTimes(0.1)}
+    process.run(0.0, 0.1)
+    assert process.sensor.queued_ratio() is None
+
+
 def test_a_real_thread_counts_after_it_ended():
-    sensor = NewThreadsSensor(now=iter([0.0, 2.0]).__next__)
+    sensor = NewThreadsSensor(now=iter([0.0, 2.0]).__next__, compiled=lambda: None)
     sensor.read(in_steps=True)
 
     def compute():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import keras
 import pytest
 from helpers.training import (
@@ -15,7 +13,6 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.sensors.interpreter import MINIMUM_LOOKS, PythonTimeSensor
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -29,7 +26,6 @@ def source_of(data, **fit_options):
 
 
 def test_two_workers_are_told_apart_from_their_queue():
-    # Twelve seconds, since one look is taken each second.
     source = source_of(SlowPyDataset(240, BATCH_S, workers=2))
     assert source.name == "SlowPyDataset.__getitem__"
     assert source.location.startswith("training.py:")
@@ -70,25 +66,3 @@ def test_the_stage_and_the_code_carry_the_same_name():
     )
     assert stage.work == "python"
     assert stage.cost_per_batch_s == pytest.approx(0.05, rel=0.4)
-
-
-def test_only_frames_of_the_code_count():
-    sensors = {}
-
-    def watched():
-        for sensor in sensors.values():
-            sensor.read()
-
-    def other():
-        time.sleep(0)
-
-    sensors = {name: PythonTimeSensor([f.__code__]) for name, f in vars_of(watched, other).items()}
-    assert sensors["watched"].mean_threads() is None
-    for _ in range(MINIMUM_LOOKS):
-        watched()
-    assert sensors["watched"].mean_threads() == 1
-    assert sensors["other"].mean_threads() is None
-
-
-def vars_of(*functions):
-    return {function.__name__: function for function in functions}

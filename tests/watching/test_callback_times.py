@@ -13,18 +13,16 @@ from keras_gpukit.watching.callback_list import CallbackTimes
 
 
 class Waits:
-    """Its hooks take as long as they are asked to, or until they are let go."""
+    """Its hooks take as long as they are asked to."""
 
     def __init__(self, seconds=0.0):
         self.seconds = seconds
-        self.entered, self.released = threading.Event(), threading.Event()
 
     def on_epoch_end(self, epoch):
         time.sleep(self.seconds)
 
     def on_train_batch_end(self, batch, logs=None):
-        self.entered.set()
-        self.released.wait(60)
+        time.sleep(self.seconds)
 
 
 class Raises(Waits):
@@ -86,17 +84,15 @@ def test_what_is_added_later_through_a_list_that_was_kept_in_a_hook_is_not_lost(
     assert list(kept[0]) == ["new"]
 
 
+def look_at(times, *functions, thread=1):
+    """Looks at a thread that is inside functions, the innermost first."""
+    times.between_steps.see({thread: [id(function.__code__) for function in functions]})
+
+
 def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
-    waits = Waits()
-    listed, _ = keras_list(waits)
-    thread = threading.Thread(target=waits.on_train_batch_end, args=(0,))
-    thread.start()
-    waits.entered.wait(60)
-    times = CallbackTimes(listed, thread.ident)
-    times.look()
-    waits.released.set()
-    thread.join()
-    times.look()  # the thread is gone
+    times = CallbackTimes(keras_list(Waits())[0], 1)
+    look_at(times, threading.Event.wait, Waits.on_train_batch_end)
+    look_at(times, Waits.on_train_batch_end, thread=2)
     assert times.by_class(10.0, 8.0) == {"Waits": 5.0}
     assert times.by_class(10.0, 2.0) == {"Waits": 2.0}  # no more than passed between steps
 
@@ -112,13 +108,7 @@ def test_a_hook_that_two_classes_inherit_is_not_named_after_one_of_them():
     class Quick(Base):
         pass
 
-    slow = Slow()
-    thread = threading.Thread(target=slow.on_train_batch_end, args=(0,))
-    thread.start()
-    slow.entered.wait(60)
-    for callbacks, name in (((slow, Quick()), "Base"), ((slow, Slow()), "Slow")):
-        times = CallbackTimes(keras_list(*callbacks)[0], thread.ident)
-        times.look()
+    for callbacks, name in (((Slow(), Quick()), "Base"), ((Slow(), Slow()), "Slow")):
+        times = CallbackTimes(keras_list(*callbacks)[0], 1)
+        look_at(times, Base.on_train_batch_end)
         assert list(times.by_class(10.0, 8.0)) == [name]
-    slow.released.set()
-    thread.join()

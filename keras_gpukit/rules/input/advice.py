@@ -56,13 +56,15 @@ TEXTS = {
     "shuffle small": "shuffle what is small: file names or indices, before they are read and "
     "decoded",
     "smaller buffer": "a smaller shuffle buffer",
-    "operations": "rewrite {name} in TensorFlow operations: Python code uses only one core",
+    "calls in parallel": f"`ds.map({{code}}, {_WAITING})`: calls that wait, or release the GIL, "
+    "run in parallel",
+    "operations": "rewrite {name} in TensorFlow operations, which can run in parallel",
     "processes": f"or as a {IN_PROCESSES}",
     "whole batches": "have {name} make whole batches with NumPy, not single examples",
     "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",
 }
 """Text of each kind of advice."""
-CHEAPEST = ("parallel calls", "parallel files", "parallel batches")
+CHEAPEST = ("parallel calls", "calls in parallel", "parallel files", "parallel batches")
 ON_CACHES = ("cache", "cache at a distance", "cache in memory", "cache smaller")
 
 GENERAL = (
@@ -122,7 +124,7 @@ def _advice_for(record: InputRecord, summary: RunSummary) -> tuple[str | Advice,
     first = _for_waiting(stage) if waits else ()
     lines = _cheapest_first(record.pipeline.stages, stage, summary)
     if first:
-        lines = tuple(each for each in lines if each.kind != "parallel calls")
+        lines = tuple(each for each in lines if each.kind not in CHEAPEST[:2])
     return *about_gil, *first, *lines, *(() if stage.work in BY_HAND else (measure,))
 
 
@@ -175,11 +177,13 @@ def _for_waiting(stage: StageRecord) -> tuple[Advice, ...]:
     """Returns how to let a stage wait for many elements at the same time."""
     if stage.kind in _MAPS and stage.parallelism < WAITING_CALLS:
         queued = f": {stage.asked_parallelism} calls are asked for, and {stage.parallelism} run"
-        code = stage.name if stage.name.isidentifier() else "..."
-        return (
-            _advise("waiting calls", code=code, queued=queued if stage.asked_parallelism else ""),
-        )
+        queued = queued if stage.asked_parallelism else ""
+        return (_advise("waiting calls", code=_code(stage), queued=queued),)
     return (_advise("waiting generator", name=stage.name),) if stage.kind == "generator" else ()
+
+
+def _code(stage: StageRecord) -> str:
+    return stage.name if stage.name.isidentifier() else "..."
 
 
 def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> list[Advice]:
@@ -216,10 +220,16 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> list[Ad
             "cache in memory": not _has(stages, "memory_cache_impl"),
             "cache smaller": True,
         },
-        "python": {"operations": True, "processes": workers > 1, "whole batches": single},
+        "python": {
+            "calls in parallel": serial and is_map,
+            "operations": True,
+            "processes": workers > 1,
+            "whole batches": single,
+        },
     }
     kinds = by_work.get(stage.work, {})
-    return [_advise(kind, name=stage.name, workers=workers) for kind in kinds if kinds[kind]]
+    words = {"name": stage.name, "code": _code(stage), "workers": workers}
+    return [_advise(kind, **words) for kind in kinds if kinds[kind]]
 
 
 def _reads_files_in_turn(stages: Stages) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.diagnosis import Cause, Contention, Rate
-from keras_gpukit.records.pipeline import ContentionRecord
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 
@@ -25,6 +25,8 @@ SAME = 0.10
 # Upper bound of how much longer a fetch takes outside the train step than within; our choice.
 FETCH_S = 0.5e-3
 
+# Least share of the cores that counts as left to a run, however busy others are; our choice.
+LEAST_LEFT = 0.1
 WAITING_RATIO = 2.0
 """Smallest ratio of a stage's time to the processor time that it may have used, both per step, from
 which the stage counts as waiting: at least half of its time is then no computation. Our choice."""
@@ -79,25 +81,56 @@ def gil_is_contended(record: ContentionRecord | None, cores: int | None) -> bool
     return record.cores_busy_fraction * cores >= LEAST_GIL_CORES
 
 
+def cores_left(summary: RunSummary) -> float:
+    """Returns the share of all cores that processes outside the job left to this run; 1 if unknown.
+
+    Threads of a run compete for these cores: it is short of them once it keeps most of them busy.
+    """
+    others_percent = (summary.host.others_cpu_percent if summary.host else None) or 0.0
+    return max(1 - others_percent / 100, LEAST_LEFT)
+
+
 def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     """Whether the code that the input spends its time in mostly waits, as measured.
 
-    The processor time of the whole process is the most that the code can have computed. Threads
-    that wait for the GIL or for a core do not compute either, so the answer is False if the GIL is
-    contended or the cores of the machine are busy. It is False without evidence.
+    The processor time of the threads that make batches, or of the whole process if that is
+    unknown, is the most that the code can have computed. The threads of other fits at the same time
+    count too, so with them it is found less often. Threads that wait for a core do not
+    compute either: that time counts as computing where the system measures it. Elsewhere, the
+    answer is False if the cores of the machine are busy. It is False if the GIL is contended, if
+    the code runs in other processes, and without evidence.
     """
     contention, cores = record.contention, summary.environment.cpu_count
     if contention is None or contention.cores_busy_fraction is None or not cores:
         return False
-    machine_percent = (summary.host.cpu_percent if summary.host else None) or 0.0
-    busy = max(machine_percent / 100, contention.cores_busy_fraction)
-    if gil_is_contended(contention, cores) or busy >= CORES_BUSY_FRACTION:
+    if gil_is_contended(contention, cores) or (record.python and record.python.in_processes):
+        return False
+    busy, queued = contention.cores_busy_fraction, contention.input_queued_ratio
+    if contention.input_cores_fraction is not None and _is_made_ahead(record.pipeline):
+        busy = min(busy, contention.input_cores_fraction)
+    if queued is None and _cores_are_busy(contention, summary):
         return False
     spent_s = _time_per_step_s(record)
     if spent_s is None or not record.wait_s or not record.stall_fraction:
         return False
-    computed_s = contention.cores_busy_fraction * cores * record.wait_s / record.stall_fraction
-    return spent_s >= WAITING_RATIO * computed_s
+    computed_s = busy * cores * record.wait_s / record.stall_fraction
+    return spent_s >= WAITING_RATIO * computed_s * (1 + (queued or 0.0))
+
+
+def _is_made_ahead(pipeline: PipelineRecord | None) -> bool:
+    """Whether threads that tf.data started for the run work on the bottleneck, not those of steps.
+
+    `prefetch` starts such a thread. Without it, what makes a batch may be a thread of the steps.
+    """
+    if pipeline is None or pipeline.bottleneck not in pipeline.stages:
+        return False
+    nearer = pipeline.stages[: pipeline.stages.index(pipeline.bottleneck)]
+    return any(stage.kind == "prefetch" for stage in nearer)
+
+
+def _cores_are_busy(contention: ContentionRecord, summary: RunSummary) -> bool:
+    machine_percent = (summary.host.cpu_percent if summary.host else None) or 0.0
+    return max(machine_percent / 100, contention.cores_busy_fraction or 0.0) >= CORES_BUSY_FRACTION
 
 
 def _time_per_step_s(record: InputRecord) -> float | None:

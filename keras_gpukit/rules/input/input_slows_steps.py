@@ -7,7 +7,7 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
-from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, gil_is_contended
+from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, cores_left, gil_is_contended
 from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.input.python_advice import for_gil, for_library
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
@@ -116,9 +116,10 @@ class InputTakesCores(Rule):
             return self.abstain()
         if throughput is None or throughput.measured_steps < MINIMUM_STEPS:
             return self.abstain()
-        if contention.cores_busy_fraction < CORES_BUSY_FRACTION:
+        left = cores_left(summary)
+        if contention.cores_busy_fraction < left * CORES_BUSY_FRACTION:
             return None
-        if by_input < CRITICAL_FRACTION or is_input_bound(summary):
+        if by_input < left * CRITICAL_FRACTION or is_input_bound(summary):
             return None
         stage = _costliest(summary.pipeline)
         figures = [

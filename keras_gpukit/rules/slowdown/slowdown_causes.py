@@ -20,6 +20,8 @@ MOSTLY = 0.5
 SINCE_INPUT, SINCE_CALLBACKS = "input wait since then", "callbacks since then"
 SINCE_STEPS = "step time since then"
 """Bases of a saving, see `Saving`."""
+BY_OTHERS = "other processes began to use the CPU"
+"""Words of a cause outside of the script."""
 # Share of a drift at each of its ends; the two parts are compared with each other.
 _END_OF_DRIFT = 0.2
 _OTHERS_PERCENT = 15.0
@@ -189,7 +191,7 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
         return None
     others = host.others[:1] if host else ()
     return SlowdownCause(
-        "other processes began to use the CPU",
+        BY_OTHERS,
         SINCE_STEPS,
         (
             *_changed("CPU_used_by_other_processes", percents, "%"),

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
@@ -13,6 +14,7 @@ from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
 from keras_gpukit.rules.slowdown.slowdown_causes import (
+    BY_OTHERS,
     SINCE_CALLBACKS,
     SINCE_INPUT,
     SlowdownCause,
@@ -69,9 +71,12 @@ class SlowerOverTime(Rule):
             return None
         shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
         saving = of_run(summary, worst.low_s, worst.high_s, basis=cause.basis)
+        # A slowdown that lasts costs more in a longer run, so it is more than a remark.
+        level: Severity = "critical" if severity(saving, summary) == "critical" else "warning"
+        if cause.words == BY_OTHERS:  # no change of the script saves that time
+            level, saving = "info", None
         return self.find(
-            # A slowdown that lasts costs more in a longer run, so it is more than a remark.
-            "critical" if severity(saving, summary) == "critical" else "warning",
+            level,
             figure("earlier_step_time", shift.before, "ms"),
             figure("after", shift.after, "ms"),
             *cause.evidence,

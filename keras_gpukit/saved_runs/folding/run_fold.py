@@ -213,6 +213,7 @@ class RunFold:
             out_of_memory=latest("out_of_memory"),
             learning=latest("learning"),
             host_buffers=latest("host_buffers"),
+            stacks=latest("stacks"),
             first_step_s=self._first_step_s(),
             hangs=self._all_hangs(),
         )

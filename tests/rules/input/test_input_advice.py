@@ -31,9 +31,19 @@ def changed(stage, **more):
     return StageRecord(**{**vars(stage), **more})
 
 
-def input_bound(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, others_percent=0.0):
+def input_bound(
+    *stages,
+    slowest=None,
+    busy=0.6,
+    gil_wait_s=0.0,
+    python=None,
+    others_percent=0.0,
+    by_input=None,
+    queued=None,
+):
     """What is advised for stages, from training back, of which a step waits for the slowest."""
-    machine = HostUtilization(100 * busy + others_percent, memory_available_min_bytes=64 * 10**9)
+    own, free = 100 * busy, 64 * 10**9
+    machine = HostUtilization(own + others_percent, own, memory_available_min_bytes=free)
     record = InputRecord(
         "fit",
         confidence="exact",
@@ -41,7 +51,7 @@ def input_bound(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, ot
         wait_s=0.9 * STEP_S,
         stall_fraction=0.9,
         pipeline=PipelineRecord(stages, slowest) if stages else None,
-        contention=ContentionRecord(gil_wait_s, busy),
+        contention=ContentionRecord(gil_wait_s, busy, by_input, queued),
         python=python,
     )
     utilization = UtilizationRecord(50, 1.0, host=machine)
@@ -144,6 +154,30 @@ class TestWaiting:
         assert "use_unbounded_threadpool" in of_slowest(slow, busy=0.3)[0]
         lines = of_slowest(slow, **evidence)
         assert not any("use_unbounded_threadpool" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("nearer", "evidence", "waits"),
+        [
+            ((), {"busy": 0.1, "queued": 0.5, "others_percent": 85.0}, True),
+            ((), {"busy": 0.1, "queued": 4.0, "others_percent": 85.0}, False),
+            ((PREFETCH,), {"busy": 0.9, "by_input": 0.02, "queued": 1.0}, True),
+            ((), {"busy": 0.9, "by_input": 0.02, "queued": 1.0}, False),
+        ],
+        ids=["on busy cores", "for a core", "as the steps compute", "in a thread of the steps"],
+    )
+    def test_waiting_is_about_the_threads_that_make_batches(self, nearer, evidence, waits):
+        slow = changed(MAP, work="python", cost_per_batch_s=0.08)
+        found = input_bound(*nearer, slow, slowest=slow, **evidence)
+        assert ("it mostly waits" in found.advice[0]) == waits
+        assert "num_parallel_calls=16" in found.advice[0]  # cheap either way
+        fills = "others_percent" in evidence
+        assert (found.saving.low_s > 0) == (waits or not fills)
+
+    def test_other_processes_whose_processor_time_is_unknown_are_not_said_to_wait(self):
+        source = PythonSourceRecord("Photos.__getitem__", workers=4, in_processes=True)
+        generator = StageRecord("rows", "generator", "python", None, 0.01, 0.08)
+        lines = advice(generator, slowest=generator, python=source, busy=0.1)
+        assert not any("waits" in line for line in lines)
 
     def test_a_generator_and_a_py_dataset_that_wait(self):
         generator = StageRecord("rows", "generator", "python", None, 0.01, 0.08)

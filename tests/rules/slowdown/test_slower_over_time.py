@@ -192,6 +192,8 @@ def test_other_processes_are_named():
     seen = host(others=(ProcessUse("ffmpeg", 77, 60.0),))
     finding = slower(run({**waits(1.0, 1.2), **NEIGHBOURS}, input=fed_by(), utilization=seen))
     assert figures_of(finding)["CPU use of ffmpeg (pid 77)"] == 60.0
+    assert finding.title.endswith("when other processes began to use the CPU")
+    assert (finding.severity, finding.saving) == ("info", None)  # nothing in the script caused it
 
 
 @pytest.mark.parametrize("whose", ["children_cpu_percent", "job_cpu_percent"])

@@ -1,0 +1,152 @@
+"""Time by lines of Python, from scripted stacks and a scripted clock."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.stacks import Script
+
+KERAS, TENSORFLOW = "lib/keras/src", "lib/tensorflow/python"
+TRAINER = f"{KERAS}/backend/tensorflow/trainer.py"
+FIT = (TRAINER, "fit", 300)
+CALLBACKS = (f"{KERAS}/callbacks/callback_list.py", "on_train_batch_end", 90)
+MAIN = ("train.py", "<module>", 60)
+
+
+def test_a_line_is_named_with_what_it_calls_outside_the_script():
+    script = Script()
+    adapt = (f"{KERAS}/layers/text_vectorization.py", "TextVectorization.adapt", 400)
+    script.look(2.0, MAIN, (f"{KERAS}/utils/traceback_utils.py", "error_handler", 1), adapt)
+    script.look(1.0, MAIN, adapt, (f"{TENSORFLOW}/ops/lookup_ops.py", "insert", 7))
+    script.look(0.5, MAIN, ("train.py", "clean", 12))
+    times = script.times()
+    assert [(each.place, each.function, each.called, each.seconds) for each in times.lines] == [
+        ("train.py:60", "<module>", "TextVectorization.adapt", 3.0),
+        ("train.py:12", "clean", None, 0.5),
+    ]
+    assert (times.looks, times.watched_s) == (3, 3.5)
+
+
+@pytest.mark.parametrize(
+    ("stack", "part", "place", "entry"),
+    [
+        ((MAIN, FIT, (f"{KERAS}/x.py", "f", 1)), "call", "train.py:60", "<module>"),
+        (
+            (
+                MAIN,
+                FIT,
+                CALLBACKS,
+                ("train.py", "Slow.on_train_batch_end", 12),
+                ("train.py", "f", 9),
+            ),
+            "callback",
+            "train.py:9",
+            "Slow.on_train_batch_end",
+        ),
+        (
+            (MAIN, FIT, CALLBACKS, ("lib/other.py", "Other.on_train_batch_end", 5)),
+            "callback",
+            "other.py:5",
+            "Other.on_train_batch_end",
+        ),
+        # a callback that evaluates
+        (
+            (MAIN, FIT, CALLBACKS, ("train.py", "Slow.on_epoch_end", 14), (TRAINER, "evaluate", 1)),
+            "callback",
+            "train.py:14",
+            "Slow.on_epoch_end",
+        ),
+        # our own callback is not the script's
+        (
+            (MAIN, FIT, CALLBACKS, ("lib/keras_gpukit/a.py", "f", 1)),
+            "call",
+            "train.py:60",
+            "<module>",
+        ),
+        (
+            (MAIN, FIT, ("train.py", "Model.train_step", 33)),
+            "step",
+            "train.py:33",
+            "Model.train_step",
+        ),
+        (
+            (MAIN, ("<frozen importlib._bootstrap>", "_find", 1)),
+            "import",
+            "train.py:60",
+            "<module>",
+        ),
+        (
+            (
+                (f"{TENSORFLOW}/ops/script_ops.py", "__call__", 5),
+                ("train.py", "load", 21),
+                ("train.py", "decode", 9),
+            ),
+            "python",
+            "train.py:9",
+            "load",
+        ),
+    ],
+)
+def test_what_runs_a_line(stack, part, place, entry):
+    script = Script()
+    script.look(1.0, *stack)
+    (line,) = script.times().lines
+    assert (line.part, line.place, line.entry) == (part, place, entry)
+
+
+def test_threads_outside_the_script_do_not_count():
+    script = Script()
+    script.look_at(1.0, {1: (MAIN,), 2: (("lib/pool.py", "worker", 3),)})
+    assert [line.place for line in script.times().lines] == ["train.py:60"]
+
+
+def test_operations_outside_a_function_run_one_by_one():
+    script = Script()
+    step, eager = ("train.py", "step", 52), (f"{TENSORFLOW}/eager/execute.py", "quick_execute", 50)
+    graph = (f"{TENSORFLOW}/eager/polymorphic_function/function.py", "__call__", 8)
+    script.look(3.0, MAIN, step, (f"{KERAS}/layers/layer.py", "Layer.__call__", 1), eager)
+    script.look(2.0, MAIN, step, graph, eager)
+    script.look(1.0, MAIN, (f"{TENSORFLOW}/data/ops/iterator_ops.py", "__next__", 7), eager)
+    below = script.sampler.below(script.code(*MAIN[:2]))
+    assert below == {"step (train.py:1)": (5.0, 3.0), None: (1.0, 0.0)}
+    assert [line.eager_s for line in script.times().lines] == [3.0, 0.0, 0.0]
+
+
+def test_growth_shows_in_the_thirds_of_the_time():
+    script = Script()
+    for second in range(9):
+        inside = ("train.py", "f", 9) if second in (2, 6, 7, 8) else MAIN
+        script.look(1.0, MAIN, inside)
+    line = script.times().lines[-1]
+    assert (line.place, line.first_third_s, line.last_third_s) == ("train.py:9", 1.0, 3.0)
+
+
+def test_a_thread_that_uses_no_processor_time_waits():
+    script = Script()
+    for used_s in (0.0, 0.01, 0.9):
+        script.look(1.0, MAIN, used_s=used_s)
+    (line,) = script.times().lines
+    assert (line.seconds, line.waits_s, line.mostly_waits) == (3.0, 1.0, False)
+
+
+def test_old_looks_are_thinned_and_their_time_is_kept(monkeypatch):
+    monkeypatch.setattr("keras_gpukit.sensors.stacks.MOST_LOOKS", 8)
+    script = Script()
+    for _ in range(40):
+        script.look(1.0, MAIN)
+    times = script.times()
+    assert times.looks <= 8
+    assert times.watched_s == times.lines[0].seconds == 40.0
+
+
+def test_a_watch_counts_the_innermost_of_its_functions_in_looks_that_count():
+    script, is_on = Script(), [True]
+    load, read = ("train.py", "load", 3), ("train.py", "read", 7)
+    watch = script.watch(load[:2], read[:2], when=lambda: is_on[0])
+    for _ in range(9):
+        script.look_at(1.0, {1: (MAIN, load, read), 2: (load,)})
+    assert watch.mean_threads() is None  # after too few looks
+    script.look_at(1.0, {1: (MAIN,), 2: (load,)})
+    is_on[0] = False
+    script.look(1.0, load)
+    assert watch.mean_threads() == pytest.approx(1.9)
+    assert watch.slowest() is script.code(*load[:2])
