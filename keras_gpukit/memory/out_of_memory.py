@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward, layer_names, layer_of
+from keras_gpukit.layer_names import is_backward, layer_names, layer_of, layers_in
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_log, read_message, read_state
 from keras_gpukit.memory.step_memory import StepMemory
@@ -16,6 +16,7 @@ from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import AllocatorState, MemoryByCause, OutOfMemory
 from keras_gpukit.rules.compute.batch_size import below_failed, predicted_limit_bytes
 from keras_gpukit.rules.memory.memory_options import memory_options
+from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
 from keras_gpukit.sensors.nvml import other_holders
 
 
@@ -67,6 +68,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
         device=device,
         operation=message.operation,
         layer=layer,
+        layer_class=_class_of(layer, call.model),
         backward=bool(message.operation and is_backward(message.operation)),
         shape=message.shape,
         dtype=message.dtype,
@@ -78,6 +80,13 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
         device_bytes=None if gpu is None else _device_bytes(device, gpu, call),
     )
     return _with_options(record, call)
+
+
+def _class_of(layer: str | None, model: Any) -> str | None:
+    """Returns the class of a layer that is named as by `layer_of`; None if it was not found."""
+    named = layer and layer.rpartition("/")[2]
+    found = (type(each).__name__ for each in layers_in(model) if each.name == named)
+    return next(found, None)
 
 
 def _state(message: OOMMessage, device: str, call: Call) -> AllocatorState:
@@ -151,7 +160,7 @@ def _what_would_fit(record: OutOfMemory, memory: StepMemory, precision: str | No
         prediction = replace(
             prediction, limit_bytes=limit_bytes, fits_batch_size=fitting and fitting[0]
         )
-        because = None if fitting else "not even one example is predicted to fit"
+        because = None if fitting else NOT_ONE_FITS
     return replace(
         record,
         prediction=prediction,

@@ -12,6 +12,7 @@ NEARER_LOW = 0.25
 """Position of the expected peak in the predicted range, from 0 for the lower end to 1 for the upper
 end. TensorFlow mostly runs operations in the order in which they became ready; running the newest
 first is rarer. Chosen with the models of `benchmarks/memory_prediction.py`."""
+MemoryPart = Literal["training", "validation", "evaluation", "prediction"]
 OptionKind = Literal["batch size", "mixed precision", "accumulation", "rematerialization"]
 
 
@@ -150,11 +151,21 @@ class OutOfMemory:
     """A call that ended because a device had too little memory.
 
     Attributes:
+        layer_class: Class of the layer, such as "Dense".
         shape: Shape of the requested tensor; None if memory was requested as one block.
+        batch_size: Number of examples in a batch of the part that ran out of memory.
         holders: Other processes on the GPU, largest first; None if they are not visible.
         device_bytes: Memory of the GPU, without what other logical GPUs of this process may take;
             None if unknown.
         options_unknown_because: Why there are no options, or no smaller batch among them.
+        part: Part of the run that ran out; None if unknown.
+        in_callback: Whether a callback called that part.
+        role: Use of `function` by the model; None for other functions, such as a `train_step`.
+        function: Function of user code, or loss or metric of Keras, that made the operation.
+        line: Line of user code that made the operation or, in a callback, that called the part.
+        batches_given: Whether the data of that part are batches already, as those of a
+            `tf.data.Dataset` are; None if unknown.
+        training_batch_size: Batch size of the `fit` whose validation ran out of memory.
     """
 
     device: str
@@ -172,6 +183,14 @@ class OutOfMemory:
     prediction: MemoryPrediction | None = None
     options: tuple[MemoryOption, ...] = ()
     options_unknown_because: str | None = None
+    part: MemoryPart | None = None
+    in_callback: bool = False
+    layer_class: str | None = None
+    role: Literal["loss", "metric"] | None = None
+    function: str | None = None
+    line: str | None = None
+    batches_given: bool | None = None
+    training_batch_size: int | None = None
 
     @property
     def left_bytes(self) -> int | None:

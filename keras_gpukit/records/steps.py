@@ -160,6 +160,8 @@ class TimeBreakdown:
         by_callback: Seconds of each class of callbacks; under `OWN_WORK`, those of this package
             before and after the callbacks of an epoch.
         callbacks_at_epochs: Seconds of `by_callback` at the start and the end of epochs.
+        callbacks_by_thirds: Seconds per epoch of each class at the start and the end of epochs, in
+            the first and in the last third of the epochs; empty before the third epoch.
         retraced: Functions of user code that were traced more than once, such as in eager steps or
             callbacks. The parts above contain their time.
     """
@@ -179,6 +181,7 @@ class TimeBreakdown:
     hangs_s: float = 0.0
     by_callback: dict[str, float] = field(default_factory=dict)
     callbacks_at_epochs: dict[str, float] = field(default_factory=dict)
+    callbacks_by_thirds: dict[str, tuple[float, float]] = field(default_factory=dict)
     retraced: tuple[RetracedFunction, ...] | None = ()
 
     @property

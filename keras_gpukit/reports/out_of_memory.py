@@ -8,6 +8,7 @@ from keras_gpukit.records.memory import HeldTensor, MemoryOption, MemoryPredicti
 from keras_gpukit.reports import units
 from keras_gpukit.reports.phrases import predicted_peak
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
+from keras_gpukit.rules.whole_run.memory_ran_out import asking, place_advice
 
 HEADING = "keras_gpukit: why memory ran out"
 _LARGEST_SHOWN = 3
@@ -35,13 +36,15 @@ def note(record: OutOfMemory) -> str:
 
 
 def asked(record: OutOfMemory) -> str:
-    """Describes the failed request: "Layer 'conv2d' asked for 128 MiB on GPU:0 …"."""
+    """Describes the failed request: "Training: layer 'conv2d' asked for 128 MiB on GPU:0 …"."""
     size = record.state.asked_bytes
     amount = "an unknown amount of memory" if size is None else units.size(size)
-    where = f"Layer {record.layer!r}" if record.layer else "The training step"
+    part = f"{record.part.capitalize()}: " if record.part else ""
+    where = asking(record) or "the step"
+    where = f"{part}{where}" if part else f"{where[:1].upper()}{where[1:]}"
     which = "" if record.operation is None else f" (operation {record.operation})"
     if record.execution == "xla" and record.shape is None:
-        where, which = "The step, which XLA compiled as a whole,", ""
+        where, which = f"{part}{'the' if part else 'The'} step, which XLA compiled as a whole,", ""
         amount += " in one block"
     backward = ", in the backward pass" if record.backward else ""
     shape = ""
@@ -49,7 +52,8 @@ def asked(record: OutOfMemory) -> str:
         dims = ", ".join(map(str, record.shape))
         shape = f" for a tensor of shape [{dims}] and type {record.dtype}"
     at = "" if record.step is None else f" after step {record.step:,}"
-    return f"{where}{which} asked for {amount} on {record.device}{shape}{backward}{at}."
+    batch = "" if record.batch_size is None else f", in a batch of {record.batch_size:,}"
+    return f"{where}{which} asked for {amount} on {record.device}{shape}{backward}{batch}{at}."
 
 
 def figures(record: OutOfMemory) -> tuple[str, ...]:
@@ -90,7 +94,8 @@ def named_sizes(tensors: Iterable[HeldTensor]) -> str:
 
 def advice(record: OutOfMemory) -> tuple[str, ...]:
     """Returns the changes that would or may fit, one per line, or why they are unknown."""
-    lines = [_change(option) for option in record.options if option.fits is not False]
+    lines = [each.replace("`", "") for each in place_advice(record)]
+    lines += [_change(option) for option in record.options if option.fits is not False]
     if record.is_fragmented:
         lines.append(
             "enough is free in total, but not in one block: set "

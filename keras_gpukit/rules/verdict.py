@@ -20,6 +20,7 @@ from keras_gpukit.rules.compute import (
     unfused,
 )
 from keras_gpukit.rules.input import input_bound, input_slows_steps
+from keras_gpukit.rules.known_faults import explained
 from keras_gpukit.rules.machine_load import machine_load
 from keras_gpukit.rules.memory import gpu_memory, host_buffers, memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
@@ -31,13 +32,14 @@ from keras_gpukit.rules.whole_run import (
     endings,
     hangs,
     many_calls,
+    memory_ran_out,
     not_compute,
     not_learning,
     time_parts,
 )
 
 RULES: tuple[Rule, ...] = (
-    endings.DeviceOutOfMemory(),
+    memory_ran_out.DeviceOutOfMemory(),
     endings.HostOutOfMemory(),
     endings.EndedByError(),
     endings.Killed(),
@@ -112,7 +114,11 @@ def judge(summary: RunSummary) -> Verdict:
         for rule in RULES
     }
     _leave_out_superseded(outcomes)
-    findings = [each for each in outcomes.values() if isinstance(each, Finding)]
+    if summary.out_of_memory is not None:
+        for code, each in outcomes.items():
+            if isinstance(each, Finding):
+                outcomes[code] = memory_ran_out.without_larger_batches(each)
+    findings = [explained(each, summary) for each in outcomes.values() if isinstance(each, Finding)]
     unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}
     return Verdict(
         _beginning_first(sorted(findings, key=_weight)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
 
 from keras_gpukit.errors import Guard, one_line
 from keras_gpukit.input.pipelines.places import place
@@ -12,11 +13,24 @@ from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.
-_LINES = re.compile(r'File "([^"]+)", line (\d+)')
+_LINES = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
 _CAUSES = re.compile(r"^\s*(\w+(?:Error|Exception|Interrupt|Warning)): (.+)$", re.MULTILINE)
 # Keras prints the message of an exception within a layer's call in bold.
 _BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)
 _NODE = re.compile(r"^\{\{[^}]*\}\} ?")
+# The operation that fetches a batch passes on the exceptions of the pipeline.
+_FETCH = "IteratorGetNext"
+_KERAS_TRAINER = re.compile(r"keras/src/.*trainer\.py$")
+_CALLS = ("fit", "evaluate", "predict")
+Source = Literal["step", "validation", "callback"]
+
+
+class CodeLine(NamedTuple):
+    """A line of Python code in a traceback; the function is None if its name is not known."""
+
+    file: str
+    line: int
+    function: str | None
 
 
 class CallErrors:
@@ -27,13 +41,22 @@ class CallErrors:
             was none.
         message: Message of that exception, in one line.
         line: Line of user code that it came from, such as "train.py:31"; None if unknown.
+        source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
+
+    Args:
+        step: Returns the number of steps so far.
+        epoch: Returns the current epoch, from 1; None outside `fit`.
     """
 
-    def __init__(self, step: Callable[[], int]) -> None:
+    def __init__(
+        self, step: Callable[[], int], epoch: Callable[[], int | None] = lambda: None
+    ) -> None:
         self.last: str | None = None
         self.message: str | None = None
         self.line: str | None = None
+        self.source: Source | None = None
         self._step = step
+        self._epoch = epoch
         self._actions: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
 
@@ -43,15 +66,18 @@ class CallErrors:
 
     def of_step(self, error: BaseException) -> None:
         """Reports an exception of a step of the call itself."""
-        self._tell(error, f"step {self._step() + 1:,}")  # a step that fails is not counted
+        # A step that fails is not counted.
+        self._tell(error, "step", f"{_input_of(error)}step {self._step() + 1:,}")
 
     def of_validation(self, error: BaseException) -> None:
         """Reports an exception of a step of a validation inside `fit`."""
-        self._tell(error, f"validation, after step {self._step():,}")
+        self._tell(
+            error, "validation", f"{_input_of(error)}validation, after step {self._step():,}"
+        )
 
     def of_callback(self, error: BaseException) -> None:
         """Reports an exception of a callback."""
-        self._tell(error, f"a callback, after step {self._step():,}")
+        self._tell(error, "callback", f"a callback, after step {self._step():,}")
 
     def ended_by(self, what: str, part: str) -> None:
         """Notes that something other than an exception ends the call, such as a signal."""
@@ -63,11 +89,14 @@ class CallErrors:
         self._actions.clear()
         self._error = None
         self._step = int  # returns 0
+        self._epoch = lambda: None
 
-    def _tell(self, error: BaseException, where: str) -> None:
+    def _tell(self, error: BaseException, source: Source, where: str) -> None:
         if error is self._error:
             return  # a step's exception passes through the callback that ran the step
-        self._error = error
+        self._error, self.source = error, source
+        if (epoch := self._epoch()) is not None:
+            where += f", in epoch {epoch:,}"
         self.last = f"{type(error).__name__} in {where}"
         with Guard("Reading an error", "Its message is not reported."):
             kind, self.message = kind_and_message(error)
@@ -91,17 +120,63 @@ def user_line(error: BaseException) -> str | None:
 
     If it came from a library alone, that is the line that called the library.
     """
-    quoted = [(file, int(line)) for file, line in _LINES.findall(str(error))]
-    calling = [(each.f_code.co_filename, each.f_lineno) for each in frames(sys._getframe())]
-    for lines in (quoted, list(_lines_of_traceback(error)), calling[::-1]):
-        own = [place(file, line) for file, line in lines if is_of_the_script(file)]
+    calling = [
+        CodeLine(each.f_code.co_filename, each.f_lineno, each.f_code.co_name)
+        for each in frames(sys._getframe())
+    ]
+    for lines in (*_tracebacks(error), calling[::-1]):
+        own = [place(each.file, each.line) for each in lines if is_of_the_script(each.file)]
         if own:
             return own[-1]
     return None
 
 
-def _lines_of_traceback(error: BaseException) -> Iterator[tuple[str, int]]:
+def line_within_step(error: BaseException) -> CodeLine | None:
+    """Returns the innermost line of user code that runs within a step, or None.
+
+    It made the operation that failed, as a loss or a `train_step` does. The line that calls `fit`
+    is outside the step.
+    """
+    for lines in _tracebacks(error):
+        steps = [at for at, each in enumerate(lines) if _KERAS_TRAINER.search(each.file)]
+        within = lines[steps[-1] + 1 :] if steps else ()
+        own = [each for each in lines if each.function in _STEPS] + list(within)
+        own = [each for each in own if is_of_the_script(each.file)]
+        if own:
+            return own[-1]
+    return None
+
+
+def call_within(error: BaseException) -> str | None:
+    """Returns the innermost call that an exception passed: "fit", "evaluate" or "predict"."""
+    for lines in _tracebacks(error):
+        calls = [
+            each.function
+            for each in lines
+            if each.function in _CALLS and _KERAS_TRAINER.search(each.file)
+        ]
+        if calls:
+            return calls[-1]
+    return None
+
+
+_STEPS = ("train_step", "test_step", "predict_step")
+
+
+def _input_of(error: BaseException) -> str:
+    return "the input of " if _FETCH in str(error) else ""
+
+
+def _tracebacks(error: BaseException) -> tuple[list[CodeLine], ...]:
+    """Returns the lines that the message quotes and those of the traceback, innermost last."""
+    found = _LINES.findall(str(error))
+    quoted = [CodeLine(file, int(line), name or None) for file, line, name in found]
+    return quoted, list(_lines_of_traceback(error))
+
+
+def _lines_of_traceback(error: BaseException) -> Iterator[CodeLine]:
     trace = error.__traceback__
     while trace is not None:
-        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        code = trace.tb_frame.f_code
+        yield CodeLine(code.co_filename, trace.tb_lineno, code.co_name)
         trace = trace.tb_next

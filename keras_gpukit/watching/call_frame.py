@@ -78,7 +78,7 @@ def batch_of(function: str) -> tuple[Any, int | None]:
     in Keras' documentation. A generator has the size of its first batches, if they are equal.
 
     Args:
-        function: "fit" or "evaluate".
+        function: "fit", "evaluate" or "predict".
 
     Also reads `_distributed_dataset` and `data_adapter` of Keras' `EpochIterator`, and
     `GeneratorDataAdapter._first_batches`.
@@ -99,6 +99,19 @@ def batch_of(function: str) -> tuple[Any, int | None]:
     )
     size = next((each for each in found if isinstance(each, int)), None)
     return getattr(dataset, "element_spec", None), size
+
+
+def examples_of(function: str) -> int | None:
+    """Returns how many examples the arrays of Keras' running call have; None for other data.
+
+    Args:
+        function: "fit", "evaluate" or "predict".
+    """
+    import keras
+
+    first = next(iter(keras.tree.flatten(_local(function, "x"))), None)
+    shape = getattr(first, "shape", None)
+    return shape[0] if shape else None
 
 
 def dataset_of_fit() -> Any:

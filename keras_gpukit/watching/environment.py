@@ -6,6 +6,7 @@ are missing, its profiles count as not set.
 
 from __future__ import annotations
 
+import dis
 import os
 import platform
 import sys
@@ -20,6 +21,7 @@ from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
+from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
 from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
@@ -27,7 +29,7 @@ from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.sensors.tf_private import is_deterministic
 from keras_gpukit.version import __version__
 from keras_gpukit.watching import tf_private
-from keras_gpukit.watching.call_frame import callbacks_of_fit
+from keras_gpukit.watching.call_frame import callbacks_of_fit, data_of_fit
 
 
 def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
@@ -100,7 +102,23 @@ def slow_settings() -> dict[str, str]:
         with suppress(AttributeError, ImportError):
             if is_set():
                 calls[call] = call
-    return calls | settings.slow_variables(os.environ) | _of_tensorboard()
+    return calls | settings.slow_variables(os.environ) | _of_tensorboard() | _of_py_dataset()
+
+
+def _of_py_dataset() -> dict[str, str]:
+    """Returns what `on_epoch_begin` of the `PyDataset` of the running `fit` sets for workers."""
+    import keras
+
+    data = data_of_fit()
+    begin = getattr(type(data), "on_epoch_begin", None)
+    code = getattr(begin, "__code__", None)
+    is_own = begin is not getattr(keras.utils.PyDataset, "on_epoch_begin", None)
+    if code is None or not is_own or not isinstance(data, keras.utils.PyDataset):
+        return {}
+    found = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"}
+    if data.workers < 2 or not found:
+        return {}
+    return {ON_EPOCH_BEGIN: f"sets {', '.join(sorted(found))}; workers={data.workers}"}
 
 
 def _of_tensorboard() -> dict[str, str]:

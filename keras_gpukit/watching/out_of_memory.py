@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from typing import Any
+
 from keras_gpukit.errors import add_note
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
-from keras_gpukit.records.memory import OutOfMemory
+from keras_gpukit.records.memory import MemoryPart, OutOfMemory
 from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.watching.call_frame import batch_of
+from keras_gpukit.watching.call_errors import call_within, line_within_step
+from keras_gpukit.watching.call_frame import batch_of, examples_of
 from keras_gpukit.watching.session import Session
+
+_PARTS: dict[str | None, MemoryPart] = {
+    "fit": "training",
+    "evaluate": "evaluation",
+    "predict": "prediction",
+}
+# Keras opens a name scope for all losses of a model and for all its metrics, and one for each.
+_ROLES = re.compile(r"(?:^|/)compile_(loss|metrics)(?:_\d+)?/(?:(\w+)/)?")
 
 
 class OutOfMemoryWatch:
@@ -48,6 +62,41 @@ class OutOfMemoryWatch:
             peak_bytes={name: each.needed_bytes for name, each in readings.items()},
             limit_bytes={name: each.limit_bytes for name, each in readings.items()},
         )
-        self.found = found = explain(error, call)
+        found = replace(explain(error, call), **self._place(error))
+        if found.part not in (None, "training"):
+            found = replace(found, options_unknown_because=None)
+        self.found = found = _with_function(found, error)
         session.output.record("out_of_memory", found, session.step)
         add_note(error, note(found))
+
+    def _place(self, error: BaseException) -> dict[str, Any]:
+        """Returns the fields of the record on the part that ran out of memory, and its batches."""
+        if self._session.errors.source == "callback":
+            # The frames of the call that failed are gone, and with them its batches.
+            called = _PARTS.get(call_within(error))
+            called = None if called == "training" else called
+            return {"part": called, "in_callback": True, "line": self._session.errors.line}
+        within = "evaluate" if self._session.errors.source == "validation" else self._session.phase
+        part = "validation" if within != self._session.phase else _PARTS[within]
+        (_, batch_size), examples = batch_of(within), examples_of(within)
+        if batch_size is not None and examples is not None:
+            batch_size = min(batch_size, examples)
+        return {
+            "part": part,
+            "batch_size": batch_size,
+            "batches_given": examples is None,
+            "training_batch_size": batch_of("fit")[1] if part == "validation" else None,
+        }
+
+
+def _with_function(record: OutOfMemory, error: BaseException) -> OutOfMemory:
+    """Adds to a record the function and the line that made the operation which failed."""
+    line = line_within_step(error)
+    role = _ROLES.search(record.operation or "")
+    function = (line and line.function) or (role and role[2])
+    return replace(
+        record,
+        role=None if role is None else "loss" if role[1] == "loss" else "metric",
+        function=function,
+        line=place(line.file, line.line) if line else record.line,
+    )

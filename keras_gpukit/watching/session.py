@@ -94,7 +94,7 @@ class Session:
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         self.frame = CallFrame(phase)
-        self.errors = CallErrors(lambda: self.step)
+        self.errors = CallErrors(lambda: self.step, lambda: self.epoch)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
             self.errors.of_callback,
@@ -109,6 +109,7 @@ class Session:
             on_part=self.events.part,
             by_callback=self._callback_list.times.by_class,
             callbacks_at_epochs=self._callback_list.times.at_epochs_s,
+            callbacks_by_thirds=self._callback_list.times.by_thirds,
             retraced=self._retraced.record,
         )
         self._sampler = SamplingThread(SAMPLE_EVERY_S)

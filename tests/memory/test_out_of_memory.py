@@ -54,7 +54,7 @@ def test_the_note_names_layer_tensor_and_figures(found, mode):
     assert report["limit"] == 96 * MIB
     assert report["batch_size"] == 512
     assert len(report["notes"]) == 1
-    assert "Layer 'second'" in report["notes"][0]
+    assert "Training: layer 'second'" in report["notes"][0]
     assert f"batch_size={report['suggested']}: predicted to need at most" in report["notes"][0]
     assert report["suggested"] == report["predicted"]
     assert report["first_finding"] == "out-of-memory"

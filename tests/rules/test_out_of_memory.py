@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.machine import DeviceMemory, HostSample, MemoryRecord
 from keras_gpukit.records.memory import (
     AllocatorState,
@@ -16,9 +17,11 @@ from keras_gpukit.records.memory import (
     OutOfMemory,
 )
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.memory_options import memory_options
+from keras_gpukit.rules.rule import NotApplicable
+from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS, without_larger_batches
 
 GIB = 2**30
 RUN = RunSummary(Environment({}))
@@ -67,6 +70,8 @@ def test_an_exception_that_ended_the_run_is_named_once():
     assert judge(result).findings[0].title == (
         "ValueError in step 1 (train.py:31) ended the run: 3 classes, not 4"
     )
+    of_input = replace(result, ended_by="ValueError in the input of step 1, in epoch 1")
+    assert judge(of_input).findings[0].advice[0].startswith("Read the data without training")
     assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))
     stopped = replace(crashed, ended_by="KeyboardInterrupt in step 9")
     assert "ended-by-error" not in findings(stopped)
@@ -174,3 +179,92 @@ def test_that_free_memory_is_in_pieces_is_said_first():
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: the free memory is fragmented"
     assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]
     assert ("largest free block", GIB) in [(each.name, each.value) for each in finding.evidence]
+
+
+TRIPLES = OutOfMemory(
+    "CPU:0",
+    "compile_loss/batch_all/LogicalAnd",
+    shape=(3600, 3600, 3600),
+    dtype="bool",
+    state=AllocatorState(3600**3),
+    batch_size=3600,
+    part="validation",
+    role="loss",
+    function="batch_all",
+    line="train.py:35",
+    batches_given=False,
+    training_batch_size=96,
+)
+
+
+def ran_out(record=TRIPLES, **changes):
+    return judge(replace(RUN, out_of_memory=replace(record, **changes))).findings[0]
+
+
+def test_a_validation_that_ran_out_is_not_advised_to_train_with_less():
+    found = ran_out()
+    assert found.title == (
+        "Validation ran out of memory on CPU:0: the loss 'batch_all' (train.py:35) asked for "
+        "[3600, 3600, 3600], 43.5 GiB; the batch has 3,600 examples"
+    )
+    assert found.advice == (
+        "fit(validation_batch_size=96): training's batches of that size did fit (half the batch "
+        "needs 1/8 of this tensor)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"training_batch_size": 3600}, "a smaller validation_batch_size than 3,600 in fit"),
+        ({"batches_given": True}, "Make the batches of validation_data smaller than 3,600"),
+        ({"part": "prediction"}, "predict(batch_size=32), Keras' default"),
+        ({"part": "evaluation", "batch_size": None}, "evaluate(batch_size=32), Keras' default"),
+        ({"part": "prediction", "batch_size": 16}, "a smaller batch_size than 16 in predict"),
+        ({"part": None, "in_callback": True}, "Take fewer examples at a time in the callback"),
+        ({"part": "training"}, "Train with a smaller batch"),
+        (
+            {"part": "training", "options_unknown_because": NOT_ONE_FITS},
+            "A smaller tensor in the loss 'batch_all' (train.py:35): not even one example is "
+            "predicted to fit",
+        ),
+    ],
+)
+def test_the_advice_fits_the_part_that_ran_out(changes, advice):
+    assert ran_out(**{"shape": (3600, 7), **changes}).advice == (advice,)
+
+
+def test_a_prediction_in_a_callback_has_the_callbacks_line():
+    found = ran_out(
+        RAN_OUT, part="prediction", in_callback=True, line="train.py:50", shape=(64, 9), options=()
+    )
+    assert found.title == (
+        "Prediction in a callback (train.py:50) ran out of memory on GPU:0: layer 'conv' asked "
+        "for [64, 9], 2 GiB"
+    )
+
+
+def test_once_memory_ran_out_nothing_advises_a_larger_batch():
+    spent = TimeBreakdown(20.0, 0.0, 10.0, 0.0, 0.0, 0.0, 9.0, 1.0)
+    summary = replace(RUN, input=InputRecord("fit", breakdown=spent))
+    larger = "a larger validation_batch_size"
+    assert any(larger in each.advice for each in judge(summary).findings)
+    verdict = judge(replace(summary, out_of_memory=TRIPLES, ending="interrupted"))
+    assert "long-validation" in [each.code for each in verdict.findings]
+    assert not any("larger" in line for each in verdict.findings for line in each.advice)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Try a batch twice as large, and scale the learning rate with it",
+        "A larger batch: the same launches compute more examples",
+        "predict for more examples in each call, with a larger batch_size",
+        "`fit(validation_freq=...)`, validation_steps, or a larger batch there",
+    ],
+)
+def test_a_finding_whose_only_advice_is_a_larger_batch_is_left_out(line):
+    finding = Finding("tiny-steps", "Steps are short", "info", (), (line,))
+    assert isinstance(without_larger_batches(finding), NotApplicable)
+    smaller = replace(finding, advice=("A smaller batch",))
+    assert without_larger_batches(smaller) is smaller

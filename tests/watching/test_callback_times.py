@@ -112,3 +112,14 @@ def test_a_hook_that_two_classes_inherit_is_not_named_after_one_of_them():
         times = CallbackTimes(keras_list(*callbacks)[0], 1)
         look_at(times, Base.on_train_batch_end)
         assert list(times.by_class(10.0, 8.0)) == [name]
+
+
+@pytest.mark.parametrize("epochs", [3, 30, 3000])
+def test_the_first_and_last_third_of_epochs_are_averaged_in_little_memory(epochs):
+    times = CallbackTimes(None, threading.get_ident())
+    assert times.by_thirds() == {}
+    for epoch in range(epochs):
+        # A third of the epochs takes 1 s each, the next one 2 s, the last one 5 s.
+        times.at_epochs_s["Scores"] += (1.0, 2.0, 5.0)[3 * epoch // epochs]
+        times.epoch_ended()
+    assert times.by_thirds()["Scores"] == pytest.approx((1.0, 5.0))

@@ -38,6 +38,8 @@ class WallTime:
         by_callback: Returns the seconds of each class of callbacks, from the seconds of the whole
             call and those between steps.
         callbacks_at_epochs: Seconds of each class of callbacks at the start and the end of epochs.
+        callbacks_by_thirds: Returns the seconds of each class per epoch in the first and the last
+            third of the epochs.
         compiled: Returns what XLA compiled in this process so far; None if unknown.
     """
 
@@ -48,6 +50,7 @@ class WallTime:
         on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
         by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {},
         callbacks_at_epochs: Mapping[str, float] = MappingProxyType({}),
+        callbacks_by_thirds: Callable[[], dict[str, tuple[float, float]]] = dict,
         retraced: Callable[[], tuple[RetracedFunction, ...] | None] = tuple,
         compiled: Callable[[], Compilations | None] = compilations,
     ) -> None:
@@ -65,6 +68,7 @@ class WallTime:
         self._traced: tuple[float, int] = (0.0, 0)
         self._by_callback = by_callback
         self._callbacks_at_epochs = callbacks_at_epochs
+        self._callbacks_by_thirds = callbacks_by_thirds
         self._retraced = retraced
 
     @property
@@ -182,6 +186,7 @@ class WallTime:
             compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
             by_callback=self._by_callback(total_s, between_s),
             callbacks_at_epochs=dict(self._callbacks_at_epochs),
+            callbacks_by_thirds=self._callbacks_by_thirds(),
             retraced=self._retraced(),
             **parts,
         )

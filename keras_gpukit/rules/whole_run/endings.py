@@ -1,21 +1,18 @@
-"""Why a run ended: no memory left, another exception, or its process was killed."""
+"""Why a run ended: no memory left on the host, an exception, or its process was killed."""
 
 from __future__ import annotations
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
 
 HOST_NEARLY_FULL_FRACTION = 0.9
-_FRAGMENTED = (
-    "Enough is free in total, but not in one block: set `TF_GPU_ALLOCATOR=cuda_malloc_async` "
-    "before TensorFlow starts, and keep batches to one shape, or to a few"
-)
 # Exceptions with which users end a run on purpose.
 ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+IN_INPUT = "in the input of"
+"""Words of `RunSummary.ended_by` for exceptions of the input pipeline."""
 SIGNAL = "SIGTERM"
 """Signal by which schedulers end a run, as when its time is up or it is preempted."""
 
@@ -26,35 +23,6 @@ class EndingRule(Rule):
     subject = "errors"
     comes_first = "always"
     ends_run = judges_first_step = True
-
-
-class DeviceOutOfMemory(EndingRule):
-    """A run that ended with TensorFlow's `ResourceExhaustedError`."""
-
-    code = "out-of-memory"
-    title = "The run ended because memory ran out"
-    requires = "the exception that ended the run"
-
-    def judge(self, summary: RunSummary) -> Outcome:
-        record = summary.out_of_memory
-        if record is None:
-            return self.abstain() if summary.ending is None else None
-        state = record.state
-        figures = {
-            "asked_for": state.asked_bytes,
-            "in_use_at_most" if state.in_use_is_peak else "in_use": state.in_use_bytes,
-            "free_at_least" if state.in_use_is_peak else "free": state.free_bytes,
-            "largest_free_block": state.largest_free_bytes,
-            "limit": state.limit_bytes,
-        }
-        evidence = [figure(key, value, "B") for key, value in figures.items() if value is not None]
-        if record.holders:
-            held = sum(each.used_bytes for each in record.holders)
-            evidence.append(figure("held_by_other_processes", held, "B"))
-        fragmented = ": the free memory is fragmented" if record.is_fragmented else ""
-        who = f"Layer {record.layer!r} on {record.device}" if record.layer else record.device
-        title = f"{who} ran out of memory{fragmented}"
-        return self.find("critical", *evidence, advice=_advice(record), title=title)
 
 
 class HostOutOfMemory(EndingRule):
@@ -95,27 +63,6 @@ class HostOutOfMemory(EndingRule):
         )
 
 
-def _advice(record: OutOfMemory) -> tuple[str, ...]:
-    changes = {
-        "batch size": "Train with `batch_size={batch}`",
-        "accumulation": "`keras_gpukit.accumulate_gradients` with micro-batches of {batch}",
-        "mixed precision": '`keras_gpukit.configure_gpus(mixed_precision="auto")`',
-        "rematerialization": "`keras_gpukit.rematerialize`: activations are recomputed, not kept",
-    }
-    ranked = sorted(record.options, key=lambda each: each.fits is False)
-    lines = [_FRAGMENTED] if record.is_fragmented else []
-    for option in ranked:
-        line = changes[option.kind].format(batch=option.batch_size)
-        if option.needs_bytes is not None:
-            line += f": at most {option.needs_bytes / 2**20:,.0f} MiB, predicted"
-        lines.append(f"Not enough on its own: {line}" if option.fits is False else line)
-    if record.is_crowded:
-        lines.append("End the other processes on this GPU, or train on another GPU")
-    if record.is_capped:
-        lines.append("A higher limit: `configure_gpus(memory=...)`")
-    return tuple(lines or ["Train with a smaller batch"])
-
-
 class EndedByError(EndingRule):
     """A run that ended with an exception raised in a step or a callback, or by SIGTERM."""
 
@@ -134,6 +81,11 @@ class EndedByError(EndingRule):
             advice = (
                 "Start it again where it ended: "
                 '`callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]`'
+            )
+        elif IN_INPUT in error:
+            advice = (
+                "Read the data without training, which ends at the same example: "
+                "`for batch in dataset: pass`"
             )
         where = f" ({summary.error_line})" if summary.error_line else ""
         says = f": {summary.error_message}" if summary.error_message else ""

@@ -17,6 +17,7 @@ from keras_gpukit.rules.savings import (
     severity,
     validation_wait_s,
 )
+from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -47,18 +48,18 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
         by_callback = summary.breakdown.by_callback if summary.breakdown else {}
         seen = [line for each in known if each in by_callback for line in known[each]]
         return (*seen, _OWN)
-    return known.get(name, (f"{name}: do its work less often, for example every hundredth batch",))
+    return known.get(name, less_work(summary, name))
 
 
 def as_written(summary: RunSummary, name: str) -> str:
     """Returns a callback's name; that of `TensorBoard` with the arguments that take its time."""
-    if name != TENSORBOARD or not (costs_s := _tensorboard_costs_s(summary)):
+    if name != TENSORBOARD or not (costs_s := tensorboard_costs_s(summary)):
         return name
     written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)
     return f"{name}({', '.join(written)})"
 
 
-def _tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
+def tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
     """Returns the arguments that take a tenth of its time or more, the costliest moment first.
 
     Arguments that work at the same moment share its seconds.
@@ -76,7 +77,7 @@ def _tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
 
 
 def _tensorboard_advice(summary: RunSummary) -> str:
-    costs_s = _tensorboard_costs_s(summary)
+    costs_s = tensorboard_costs_s(summary)
     if not costs_s:
         return _DEFAULT
     less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
@@ -219,8 +220,8 @@ class SlowCallbacks(TimeRule):
             longest_s = min(longest_s, spent_s)
             figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
-            took = f"{seconds(longest_s)} of {seconds(parts.wall_s)} s"
-            title = f"{as_written(summary, name)} takes {took}"
+            took = named_with_line(summary, name, longest_s, parts.wall_s)
+            title = f"{as_written(summary, name)} {took}"
         return self.find(
             severity(all_of_them, summary),
             *figures,
@@ -257,7 +258,8 @@ class LongValidation(TimeRule):
             figures.append(figure("steps_of_validation", summary.validation.steps))
         title = f"Validation takes {100 * share:.0f} % of the time"
         advice: tuple[str, ...] = (
-            "`fit(validation_freq=...)`, validation_steps, or a larger validation_batch_size",
+            "`fit(validation_freq=...)` or validation_steps: validate less",
+            "a larger validation_batch_size",
         )
         if wait_s >= MOSTLY * parts.validation_s:
             figures.append(figure("of_it_waiting_for_input", wait_s, "s"))

@@ -1,0 +1,169 @@
+"""Known faults of versions of Keras and TensorFlow that explain what a run shows.
+
+A fault is one entry of `KNOWN_FAULTS`. It explains a finding that another rule made: so it is named
+only where the run suffers from it, and only in versions that have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.memory.growth import THIS_PROCESS
+from keras_gpukit.rules.rule import advise
+from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, tensorboard_costs_s
+
+ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"
+"""Key, in `Environment.settings`, of the attributes that `on_epoch_begin` of a dataset with several
+workers sets."""
+_NAMES = {"keras": "Keras", "tensorflow": "TensorFlow"}
+_CAUSES = {"kept_in", "models_alive", "traced_again"}
+_MISSING = re.compile(r"has no attribute '(\w+)'")
+_EVERY = re.compile(r"update_freq=(\d+)")
+
+
+@dataclass(frozen=True)
+class KnownFault:
+    """One fault of a package.
+
+    Attributes:
+        versions: Versions that have it, as in requirements: "<3.15".
+        explains: Code of the rule whose finding it explains.
+        shows: Whether the run, with that finding, shows this fault.
+        says: Behaviour of the version, in words that follow its name.
+        advice: Change that avoids it; code is between backquotes.
+        thread: Public thread on it.
+        python: Versions of Python with which it occurs, as in requirements; "" for all.
+    """
+
+    package: str
+    versions: str
+    explains: str
+    shows: Callable[[RunSummary, Finding], bool]
+    says: str
+    advice: str
+    thread: str
+    python: str = ""
+
+
+def explained(finding: Finding, summary: RunSummary) -> Finding:
+    """Returns a finding with the known fault that explains it, if there is one."""
+    versions = summary.environment.versions
+    for fault in KNOWN_FAULTS:
+        version = versions.get(fault.package)
+        if (
+            fault.explains == finding.code
+            and _is_in(version, fault.versions)
+            and (not fault.python or _is_in(versions.get("python"), fault.python))
+            and fault.shows(summary, finding)
+        ):
+            what_to_do = advise(f"{fault.advice} ({fault.thread})")
+            return replace(
+                finding,
+                title=f"{finding.title}: {_NAMES[fault.package]} {version} {fault.says}",
+                advice=(what_to_do.text, *finding.advice),
+                actions=(what_to_do, *finding.actions),
+            )
+    return finding
+
+
+def _is_in(version: str | None, versions: str) -> bool:
+    try:
+        return version is not None and Version(version) in SpecifierSet(versions, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _reads_too_early(summary: RunSummary, finding: Finding) -> bool:
+    missing = _MISSING.search(summary.error_message or "")
+    sets = summary.environment.settings.get(ON_EPOCH_BEGIN, "")
+    return bool(missing and re.search(rf"\b{missing[1]}\b", sets))
+
+
+def _is_gradient_of_dense(summary: RunSummary, finding: Finding) -> bool:
+    record = summary.out_of_memory
+    if record is None or not record.backward or record.layer_class != "Dense":
+        return False
+    return record.shape is not None and len(record.shape) > 2
+
+
+def _writes_each_batch(summary: RunSummary, finding: Finding) -> bool:
+    given = _EVERY.search(summary.environment.settings.get(f"{TENSORBOARD}.update_freq", ""))
+    is_rare = given is not None and int(given[1]) > 1
+    is_costly = "update_freq" in tensorboard_costs_s(summary)
+    return is_rare and is_costly and finding.title.startswith(TENSORBOARD)
+
+
+def _grows(finding: Finding) -> bool:
+    return THIS_PROCESS in finding.title
+
+
+def _compiles_each_model(summary: RunSummary, finding: Finding) -> bool:
+    traces = any(each.key == "traced_again" for each in finding.evidence)
+    return bool(summary.environment.jit_compile) and traces and _grows(finding)
+
+
+def _has_generator(summary: RunSummary, finding: Finding) -> bool:
+    is_known = any(each.key in _CAUSES for each in finding.evidence)
+    stages = summary.pipeline.stages if summary.pipeline else ()
+    generates = any(each.kind == "generator" for each in stages)
+    return generates and not is_known and _grows(finding)
+
+
+_KERAS = "https://github.com/keras-team/keras"
+_TENSORFLOW = "https://github.com/tensorflow/tensorflow"
+KNOWN_FAULTS = (
+    KnownFault(
+        "keras",
+        ">=3.5,<3.16",
+        "ended-by-error",
+        _reads_too_early,
+        "starts the workers before `on_epoch_begin` of a PyDataset has set what they read",
+        "Set it in `__init__` and again in `on_epoch_end`, or use `workers=1`",
+        f"{_KERAS}/issues/23283",
+    ),
+    KnownFault(
+        "keras",
+        ">=3.0,<3.15",
+        "out-of-memory",
+        _is_gradient_of_dense,
+        "makes the gradient of Dense on more than two axes once for each example",
+        "`pip install 'keras>=3.15'`, or flatten to two axes before the layer",
+        f"{_KERAS}/issues/22823",
+    ),
+    KnownFault(
+        "keras",
+        ">=3.0,<3.15",
+        "slow-callbacks",
+        _writes_each_batch,
+        "ignores the number and writes at each batch",
+        "`pip install 'keras>=3.15'`, or `TensorBoard(update_freq='epoch')`",
+        f"{_KERAS}/pull/22357",
+    ),
+    KnownFault(
+        "tensorflow",
+        ">=2.15",
+        "memory-grows",
+        _compiles_each_model,
+        "keeps each program that XLA compiles for a new model",
+        "`compile(jit_compile=False)`, or train each model in a process of its own",
+        f"{_TENSORFLOW}/issues/64170",
+    ),
+    KnownFault(
+        "tensorflow",
+        "<2.21",
+        "memory-grows",
+        _has_generator,
+        "may keep what `from_generator` yields, with Python 3.11 and newer",
+        "Yield batches in place of examples, read files by a `map`, or use Python 3.10",
+        f"{_TENSORFLOW}/issues/65675",
+        python=">=3.11",
+    ),
+)
+"""All known faults. The sections of `docs/reference/rules.md` on the explained rules name them."""

@@ -1,0 +1,146 @@
+"""A run that ended because a device ran out of memory: in which part, for what, and what fits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.memory import OutOfMemory
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import NotApplicable, Outcome, figure
+from keras_gpukit.rules.whole_run.endings import EndingRule
+
+NOT_ONE_FITS = "not even one example is predicted to fit"
+PREDICT_BATCH = 32
+"""Batch size of `evaluate` and `predict` unless the script gives one: Keras' default."""
+_FRAGMENTED = (
+    "Enough is free in total, but not in one block: set `TF_GPU_ALLOCATOR=cuda_malloc_async` "
+    "before TensorFlow starts, and keep batches to one shape, or to a few"
+)
+_CHANGES = {
+    "batch size": "Train with `batch_size={batch}`",
+    "accumulation": "`keras_gpukit.accumulate_gradients` with micro-batches of {batch}",
+    "mixed precision": '`keras_gpukit.configure_gpus(mixed_precision="auto")`',
+    "rematerialization": "`keras_gpukit.rematerialize`: activations are recomputed, not kept",
+}
+_ARGUMENTS = {
+    "validation": ("fit", "validation_batch_size", "validation_data"),
+    "evaluation": ("evaluate", "batch_size", "the data of `evaluate`"),
+    "prediction": ("predict", "batch_size", "the data of `predict`"),
+}
+_LARGER = re.compile(r"larger[\w. ]*batch|batch[\w. ]*(?:larger|twice as large)")
+
+
+class DeviceOutOfMemory(EndingRule):
+    """A run that ended with TensorFlow's `ResourceExhaustedError`."""
+
+    code = "out-of-memory"
+    title = "The run ended because memory ran out"
+    requires = "the exception that ended the run"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        record = summary.out_of_memory
+        if record is None:
+            return self.abstain() if summary.ending is None else None
+        state = record.state
+        figures = {
+            "asked_for": state.asked_bytes,
+            "in_use_at_most" if state.in_use_is_peak else "in_use": state.in_use_bytes,
+            "free_at_least" if state.in_use_is_peak else "free": state.free_bytes,
+            "largest_free_block": state.largest_free_bytes,
+            "limit": state.limit_bytes,
+        }
+        evidence = [figure(key, value, "B") for key, value in figures.items() if value is not None]
+        if record.holders:
+            held = sum(each.used_bytes for each in record.holders)
+            evidence.append(figure("held_by_other_processes", held, "B"))
+        return self.find("critical", *evidence, advice=_advice(record), title=_title(record))
+
+
+def asking(record: OutOfMemory) -> str | None:
+    """Names what asked for the memory: "the loss 'batch_all' (train.py:31)"; None if unknown."""
+    # In a callback, the line is the one that calls the part.
+    line = f" ({record.line})" if record.line and not record.in_callback else ""
+    if record.role:
+        name = f" {record.function!r}" if record.function else ""
+        return f"the {record.role}{name}{line}"
+    if record.layer:
+        return f"layer {record.layer!r}{line}"
+    return f"{record.function}{line}" if record.function and line else None
+
+
+def place_advice(record: OutOfMemory) -> tuple[str, ...]:
+    """Returns how to make the batches smaller of a validation, evaluation or prediction."""
+    if record.part not in _ARGUMENTS:
+        return ()
+    call, argument, data = _ARGUMENTS[record.part]
+    size, fits = record.batch_size, record.training_batch_size
+    is_tried = record.part == "validation" and fits is not None
+    size_to_try = fits if is_tried else PREDICT_BATCH
+    if size_to_try is None or (size is not None and size_to_try >= size):
+        than = "" if size is None else f" than {size:,}"
+        change = f"a smaller `{argument}`{than} in `{call}`"
+    else:
+        change = f"`{call}({argument}={size_to_try})`"
+        change += ": training's batches of that size did fit" if is_tried else ", Keras' default"
+    if record.batches_given:
+        change = f"Make the batches of {data} smaller" + (f" than {size:,}" if size else "")
+    powers = [each for each in record.shape or () if each == size]
+    if len(powers) > 1:
+        change += f" (half the batch needs 1/{2 ** len(powers)} of this tensor)"
+    return (change,)
+
+
+def without_larger_batches(finding: Finding) -> Finding | NotApplicable:
+    """Removes advice to take a larger batch from a finding, which is none without other advice."""
+    kept = [n for n, line in enumerate(finding.advice) if not _LARGER.search(line)]
+    if len(kept) == len(finding.advice):
+        return finding
+    if not kept:
+        return NotApplicable("memory ran out, and a larger batch is its only advice")
+    advice = tuple(finding.advice[n] for n in kept)
+    return replace(finding, advice=advice, actions=tuple(finding.actions[n] for n in kept))
+
+
+def _title(record: OutOfMemory) -> str:
+    fragmented = ": the free memory is fragmented" if record.is_fragmented else ""
+    who = asking(record)
+    if record.part is None and not record.in_callback:
+        who = f"{who[:1].upper()}{who[1:]} on {record.device}" if who else record.device
+        return f"{who} ran out of memory{fragmented}"
+    part = "A callback" if record.part is None else record.part.capitalize()
+    if record.in_callback:
+        part += "" if record.part is None else " in a callback"
+        part += f" ({record.line})" if record.line else ""
+    title = f"{part} ran out of memory on {record.device}{fragmented}"
+    if who is None and record.shape is None:
+        return title
+    size = record.state.asked_bytes
+    amount = "" if size is None else f"{size / 2**30:,.3g} GiB"
+    shape = "" if record.shape is None else f"[{', '.join(map(str, record.shape))}]"
+    title += f": {who or 'an operation'} asked for {', '.join(filter(None, (shape, amount)))}"
+    if record.batch_size is not None:
+        title += f"; the batch has {record.batch_size:,} examples"
+    return title
+
+
+def _advice(record: OutOfMemory) -> tuple[str, ...]:
+    lines = [_FRAGMENTED] if record.is_fragmented else []
+    lines += place_advice(record)
+    for option in sorted(record.options, key=lambda each: each.fits is False):
+        line = _CHANGES[option.kind].format(batch=option.batch_size)
+        if option.needs_bytes is not None:
+            line += f": at most {option.needs_bytes / 2**20:,.0f} MiB, predicted"
+        lines.append(f"Not enough on its own: {line}" if option.fits is False else line)
+    if record.is_crowded:
+        lines.append("End the other processes on this GPU, or train on another GPU")
+    if record.is_capped:
+        lines.append("A higher limit: `configure_gpus(memory=...)`")
+    if lines:
+        return tuple(lines)
+    if record.options_unknown_because == NOT_ONE_FITS:
+        return (f"A smaller tensor in {asking(record) or 'the step'}: {NOT_ONE_FITS}",)
+    if record.in_callback:
+        return ("Take fewer examples at a time in the callback",)
+    return ("Train with a smaller batch",)

@@ -1,0 +1,86 @@
+"""A slow callback: its line, when it works, and whether it takes longer and longer."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.shift import Series
+from keras_gpukit.records.stacks import LineTime, StackTimes
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
+
+
+def judged(at_epochs_s, lines=(), thirds=(1.0, 1.1), steps=(0, 500, 1000, 1500)):
+    parts = TimeBreakdown(
+        wall_s=30.0,
+        input_s=0.0,
+        compute_s=10.0,
+        callbacks_s=20.0,
+        epoch_start_s=0.0,
+        first_step_s=0.0,
+        validation_s=0.0,
+        other_s=0.0,
+        by_callback={"Scores": 18.0},
+        callbacks_at_epochs={"Scores": at_epochs_s},
+        callbacks_by_thirds={"Scores": thirds},
+    )
+    series = Series("step/time_ms", steps, (0.0, 10.0, 20.0, 30.0), (1.0,) * 4, (1.0,) * 4)
+    return SlowCallbacks().judge(
+        RunSummary(
+            Environment({}),
+            input=InputRecord("fit", breakdown=parts),
+            series=(series,),
+            stacks=StackTimes(200, 30.0, tuple(lines)),
+            throughput=ThroughputRecord("fit", 1500, 1500, 0.007, None),
+        )
+    )
+
+
+def line(place, seconds, first_s=0.0, last_s=0.0, called=None, entry="Scores.on_train_batch_end"):
+    return LineTime(
+        place,
+        "score",
+        called,
+        "",
+        seconds,
+        "callback",
+        entry,
+        first_third_s=first_s,
+        last_third_s=last_s,
+    )
+
+
+def test_a_callback_at_batches_is_named_with_its_line_and_what_that_calls():
+    slow = line("train.py:31", 12.0, 4.0, 4.1, "Model.predict")
+    found = judged(1.0, [slow, line("train.py:32", 3.0), line("a.py:3", 20.0, entry="Other.f")])
+    assert found.title == "Scores takes 18 of 30 s, mostly at train.py:31 (Model.predict)"
+    assert found.advice == (
+        "Scores: do what train.py:31 does less often, for example every hundredth batch",
+    )
+
+
+def test_a_callback_at_epochs_is_advised_by_epochs():
+    found = judged(17.0)
+    assert found.title == "Scores takes 18 of 30 s"
+    assert found.advice == ("Scores: do its work less often, for example every fifth epoch",)
+
+
+def test_at_epochs_growth_is_read_from_the_times_of_its_calls():
+    found = judged(17.0, thirds=(0.5, 1.5))
+    assert found.title == "Scores takes 18 of 30 s; longer with every epoch"
+    assert (
+        "it takes 3× as long for each epoch as in the first (500 and 1,500 ms)" in found.advice[0]
+    )
+
+
+def test_between_steps_growth_is_by_the_steps_of_each_third():
+    # 500 steps in the first third and 100 in the last, which take four times as long together.
+    grows = [line("train.py:31", 12.0, 1.0, 4.0)]
+    found = judged(1.0, grows, steps=(0, 500, 600, 700))
+    assert found.title.endswith("mostly at train.py:31; longer with every batch")
+    assert "it takes 20× as long for each batch as in the first (2 and 40 ms)" in found.advice[0]
+    # Four times as long in 400 steps instead of 100: each takes as long as before.
+    same = judged(1.0, grows, steps=(0, 100, 300, 700))
+    assert same.title.endswith("mostly at train.py:31")
+    few = judged(1.0, [line("train.py:31", 12.0, 0.1, 0.9)], steps=(0, 500, 600, 700))
+    assert few.title.endswith("mostly at train.py:31")

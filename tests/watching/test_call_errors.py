@@ -1,0 +1,49 @@
+"""Where an exception came from: the input or the step, the call, and the line of user code."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.watching.call_errors import CallErrors, call_within, line_within_step
+
+KERAS = "/venv/site-packages/keras/src/backend/tensorflow/trainer.py"
+HEAD = 'File "/home/me/train.py", line 60, in <module>\n'
+CALL = f'File "{KERAS}", line 423, in fit\n'
+EVALUATE = f'File "{KERAS}", line 510, in evaluate\nFile "{KERAS}", line 96, in test_step\n'
+LOSS = 'File "/venv/site-packages/keras/src/losses/loss.py", line 67, in __call__\n'
+OWN = 'File "/home/me/train.py", line 35, in batch_all\n'
+OUT = "OOM when allocating tensor with shape[3600,3600,3600] and type bool\n"
+
+
+def test_the_line_within_a_step_is_not_the_one_that_calls_fit():
+    error = RuntimeError(HEAD + CALL + EVALUATE + LOSS + OWN + OUT)
+    assert line_within_step(error) == ("/home/me/train.py", 35, "batch_all")
+    assert call_within(error) == "evaluate"
+    by_a_layer = RuntimeError(HEAD + CALL + LOSS + OUT)
+    assert line_within_step(by_a_layer) is None
+    assert call_within(by_a_layer) == "fit"
+    assert line_within_step(RuntimeError(OUT)) is None
+    assert call_within(RuntimeError(OUT)) is None
+
+
+def test_a_train_step_is_named_by_the_line_that_calls_into_keras():
+    own = 'File "/home/me/train.py", line 20, in train_step\n'
+    inner = f'File "{KERAS}", line 387, in compute_loss\n'
+    error = RuntimeError(HEAD + CALL + own + inner + LOSS + OUT)
+    assert line_within_step(error) == ("/home/me/train.py", 20, "train_step")
+
+
+@pytest.mark.parametrize(
+    ("report", "epoch", "message", "where"),
+    [
+        ("of_step", 2, "a [[{{node PyFunc}}]] [[IteratorGetNext]]", "the input of step 8"),
+        ("of_step", None, "a", "step 8"),
+        ("of_validation", 2, "[[IteratorGetNext]]", "the input of validation, after step 7"),
+        ("of_callback", 2, "a", "a callback, after step 7"),
+    ],
+)
+def test_an_exception_of_the_input_is_told_from_one_of_the_step(report, epoch, message, where):
+    errors = CallErrors(lambda: 7, lambda: epoch)
+    getattr(errors, report)(ValueError(message))
+    assert errors.last == f"ValueError in {where}" + ("" if epoch is None else ", in epoch 2")
+    assert errors.source == report.removeprefix("of_")
