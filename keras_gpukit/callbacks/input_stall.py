@@ -11,10 +11,10 @@ from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.input.pipelines.structure import open_shapes
 from keras_gpukit.records.host_buffers import HostBuffers
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
-from keras_gpukit.records.steps import InputRecord, Phase
+from keras_gpukit.records.steps import InputRecord, Part, Phase
+from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
-from keras_gpukit.sensors.stacks import CodeWatch
 from keras_gpukit.watching.call_frame import batch_of, epoch_iterator
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
@@ -53,13 +53,17 @@ class InputStall(StepWatchingCallback[InputRecord]):
         # Set now, since an interrupt may end a run while it starts.
         self._contention = ContentionSensor()
         self._new_threads: NewThreadsSensor | None = None
-        self._python: tuple[PythonSource, CodeWatch | None] | None = None
+        self._python: dict[Phase, tuple[PythonSource, CodeWatch | None]] = {}
         self._open_shapes: tuple[str, ...] | None = None
 
     def _begin(self, session: Session, phase: Phase) -> None:
         super()._begin(session, phase)
         if phase != session.phase:
+            if phase not in self._python:
+                with Guard("Finding the code that makes batches", "It has no name."):
+                    self._begin_python(session, phase, "validation")
             return
+        self._python = {}
         self.host_buffers = self._buffers = self._new_threads = None
         self._contention = ContentionSensor()
         session.every_second("threads that wait", self._contention.read)
@@ -68,7 +72,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.every_second(
                 "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
             )
-        self._begin_python(session, phase)
+        session.every_second("pipelines that start", session.look_at_starts)
+        self._begin_python(session, phase, "steps")
         spec, _ = batch_of("fit")
         self._open_shapes = None if spec is None else open_shapes(spec)
         if phase == "fit":
@@ -79,12 +84,12 @@ class InputStall(StepWatchingCallback[InputRecord]):
             session.on_window(phase, so_far.on_window)
             session.every_second("the input so far", so_far.write)
 
-    def _begin_python(self, session: Session, phase: Phase) -> None:
-        self._python = None
+    def _begin_python(self, session: Session, phase: Phase, part: Part) -> None:
         if (source := python_source(epoch_iterator(phase))) is None:
             return
-        watch = CodeWatch(source.codes, when=lambda: session.in_steps) if source.codes else None
-        self._python = source, watch
+        wall, codes = session.wall, source.codes
+        watch = CodeWatch(codes, when=lambda: wall.part == part) if codes else None
+        self._python[phase] = source, watch
         if watch is not None:
             session.watch_code(watch)
 
@@ -97,12 +102,15 @@ class InputStall(StepWatchingCallback[InputRecord]):
                     self.host_buffers = self._buffers.record()
                     session.output.record("host_buffers", self.host_buffers, session.step)
             # After a run, the callback must not keep the run's data alive.
-            self._python = self._buffers = None
+            self._python, self._buffers = {}, None
+        else:
+            python = self._python_record(phase, session.steps_of(phase).step_time_s)
+            record = replace(record, python=python)
         session.output.record("input", record, session.step)
         return record
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
-        python = self._python_record(session.own_steps.step_time_s)
+        python = self._python_record(session.phase, session.own_steps.step_time_s)
         threads, gpus = self._new_threads, session.environment.gpus
         contention = self._contention.record(
             # With GPUs, steps and input do not compete for cores.
@@ -118,9 +126,9 @@ class InputStall(StepWatchingCallback[InputRecord]):
             open_shapes=shapes,
         )
 
-    def _python_record(self, step_time_s: float | None) -> PythonSourceRecord | None:
+    def _python_record(self, phase: Phase, step_time_s: float | None) -> PythonSourceRecord | None:
         # The sampling thread calls this too, and the run may end meanwhile.
-        if (python := self._python) is None:
+        if (python := self._python.get(phase)) is None:
             return None
         source, time_in_it = python
         if time_in_it is None:

@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.scripts.started_processes import StartedProcesses
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
+    from keras_gpukit.watching.script_stacks import STACKS
 
     check_script(args)
     gpu_settings = given_gpu_flags(args)
@@ -130,6 +131,7 @@ def run(args: argparse.Namespace) -> int:
             log_to=log_to,
             gpu_settings=gpu_settings,
         )
+    STACKS.acquire()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:

@@ -57,6 +57,10 @@ class StageRecord:
         pass_bytes: Size of the elements that it makes in an epoch, up to the last reading.
         asked_parallelism: Number of parallel calls that it is set to, if tf.data's thread pool
             allows less.
+        elements: Number of elements that it makes per batch that leaves the pipeline.
+        used: Share of its elements that no later stage drops, 0 to 1; None if unknown.
+        refill_share: Share of the slowest segment's time that the stages before a cache take, if
+            it is filled again in a later epoch; None for other stages.
     """
 
     name: str
@@ -74,6 +78,9 @@ class StageRecord:
     pass_bytes: int | None = None
     asked_parallelism: int | None = None
     call: CallLine | None = None
+    elements: float | None = None
+    used: float | None = None
+    refill_share: float | None = None
 
     @property
     def where(self) -> str:
@@ -108,6 +115,10 @@ class PipelineRecord:
             bottleneck is unknown.
         balanced_because: Why there is no bottleneck, if that is known.
         costs: Costs of the stages over time, in at most 32 parts. Parts of the run may be missing.
+        starts: Stages that work until an epoch's first batches arrive, with their costs and
+            elements per start, and the share of the slowest segment of these. Of later epochs than
+            the first, unless nothing of those is known. Stages that have read all their data by
+            then are only seen here.
     """
 
     stages: tuple[StageRecord, ...] = ()
@@ -118,6 +129,7 @@ class PipelineRecord:
     slowest_s: float | None = None
     source: str | None = None
     costs: tuple[PipelineCosts, ...] = ()
+    starts: tuple[StageRecord, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from keras_gpukit.records.stacks import LineTime
+
 Method = Literal[
     "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"
 ]
@@ -45,18 +47,45 @@ class Calls:
 
 
 @dataclass(frozen=True)
+class EagerStep:
+    """A training step of the script's own whose operations run one by one, from Python.
+
+    Attributes:
+        function: Function that computes the gradients, such as "Trainer.step".
+        place: Line that defines it or, of code within a loop, that computes the gradients.
+        is_function: Whether it is called for each step, and is not the loop itself.
+        steps: Number of steps between the first and the last gradients.
+        lasted_s: Seconds of these steps.
+        eager_s: Seconds of them in which operations ran one by one, from samples.
+    """
+
+    function: str
+    place: str
+    is_function: bool
+    steps: int
+    lasted_s: float
+    eager_s: float
+
+
+@dataclass(frozen=True)
 class ScriptRecord:
     """Wall time of a script's process, from its start to the end of the script.
 
     Attributes:
         before_s: Seconds before the first call, without the imports of TensorFlow and Keras: other
             imports, and preparing data and models. Without any call, all of the script's own code.
+        before: Lines of that time, the longest first.
+        rest: Lines between the calls, and after the last one.
+        eager_step: The script's own training step, if there is one that runs eagerly.
     """
 
     wall_s: float
     imports_s: float
     before_s: float
     calls: tuple[Calls, ...] = ()
+    before: tuple[LineTime, ...] = ()
+    rest: tuple[LineTime, ...] = ()
+    eager_step: EagerStep | None = None
 
     @property
     def rest_s(self) -> float:

@@ -164,6 +164,9 @@ class TimeBreakdown:
             the first and in the last third of the epochs; empty before the third epoch.
         retraced: Functions of user code that were traced more than once, such as in eager steps or
             callbacks. The parts above contain their time.
+        longest_restarts_s: The five longest intervals of `epoch_start_s` without the wait for a
+            first batch, the longest first: TensorFlow then frees an iterator and makes another, or
+            finds the end of the data.
     """
 
     wall_s: float
@@ -183,6 +186,7 @@ class TimeBreakdown:
     callbacks_at_epochs: dict[str, float] = field(default_factory=dict)
     callbacks_by_thirds: dict[str, tuple[float, float]] = field(default_factory=dict)
     retraced: tuple[RetracedFunction, ...] | None = ()
+    longest_restarts_s: tuple[float, ...] = ()
 
     @property
     def unknown_s(self) -> float:

@@ -71,7 +71,9 @@ def render(
         shown = (figures, phrases.time_spent(summary), summary.verdict.context, correction)
         lines += ["", *(plain(each) for each in shown if each), *_details(summary)]
     else:
-        figures = phrases.in_short(summary) or "Nothing was measured."
+        # Of a script without a run, the verdict says everything.
+        nothing = "Nothing was measured." if summary.script is None else ""
+        figures = phrases.in_short(summary) or nothing
         lines += _dim(_others(summary), figures, summary.verdict.context, correction)
     captured = phrases.captured(summary, reasons=details)
     step = None if summary.profile is None else captured_step(summary.profile)

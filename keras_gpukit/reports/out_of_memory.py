@@ -40,6 +40,11 @@ def asked(record: OutOfMemory) -> str:
     size = record.state.asked_bytes
     amount = "an unknown amount of memory" if size is None else units.size(size)
     part = f"{record.part.capitalize()}: " if record.part else ""
+    if record.in_callback:
+        part = (
+            f"{record.part or 'work'} in a callback{f' ({record.line})' if record.line else ''}: "
+        )
+        part = part[:1].upper() + part[1:]
     where = asking(record) or "the step"
     where = f"{part}{where}" if part else f"{where[:1].upper()}{where[1:]}"
     which = "" if record.operation is None else f" (operation {record.operation})"

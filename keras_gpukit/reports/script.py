@@ -40,6 +40,8 @@ def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
             name = _NAMES.get(method, default)[count != 1]
             starting = [each.starting_s for each in those if each.starting_s is not None]
             spent_s = sum(each.total_s for each in those)
+            if method.endswith("_on_batch"):  # each is a step
+                name += f" ({units.duration(spent_s / count)} each)"
             calls.append(
                 ScriptPart(f"{count:,} {name}", spent_s, sum(starting) if starting else None)
             )

@@ -42,14 +42,32 @@ def stages_table(pipeline: PipelineRecord) -> Table:
             stage.location or "",
             stage.work,
             units.known(stage.cost_per_batch_s, units.duration),
+            _elements(stage),
             f"{stage.parallelism:,}",
             units.known(stage.buffered_after, units.number, ""),
             "bottleneck" if stage == pipeline.bottleneck else "",
         )
         for stage in pipeline.stages
     )
-    heads = ("stage", "where", "work", "time per batch", "parallel", "buffered after", "")
+    heads = (
+        "stage",
+        "where",
+        "work",
+        "time per batch",
+        "elements",
+        "parallel",
+        "buffered after",
+        "",
+    )
     return Table(heads, rows)
+
+
+def _elements(stage: StageRecord) -> str:
+    """Returns a stage's elements per batch, and how many later stages drop: "320, 90 % dropped"."""
+    made = units.known(stage.elements, units.number, "")
+    if stage.used is None or stage.used == 1:
+        return made
+    return f"{made}, {units.percentage(1 - stage.used)} dropped"
 
 
 def stage_words(stage: StageRecord | None, *, is_bottleneck: bool) -> str:

@@ -29,12 +29,16 @@ from keras_gpukit.rules.setup import gpu_use, no_gpu, settings
 from keras_gpukit.rules.slowdown import slower_over_time
 from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.whole_run import (
+    eager_step,
     endings,
+    epoch_starts,
     hangs,
+    long_validation,
     many_calls,
     memory_ran_out,
     not_compute,
     not_learning,
+    outside_calls,
     time_parts,
 )
 
@@ -48,12 +52,14 @@ RULES: tuple[Rule, ...] = (
     hangs.FirstStepNotOver(),
     settings.SlowSettings(),
     many_calls.ManyShortCalls(),
+    eager_step.StepRunsEagerly(),
+    outside_calls.TimeOutsideCalls(),
     hangs.Hung(),
     input_bound.InputBound(),
     input_slows_steps.InputHoldsGIL(),
     input_slows_steps.InputTakesCores(),
     slower_over_time.SlowerOverTime(),
-    time_parts.SlowEpochStart(),
+    epoch_starts.SlowEpochStart(),
     tracing_again.TracingAgain(),
     time_parts.SlowCallbacks(),
     cpu_fallback.CPUFallback(),
@@ -86,7 +92,7 @@ RULES: tuple[Rule, ...] = (
     gpu_memory.FirstStepMemory(),
     gpu_use.Throttled(),
     gpu_use.OtherProcessesOnGPU(),
-    time_parts.LongValidation(),
+    long_validation.LongValidation(),
     not_compute.MostlyNotCompute(),
     no_gpu.NoGPU(),
 )
@@ -119,9 +125,10 @@ def judge(summary: RunSummary) -> Verdict:
             if isinstance(each, Finding):
                 outcomes[code] = memory_ran_out.without_larger_batches(each)
     findings = [explained(each, summary) for each in outcomes.values() if isinstance(each, Finding)]
+    whole_s = 0.0 if summary.script is None else summary.script.wall_s
     unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}
     return Verdict(
-        _beginning_first(sorted(findings, key=_weight)),
+        _beginning_first(sorted(findings, key=lambda each: _weight(each, whole_s))),
         passed=tuple(code for code, outcome in outcomes.items() if outcome is None),
         not_applicable={code: each.reason for code, each in unjudged.items()},
         too_short={
@@ -175,7 +182,8 @@ def _is_same_cause(slower: Finding, whole: Finding) -> bool:
     return is_same and slower.saving.low_s >= MOSTLY * whole.saving.low_s
 
 
-def _weight(finding: Finding) -> tuple[int, float]:
+def _weight(finding: Finding, whole_s: float) -> tuple[int, float]:
+    # Savings of a run and of the script around it are compared in seconds.
     saving, least = finding.saving, _LEAST_SHARES[finding.severity]
-    share = least if saving is None else saving.expected_s / saving.of_s
+    share = least if saving is None else saving.expected_s / max(saving.of_s, whole_s)
     return _RANKS[finding.severity], -share

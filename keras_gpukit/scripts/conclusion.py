@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +18,7 @@ from keras_gpukit.scripts.main_module import failures
 from keras_gpukit.scripts.own_loop import TO_SEE_MORE, OwnLoops
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits
+from keras_gpukit.watching.script_stacks import STACKS
 
 if TYPE_CHECKING:
     from keras_gpukit.records.machine import MemoryRecord
@@ -98,7 +101,7 @@ class Conclusion:
         if not log_dirs:
             self._tell_that_there_is_nothing()
             self._tell_of_started()
-            if script is not None and script.calls:
+            if script is not None and (script.calls or "tensorflow" in sys.modules):
                 self._print_script(script)
             return
         if script is not None:
@@ -171,7 +174,27 @@ class Conclusion:
             return None
         import psutil
 
-        return self._fits.calls.record(psutil.Process().create_time(), self._imports_s())
+        calls = self._fits.calls
+        record = calls.record(psutil.Process().create_time(), self._imports_s())
+        STACKS.release()
+        own = None
+        if self._loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
+            own = self._loops.eager.span_s if self._fits.count else self._loops.span_s
+        first_s = calls.first_began_s
+        begins = [each for each in (first_s, own[0] if own else None) if each is not None]
+        begin_s = min(begins, default=time.perf_counter())
+        lines = functools.partial(
+            STACKS.sampler.times,
+            parts=("script",),
+            thread=threading.main_thread().ident,
+            outside_calls=True,
+        )
+        return replace(
+            record,
+            before=lines(until_s=begin_s).lines,
+            rest=lines(own[1] if own else begin_s).lines,
+            eager_step=self._loops.eager.record(STACKS.sampler) if self._loops else None,
+        )
 
     def _print_script(self, script: ScriptRecord) -> None:
         """Prints the verdict on a script without a monitored fit, if there is any."""
@@ -179,13 +202,15 @@ class Conclusion:
         from keras_gpukit.records.finding import Verdict
         from keras_gpukit.records.run import RunSummary
         from keras_gpukit.reports.script import account
-        from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+        from keras_gpukit.rules import judge
 
-        self._print(f"{account(script)}.")
-        finding = ManyShortCalls().judge_script(script)
-        if finding is not None:
-            verdict = Verdict((finding,))
-            self._print_panel(RunSummary(Environment({}), ending="completed", verdict=verdict))
+        summary = RunSummary(Environment({}), ending="completed", script=script)
+        # Remarks, such as on a GPU, are about runs.
+        found = tuple(each for each in judge(summary).findings if each.severity != "info")
+        if script.calls or found:
+            self._print(f"{account(script)}.")
+        if found:
+            self._print_panel(replace(summary, verdict=Verdict(found)))
 
     def _print_panel(self, summary: RunSummary, name: str | None = None) -> None:
         from keras_gpukit.reports.console import print_summary

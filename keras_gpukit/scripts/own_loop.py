@@ -14,11 +14,11 @@ from typing import Any
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
 from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script
 
-LEAST_STEPS = 10
-"""Fewest batches of a loop that is reported; fewer are a look at the data. Our choice."""
 TO_SEE_MORE = """\
 The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
 For more, profile 20 of its steps with these two lines, then run keras-gpukit report profile.
@@ -35,13 +35,16 @@ class _Loop:
     Attributes:
         place: The line, such as "train.py:40".
         pipeline: Readings of tf.data's model.
+        began_s: When it took its first batch, on the clock; its last step ended at `ended_s`.
     """
 
     place: str
     pipeline: Any
+    began_s: float
     steps: int = 0
     waited_s: float = 0.0
     lasted_s: float = 0.0
+    ended_s: float = 0.0
 
 
 @dataclass
@@ -59,6 +62,7 @@ class _Pass:
             self.loop.steps += 1
             self.loop.waited_s += self.waited_s
             self.loop.lasted_s += now_s - self.began_s
+            self.loop.ended_s = now_s
 
 
 @dataclass
@@ -66,32 +70,49 @@ class OwnLoops:
     """Times the batches that the script's main thread takes from datasets, and reads the machine.
 
     The machine is read from the first batch on.
+
+    Attributes:
+        eager: Counts the steps that run eagerly.
     """
 
+    eager: EagerSteps = field(init=False)
     _loops: dict[str, _Loop] = field(default_factory=dict)
     _readings: Any = None
     _guard: Guard = field(
         default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
     )
 
+    def __post_init__(self) -> None:
+        self.eager = EagerSteps(self._start)
+
     def install(self) -> None:
         """Starts to time batches. Needs TensorFlow imported."""
         with self._guard:
             wrap_takes(self._timed)
+            self.eager.install()
 
     def summary(self) -> RunSummary | None:
         """Ends the readings; returns the judged record of the longest loop, None without one."""
-        if self._readings is not None:
-            self._readings[1].stop()
-        loop = self._longest
-        if loop is None or self._guard.failed_because is not None:
+        if self._readings is None:
             return None
-        return _summarize(loop, *self._readings)
+        self._readings[1].stop()
+        loop, eager = self._longest, self.eager.throughput()
+        if (loop is None and eager is None) or self._guard.failed_because is not None:
+            return None
+        return _summarize(loop, eager, *self._readings)
+
+    @property
+    def span_s(self) -> tuple[float, float] | None:
+        """When the longest loop and the eager steps began and ended; None without any."""
+        loop, eager = self._longest, self.eager.span_s
+        spans = [] if loop is None else [(loop.began_s, loop.ended_s)]
+        spans += [] if eager is None else [eager]
+        return (min(spans)[0], max(end for _, end in spans)) if spans else None
 
     @property
     def place(self) -> str | None:
         """Line of the loop that `summary` is of; None without one."""
-        return None if self._longest is None else self._longest.place
+        return self.eager.place if self._longest is None else self._longest.place
 
     @property
     def _longest(self) -> _Loop | None:
@@ -134,7 +155,9 @@ class OwnLoops:
                 return None
             if is_of_the_script(file):
                 line = place(file, frame.f_lineno)
-                return self._loops.setdefault(line, _Loop(line, PipelineWatch()))
+                return self._loops.setdefault(
+                    line, _Loop(line, PipelineWatch(), time.perf_counter())
+                )
             frame = frame.f_back
         return None
 
@@ -145,14 +168,17 @@ class OwnLoops:
         from keras_gpukit.input.wait import tf_private
 
         with self._guard:
-            if self._readings is None:
-                self._readings = _start_readings()
+            self._start()
             if not tf_private.shows_models(device_of(iterator)):
                 return
             if tf_private.has_model(iterator):
                 if batches == 1:
                     loop.pipeline.follow(iterator)
                 loop.pipeline.read(tf_private.read_model(iterator))
+
+    def _start(self) -> None:
+        if self._readings is None:
+            self._readings = _start_readings()
 
 
 def _start_readings() -> tuple[Any, Any]:
@@ -180,17 +206,33 @@ def _start_readings() -> tuple[Any, Any]:
     return readings, session
 
 
-def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
+def _summarize(
+    loop: _Loop | None, eager: ThroughputRecord | None, readings: Any, session: Any
+) -> RunSummary:
     from dataclasses import replace
 
-    from keras_gpukit.records.steps import InputRecord, ThroughputRecord
     from keras_gpukit.rules import judge
-    from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
     readings._end(session, "fit")
+    summary = RunSummary(
+        environment=session.environment,
+        throughput=eager,
+        utilization=readings.summary,
+        ending="completed",
+    )
+    if loop is not None:
+        step_s = loop.lasted_s / loop.steps
+        throughput = ThroughputRecord("fit", loop.steps, loop.steps, step_s, None)
+        summary = replace(summary, throughput=throughput, input=_input(loop, session))
+    return replace(summary, verdict=judge(summary))
+
+
+def _input(loop: _Loop, session: Any) -> InputRecord:
+    from keras_gpukit.rules.input.bottleneck import name_bottleneck
+
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
     # GPUs compute while the loop waits for its next batch. Unproven on a GPU.
-    record = InputRecord(
+    return InputRecord(
         "fit",
         "timed calls of the dataset's iterator",
         confidence="upper bound" if session.environment.gpus else "exact",
@@ -199,12 +241,3 @@ def _summarize(loop: _Loop, readings: Any, session: Any) -> RunSummary:
         stall_fraction=fraction,
         pipeline=name_bottleneck(loop.pipeline.record(wait_s), fraction, wait_s),
     )
-    step_s = loop.lasted_s / loop.steps
-    summary = RunSummary(
-        environment=session.environment,
-        throughput=ThroughputRecord("fit", loop.steps, loop.steps, step_s, None),
-        input=record,
-        utilization=readings.summary,
-        ending="completed",
-    )
-    return replace(summary, verdict=judge(summary))

@@ -86,13 +86,16 @@ class ScriptCalls:
     Args:
         cost_s: Returns the seconds that monitoring calls has taken so far. What it adds to a call
             is not counted as the call's start.
+
+    Attributes:
+        first_began_s: When the first call began, on `time.perf_counter`; None before it.
     """
 
     def __init__(self, cost_s: Callable[[], float]) -> None:
         self._cost_s = cost_s
         self._call: _Call | None = None
         self._sums: dict[tuple[Method, str], _CallSums] = {}
-        self._first_began_s: float | None = None
+        self.first_began_s: float | None = None
         self._libraries: tuple[str, ...] = (PACKAGE + os.sep,)
         self._guard = Guard("Timing the script's calls", "Their times are incomplete.")
 
@@ -117,8 +120,9 @@ class ScriptCalls:
 
     def record(self, began_s: float, imports_s: float) -> ScriptRecord:
         """Returns what the script did from its start until now."""
-        now_s = time.time()
-        first_s = now_s if self._first_began_s is None else self._first_began_s
+        now_s = first_s = time.time()
+        if self.first_began_s is not None:
+            first_s -= time.perf_counter() - self.first_began_s
         calls = [
             Calls(*key, **{name: sum for name, sum in vars(sums).items() if name[0] != "_"})
             for key, sums in self._sums.items()
@@ -141,8 +145,8 @@ class ScriptCalls:
 
     def _begin(self, method: Method, model: Any) -> _Call | None:
         with self._guard:
-            if self._first_began_s is None:
-                self._first_began_s = time.time()
+            if self.first_began_s is None:
+                self.first_began_s = time.perf_counter()
             self._call = _Call(method, model, self._place(), self._cost_s())
             return self._call
         return None

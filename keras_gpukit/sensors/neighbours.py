@@ -32,7 +32,7 @@ NAMED = 3
 _KERNEL = 2, "kthreadd"
 
 
-class _Look(NamedTuple):
+class _ProcessTimes(NamedTuple):
     """Processor time of each process, by PID and name, and when it was read, in seconds.
 
     Attributes:
@@ -69,7 +69,9 @@ class NeighbourSensor:
         self._now = now
         self._ended_s = ended_s
         self._cores = psutil.cpu_count() or 1
-        self._looks: tuple[_Look, _Look] | None = None  # the first one and the latest
+        self._looks: tuple[_ProcessTimes, _ProcessTimes] | None = (
+            None  # the first one and the latest
+        )
         self._children: set[int] = set()
         self._of_job: dict[tuple[int, str], bool] = {}  # of each process, looked up once
         self._due_s = now() + FIRST_LOOK_AFTER_S
@@ -108,7 +110,7 @@ class NeighbourSensor:
         self._children |= children
         spent_s = self._read()
         alive_s = sum(each for (pid, _), each in spent_s.items() if pid in children)
-        latest = _Look(spent_s, self._now(), self._ended_s() + alive_s)
+        latest = _ProcessTimes(spent_s, self._now(), self._ended_s() + alive_s)
         first, _ = self._looks or (latest, latest)
         self._looks = first, latest
         self._due_s = latest.at_s + max(latest.at_s - first.at_s, FIRST_LOOKS_APART_S)

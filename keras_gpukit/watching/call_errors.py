@@ -21,6 +21,7 @@ _NODE = re.compile(r"^\{\{[^}]*\}\} ?")
 # The operation that fetches a batch passes on the exceptions of the pipeline.
 _FETCH = "IteratorGetNext"
 _KERAS_TRAINER = re.compile(r"keras/src/.*trainer\.py$")
+_ROLES = re.compile(r"keras/src/(losses|metrics)/")
 _CALLS = ("fit", "evaluate", "predict")
 Source = Literal["step", "validation", "callback"]
 
@@ -138,13 +139,27 @@ def line_within_step(error: BaseException) -> CodeLine | None:
     is outside the step.
     """
     for lines in _tracebacks(error):
-        steps = [at for at, each in enumerate(lines) if _KERAS_TRAINER.search(each.file)]
-        within = lines[steps[-1] + 1 :] if steps else ()
-        own = [each for each in lines if each.function in _STEPS] + list(within)
+        own = [each for each in lines if each.function in _STEPS] + _within_step(lines)
         own = [each for each in own if is_of_the_script(each.file)]
         if own:
             return own[-1]
     return None
+
+
+def role_within_step(error: BaseException) -> Literal["loss", "metric"] | None:
+    """Returns whether an exception passed Keras' losses or metrics in a step; None if neither."""
+    for lines in _tracebacks(error):
+        found = [_ROLES.search(each.file) for each in _within_step(lines)]
+        roles = [each[1] for each in found if each]
+        if roles:
+            return "loss" if roles[-1] == "losses" else "metric"
+    return None
+
+
+def _within_step(lines: list[CodeLine]) -> list[CodeLine]:
+    """Returns the lines below Keras' trainer, such as those of layers and losses."""
+    steps = [at for at, each in enumerate(lines) if _KERAS_TRAINER.search(each.file)]
+    return lines[steps[-1] + 1 :] if steps else []
 
 
 def call_within(error: BaseException) -> str | None:

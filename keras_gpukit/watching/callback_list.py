@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any
 
 from keras_gpukit.records.steps import OWN_WORK
-from keras_gpukit.sensors.stacks import CodeWatch
+from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.

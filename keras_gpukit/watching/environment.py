@@ -116,9 +116,10 @@ def _of_py_dataset() -> dict[str, str]:
     if code is None or not is_own or not isinstance(data, keras.utils.PyDataset):
         return {}
     found = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"}
-    if data.workers < 2 or not found:
+    workers = getattr(data, "workers", 1)  # missing if the class does not call `super().__init__`
+    if workers < 2 or not found:
         return {}
-    return {ON_EPOCH_BEGIN: f"sets {', '.join(sorted(found))}; workers={data.workers}"}
+    return {ON_EPOCH_BEGIN: f"sets {', '.join(sorted(found))}; workers={workers}"}
 
 
 def _of_tensorboard() -> dict[str, str]:

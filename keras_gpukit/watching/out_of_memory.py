@@ -13,7 +13,7 @@ from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.records.memory import MemoryPart, OutOfMemory
 from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.watching.call_errors import call_within, line_within_step
+from keras_gpukit.watching.call_errors import call_within, line_within_step, role_within_step
 from keras_gpukit.watching.call_frame import batch_of, examples_of
 from keras_gpukit.watching.session import Session
 
@@ -22,8 +22,8 @@ _PARTS: dict[str | None, MemoryPart] = {
     "evaluate": "evaluation",
     "predict": "prediction",
 }
-# Keras opens a name scope for all losses of a model and for all its metrics, and one for each.
-_ROLES = re.compile(r"(?:^|/)compile_(loss|metrics)(?:_\d+)?/(?:(\w+)/)?")
+# Keras opens a name scope for all losses of a model and one for each, but none for metrics.
+_LOSS = re.compile(r"(?:^|/)compile_loss(?:_\d+)?/(\w+)/")
 
 
 class OutOfMemoryWatch:
@@ -92,11 +92,11 @@ class OutOfMemoryWatch:
 def _with_function(record: OutOfMemory, error: BaseException) -> OutOfMemory:
     """Adds to a record the function and the line that made the operation which failed."""
     line = line_within_step(error)
-    role = _ROLES.search(record.operation or "")
-    function = (line and line.function) or (role and role[2])
+    loss = _LOSS.search(record.operation or "")
+    role = "loss" if loss else role_within_step(error)
     return replace(
         record,
-        role=None if role is None else "loss" if role[1] == "loss" else "metric",
-        function=function,
+        role=role,
+        function=(line and line.function) or (loss and loss[1]),
         line=place(line.file, line.line) if line else record.line,
     )

@@ -13,6 +13,8 @@ from keras_gpukit.watching.script_globals import is_of_the_script
 
 EVERY_S = 0.15
 """Mean time between two looks; our choice. A look takes tens of microseconds."""
+MOST_S = 2.0
+"""Most seconds that ending waits for a look; our choice."""
 _GOLDEN = 0.618034
 
 
@@ -66,7 +68,7 @@ class ScriptStacks:
         stop, self._stop = self._stop, None
         if stop is not None:
             stop.release()
-            self._ended.acquire()
+            self._ended.acquire(timeout=MOST_S)
 
     def _run(self, stop: _thread.LockType, ended: _thread.LockType) -> None:
         shift, guard = 0.0, Guard("Sampling stacks", "Times by line are incomplete.")

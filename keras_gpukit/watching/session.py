@@ -21,8 +21,9 @@ from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
 from keras_gpukit.records.stacks import StackPart, StackTimes
 from keras_gpukit.records.steps import Part, Phase, StepWindow
+from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
-from keras_gpukit.sensors.stacks import CodeWatch, StackSampler
+from keras_gpukit.sensors.stacks import StackSampler
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.call_frame import CallFrame, callback_list
 from keras_gpukit.watching.callback_list import CallbackListWatch
@@ -181,6 +182,12 @@ class Session:
     def on_epoch_ended(self, action: Callable[[], None]) -> None:
         """Calls an action after each epoch's last callback has returned; it must not raise."""
         self._on_epoch_ended.append(action)
+
+    def look_at_starts(self) -> None:
+        """Reads what pipelines do that have not delivered a batch; called on another thread."""
+        for steps in tuple(self._phases.values()):
+            if steps.pipeline is not None:
+                steps.pipeline.look()
 
     def every_second(self, name: str, action: Callable[[], None]) -> None:
         """Calls an action about once a second, on another thread."""

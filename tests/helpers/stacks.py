@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-from keras_gpukit.sensors.stacks import CodeWatch, StackSampler
+from keras_gpukit.sensors.code_watch import CodeWatch
+from keras_gpukit.sensors.stacks import StackSampler
 
 MAIN_THREAD = 1
 
@@ -19,7 +20,7 @@ class Script:
     def __init__(self):
         self._now_s, self._used_s, self._stacks, self._codes = 0.0, {}, {}, {}
         self.sampler = StackSampler(
-            lambda file: not file.startswith("lib/"),
+            lambda file: not file.startswith(("lib/", "<")),
             lambda file, line: f"{os.path.basename(file)}:{line}",
             now=lambda: self._now_s,
             stacks=lambda: self._stacks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,18 @@ def test_the_note_names_layer_tensor_and_figures(found, mode):
     assert f"batch_size={report['suggested']}: predicted to need at most" in report["notes"][0]
     assert report["suggested"] == report["predicted"]
     assert report["first_finding"] == "out-of-memory"
+
+
+def test_a_validation_is_named_with_its_loss_its_line_and_its_own_batch_size(found):
+    report = found["validation"]
+    assert re.fullmatch(
+        r"Validation ran out of memory on CPU:0: the loss 'pairs' \(runs_out.py:\d+\) asked for "
+        r"\[8192, 8192\], 0.25 GiB; the batch has 8,192 examples",
+        report["title"],
+    )
+    assert report["advice"][0].startswith("fit(validation_batch_size=32): training's batches")
+    assert "Validation: the loss 'pairs' (runs_out.py:" in report["note"]
+    assert "in a batch of 8,192" in report["note"]
 
 
 def test_of_a_step_compiled_as_a_whole_the_block_is_known(folder):

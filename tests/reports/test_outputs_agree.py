@@ -38,7 +38,8 @@ PLANTED = replace(
         pipeline_start=PipelineStartRecord(4, 0.25),
     ),
 )
-PLANTED = replace(PLANTED, verdict=judge(PLANTED))
+BUSY = "The machine was busy: other processes used 50 % of the cores."
+PLANTED = replace(PLANTED, verdict=replace(judge(PLANTED), context=BUSY))
 FIRST = PLANTED.findings[0]
 SAVED = "24 s to 45.6 s of 64 s, 1.6× to 3.5× faster (basis: wait and freed cores)"
 INPUT = "input 39 % of the run: 38 % within steps, 1.6 % until each epoch's first batch"
@@ -74,6 +75,7 @@ def test_each_output_has_the_same_finding_and_the_same_saving(shown, output):
     text = " ".join(shown[output].split())
     assert FIRST.title in text
     assert SAVED in text
+    assert BUSY in text
 
 
 @pytest.mark.parametrize("output", ["panel", "TensorBoard's text"])
@@ -93,6 +95,7 @@ def test_the_json_has_the_seconds_that_the_others_are_made_of(shown):
     written = run["summary"]["verdict"]["findings"][0]
     assert (written["code"], written["title"]) == (FIRST.code, FIRST.title)
     assert saved(from_dict(written["saving"], Saving)) == SAVED
+    assert run["summary"]["verdict"]["context"] == BUSY
 
 
 def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():

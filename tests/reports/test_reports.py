@@ -431,7 +431,7 @@ def test_where_the_time_went_comes_largest_first_without_what_is_nothing():
 def test_the_stage_that_holds_the_run_up_stands_out():
     text = markdown(WATCHED)
     assert "the bottleneck is decode (train.py:12)" in text
-    assert "| decode | train.py:12 | decoding | 16 ms | 2 | 0.1 | bottleneck |" in text
+    assert "| decode | train.py:12 | decoding | 16 ms |  | 2 | 0.1 | bottleneck |" in text
     assert "| read | train.py:12 |" in text
     assert "| a stall every | 25 steps |" in text
     balanced = replace(WATCHED.input.pipeline, bottleneck=None, balanced_because="it keeps up")

@@ -20,7 +20,7 @@ def judged(at_epochs_s, lines=(), thirds=(1.0, 1.1), steps=(0, 500, 1000, 1500))
         first_step_s=0.0,
         validation_s=0.0,
         other_s=0.0,
-        by_callback={"Scores": 18.0},
+        by_callback={"Scores": 18.0, "Other": 0.1},
         callbacks_at_epochs={"Scores": at_epochs_s},
         callbacks_by_thirds={"Scores": thirds},
     )
@@ -84,3 +84,10 @@ def test_between_steps_growth_is_by_the_steps_of_each_third():
     assert same.title.endswith("mostly at train.py:31")
     few = judged(1.0, [line("train.py:31", 12.0, 0.1, 0.9)], steps=(0, 500, 600, 700))
     assert few.title.endswith("mostly at train.py:31")
+
+
+def test_a_hook_without_a_class_of_its_own_has_a_line_too():
+    by_lambda = line("train.py:9", 12.0, entry="main.<lambda>")
+    assert judged(1.0, [by_lambda]).title.endswith("mostly at train.py:9")
+    nested = line("train.py:8", 12.0, entry="main.Scores.on_train_batch_end")
+    assert judged(1.0, [by_lambda, nested]).title.endswith("mostly at train.py:8")

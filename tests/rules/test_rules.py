@@ -890,7 +890,7 @@ def test_epochs_that_start_slowly_without_a_wait_are_a_remark_under_half_of_the_
     found = [finding("slow-epoch-start", spent(epoch_start_s=s, start=quick)) for s in (40.0, 70.0)]
     assert [each.severity for each in found] == ["info", "critical"]
     assert found[0].title == (
-        "Epochs take 8.0 s on average to start, of which 0.1 s wait for the first batch"
+        "Before each epoch's first step, 7.9 s pass on average in which it does not wait for data"
     )
 
 

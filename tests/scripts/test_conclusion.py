@@ -155,3 +155,10 @@ def test_what_forks_recorded_is_reported_by_the_script(tmp_path, monkeypatch, fo
     conclusion.tell()
     assert "2 fits were monitored" in sys.stderr.getvalue()
     assert [each.name for each in (tmp_path / "logs").iterdir()] == [folder.path().name]
+
+
+def test_calls_for_one_batch_are_steps():
+    steps = Calls("train_on_batch", "gan.py:9", 600, 30.0)
+    assert "600 calls of train_on_batch (50 ms each) 30 s" in account(
+        ScriptRecord(48.0, 9.0, 9.0, (steps,))
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops
 
+from keras_gpukit.scripts.eager_steps import EagerSteps
 from keras_gpukit.scripts.own_loop import OwnLoops
 
 
 @pytest.fixture
 def loops(monkeypatch):
     monkeypatch.setattr(iterator_ops.OwnedIterator, "__next__", iterator_ops.OwnedIterator.__next__)
+    monkeypatch.setattr(tf.GradientTape, "gradient", tf.GradientTape.gradient)
     loops = OwnLoops()
     loops.install()
     return loops
@@ -58,3 +61,37 @@ def test_a_look_at_the_data_and_batches_that_a_library_takes_are_no_loop(loops):
     for _ in range(20):
         in_a_graph()
     assert loops.summary() is None
+
+
+def gradient_of(weight):
+    with tf.GradientTape() as tape:
+        loss = weight * weight
+    return tape.gradient(loss, weight)
+
+
+class Sampler:
+    """Found operations that run one by one for a second, whatever the function."""
+
+    def eager_s(self, code, since_s, until_s):
+        return 1.0
+
+
+def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
+    weight = tf.Variable(1.0)
+    for _ in range(12):
+        gradient_of(weight)
+    for _ in range(20):
+        tf.function(gradient_of)(weight)
+    step = loops.eager.record(Sampler())
+    line = gradient_of.__code__.co_firstlineno
+    assert (step.function, step.place) == ("gradient_of", f"test_own_loop.py:{line}")
+    assert (step.is_function, step.steps, step.eager_s) == (True, 11, 1.0)
+    assert loops.summary().steps == 11
+
+
+def test_a_step_within_its_loop_has_no_function_of_its_own():
+    steps = EagerSteps()
+    for _ in range(12):
+        steps._note(sys._getframe())
+    assert not steps.record(Sampler()).is_function
+    assert steps.place.startswith("test_own_loop.py:")

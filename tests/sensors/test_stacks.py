@@ -99,6 +99,14 @@ def test_threads_outside_the_script_do_not_count():
     assert [line.place for line in script.times().lines] == ["train.py:60"]
 
 
+def test_a_thread_that_waits_for_a_fit_in_another_is_not_outside_of_calls():
+    script = Script()
+    script.look_at(5.0, {1: (MAIN,), 2: (("train.py", "train", 20), FIT)})
+    script.look(1.0, MAIN)
+    (line,) = script.times(parts=["script"], thread=1, outside_calls=True).lines
+    assert line.seconds == 1.0
+
+
 def test_operations_outside_a_function_run_one_by_one():
     script = Script()
     step, eager = ("train.py", "step", 52), (f"{TENSORFLOW}/eager/execute.py", "quick_execute", 50)
@@ -106,8 +114,8 @@ def test_operations_outside_a_function_run_one_by_one():
     script.look(3.0, MAIN, step, (f"{KERAS}/layers/layer.py", "Layer.__call__", 1), eager)
     script.look(2.0, MAIN, step, graph, eager)
     script.look(1.0, MAIN, (f"{TENSORFLOW}/data/ops/iterator_ops.py", "__next__", 7), eager)
-    below = script.sampler.below(script.code(*MAIN[:2]))
-    assert below == {"step (train.py:1)": (5.0, 3.0), None: (1.0, 0.0)}
+    assert script.sampler.eager_s(script.code(*step[:2]), 0.0, 9.0) == 3.0
+    assert script.sampler.eager_s(script.code(*step[:2]), 3.0, 9.0) == 0.0
     assert [line.eager_s for line in script.times().lines] == [3.0, 0.0, 0.0]
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.watching.call_errors import CallErrors, call_within, line_within_step
+from keras_gpukit.watching.call_errors import (
+    CallErrors,
+    call_within,
+    line_within_step,
+    role_within_step,
+)
 
 KERAS = "/venv/site-packages/keras/src/backend/tensorflow/trainer.py"
 HEAD = 'File "/home/me/train.py", line 60, in <module>\n'
@@ -19,7 +24,12 @@ def test_the_line_within_a_step_is_not_the_one_that_calls_fit():
     error = RuntimeError(HEAD + CALL + EVALUATE + LOSS + OWN + OUT)
     assert line_within_step(error) == ("/home/me/train.py", 35, "batch_all")
     assert call_within(error) == "evaluate"
-    by_a_layer = RuntimeError(HEAD + CALL + LOSS + OUT)
+    assert role_within_step(error) == "loss"
+    metric = LOSS.replace("losses/loss.py", "metrics/reduction_metrics.py")
+    assert role_within_step(RuntimeError(HEAD + CALL + EVALUATE + metric + OWN)) == "metric"
+    layer = LOSS.replace("losses/loss.py", "layers/core/dense.py")
+    by_a_layer = RuntimeError(HEAD + CALL + layer + OUT)
+    assert role_within_step(by_a_layer) is None
     assert line_within_step(by_a_layer) is None
     assert call_within(by_a_layer) == "fit"
     assert line_within_step(RuntimeError(OUT)) is None

@@ -32,6 +32,7 @@ from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input.wait.stages.grain_times import time_grain
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import (
+    has_model,
     host_dataset,
     host_iterator,
     is_autotuned,
@@ -95,7 +96,11 @@ class MeterChoice:
         if total_s is not None:  # fetches are timed only if tf.data's model does not suffice
             overlaps = self._steps_per_execution > 1 or times_its_fetches(iterator)
             try:
-                return FetchLatencyMeter(total_s, overlaps=overlaps)
+                meter = FetchLatencyMeter(total_s, overlaps=overlaps)
+                host = host_iterator(iterator)
+                if self.pipeline.is_due and has_model(host):
+                    self.pipeline.follow(host)  # for its stages until the first batch
+                return meter
             except Exception as error:
                 logger.debug("keras_gpukit: the times of fetches cannot be read: %s", error)
         if not shows_models(host_iterator(iterator)._iterator_resource.device):

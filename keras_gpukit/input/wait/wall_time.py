@@ -13,6 +13,8 @@ from keras_gpukit.sensors.compilations import Compilations, compilations
 # Parts in which steps run that may be compiled again.
 _WITH_STEPS: frozenset[Part] = frozenset({"steps", "validation"})
 _NOTHING = Compilations(0, 0.0)
+LONGEST = 5
+"""Number of the longest restarts that are kept."""
 
 
 class _Now(NamedTuple):
@@ -66,6 +68,7 @@ class WallTime:
         self._apart_s = 0.0
         # Seconds of steps that were traced again, and their number.
         self._traced: tuple[float, int] = (0.0, 0)
+        self._restarts_s: tuple[float, ...] = ()
         self._by_callback = by_callback
         self._callbacks_at_epochs = callbacks_at_epochs
         self._callbacks_by_thirds = callbacks_by_thirds
@@ -188,6 +191,7 @@ class WallTime:
             callbacks_at_epochs=dict(self._callbacks_at_epochs),
             callbacks_by_thirds=self._callbacks_by_thirds(),
             retraced=self._retraced(),
+            longest_restarts_s=self._restarts_s,
             **parts,
         )
 
@@ -213,6 +217,9 @@ class WallTime:
         if self.part != next_in.part and {self.part, next_in.part} & _WITH_STEPS:
             self._count_compilations()
         ended, self._now_in = self._now_in, next_in
+        if ended.part == "epoch start":
+            took_s = next_in.since_s - ended.since_s
+            self._restarts_s = tuple(sorted((*self._restarts_s, took_s), reverse=True)[:LONGEST])
         self._on_part(ended.part, ended.since_s, next_in.since_s)
 
     def _spent(self, part: Part, until_s: float) -> dict[Part, float]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Advice, Change
-from keras_gpukit.records.pipeline import StageRecord, Work
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.contention import WAITING_CALLS, gil_is_contended, mostly_waits
 from keras_gpukit.rules.input.python_advice import (
+    AHEAD,
     ARRAYS,
     IN_PROCESSES,
     PY_DATASET,
@@ -61,6 +62,10 @@ TEXTS = {
     "operations": "rewrite {name} in TensorFlow operations, which can run in parallel",
     "processes": f"or as a {IN_PROCESSES}",
     "whole batches": "have {name} make whole batches with NumPy, not single examples",
+    "windows": "cut a batch of windows at once, by index: `ds.map(lambda starts: tf.gather(x, "
+    "starts[:, None] + tf.range(n)))` on batches of start indices, not a dataset for each window",
+    "once": "do once, before fit, what {name} does before its first element: list files, open "
+    "them, build an index",
     "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",
 }
 """Text of each kind of advice."""
@@ -136,6 +141,26 @@ def general_advice(record: InputRecord, summary: RunSummary) -> tuple[Advice, ..
     costliest = max(stages, key=lambda stage: stage.cost_per_batch_s or 0.0)
     ahead = () if _has(stages, "prefetch") else (_advise("prefetch"),)
     return *ahead, *_cheapest_first(stages, costliest, summary)
+
+
+def starting_advice(
+    pipeline: PipelineRecord, stage: StageRecord, summary: RunSummary, *, opens: bool
+) -> tuple[tuple[Advice, ...], bool]:
+    """Returns what to change if epochs start with the work of a stage, the most rewarding first.
+
+    If the stage takes longer for its first elements than for later ones, it `opens` something. Also
+    returns whether the first line saves the stage's work; if not, that is done at another time.
+    """
+    if opens:
+        return (_advise("once", name=stage.name), advise(AHEAD)), True
+    stages = pipeline.starts
+    lines = _cheapest_first(stages, stage, summary)
+    fills = _has(stages[: stages.index(stage)], "shuffle")
+    later = (_advise("shuffle small"),) if fills else (advise(AHEAD),)
+    saves = (*CHEAPEST, *ON_CACHES) if stage.repeats else CHEAPEST
+    sure = tuple(each for each in lines if each.kind in saves)
+    rest = (each for each in lines if each not in (*sure, *later))
+    return (*sure, *later, *rest), bool(sure)
 
 
 def change_for(record: InputRecord, advice: Advice) -> Change | None:
@@ -228,6 +253,9 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> list[Ad
         },
     }
     kinds = by_work.get(stage.work, {})
+    windows = stage.kind in _OPENERS and _has(further, "window")
+    if windows or stage.name == "timeseries_dataset_from_array":
+        kinds = {"windows": True}
     words = {"name": stage.name, "code": _code(stage), "workers": workers}
     return [_advise(kind, **words) for kind in kinds if kinds[kind]]
 

@@ -10,12 +10,15 @@ from keras_gpukit.records.finding import Figure, Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import (
+    CHEAPEST,
     ON_CACHES,
     advice_for,
     bottleneck,
     change_for,
     general_advice,
 )
+from keras_gpukit.rules.input.pipeline_causes import cause_of
+from keras_gpukit.rules.input.slow_line import slowest_line
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, advise, figure, percent, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -65,11 +68,15 @@ class InputBound(Rule):
             advice = (advise(FILLS_CACHE if is_cached else FIRST_EPOCH), *others)
             figures.append(percent("after_the_first_epoch", later))
         saving = of_input(summary)
+        order = cause_of(record.pipeline, at_start=False) if what is None else None
+        if order is not None:
+            advice = (*order.advice, *(each for each in advice if each.kind in CHEAPEST))
+            saving = saving and replace(saving, low_s=order.share * saving.low_s)
         level: Severity = "warning" if figures else severity_of_input(summary)
         known = in_effect(summary.environment).items()
         causes = {key: each for key, each in known if each.slows == "input"}
         what = what or _share_waited(summary, stall)
-        title = _title(record, what)
+        title = _title(summary, record, what) if order is None else f"{what}: {order.text}"
         if causes:
             key, cause = next(iter(causes.items()))
             title = f"{what}: {written(summary.environment, key)} {cause.does}"
@@ -77,6 +84,7 @@ class InputBound(Rule):
             # What batches take without the setting is unknown.
             saving = saving and replace(saving, low_s=0.0)
         evidence = (*_stage(record), *_wait(record, stall), *figures)
+        evidence += order.evidence if order is not None else ()
         found = self.find(level, *evidence, advice=advice, saving=saving, title=title)
         return replace(found, change=change_for(record, found.actions[0]))
 
@@ -163,6 +171,9 @@ def _share_waited(summary: RunSummary, stall: float) -> str:
     return f"{100 * share:.0f} % of the time is spent waiting for data"
 
 
-def _title(record: InputRecord, what: str) -> str:
+def _title(summary: RunSummary, record: InputRecord, what: str) -> str:
     slowest = bottleneck(record) or record.python
-    return f"{what}: the bottleneck is {slowest.name}{slowest.where}" if slowest else what
+    if slowest is None:
+        return what
+    line = slowest_line(summary, slowest.location)
+    return f"{what}: the bottleneck is {slowest.name}{slowest.where}{line}"

@@ -33,7 +33,7 @@ _FROM_ARRAYS = (
     "instead of arrays, `ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`"
     f", then {ONE_PIPELINE}"
 )
-_AHEAD = (
+AHEAD = (
     "`ds.repeat().prefetch(tf.data.AUTOTUNE)` and `fit(steps_per_epoch=...)`: the next epoch's "
     "first batches are made while steps run"
 )
@@ -195,4 +195,4 @@ def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str
     stages = record.pipeline.stages if record and record.pipeline else ()
     if any(stage.name.startswith(ARRAYS) for stage in stages):
         return (_LONGER_EPOCHS, _FROM_ARRAYS) if waits_first else (_FROM_ARRAYS,)
-    return (_ONCE, _AHEAD) if waits_first else (ONE_PIPELINE,)
+    return (_ONCE, AHEAD) if waits_first else (ONE_PIPELINE,)

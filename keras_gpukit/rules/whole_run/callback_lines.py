@@ -84,7 +84,11 @@ def named_with_line(summary: RunSummary, name: str, spent_s: float, of_s: float)
 
 def _lines(summary: RunSummary, name: str) -> tuple[LineTime, ...]:
     of_callbacks = summary.stacks.of("callback") if summary.stacks else ()
-    return tuple(each for each in of_callbacks if each.entry.rpartition(".")[0] == name)
+    by_owner = [(each.entry.rpartition(".")[0].rpartition(".")[2], each) for each in of_callbacks]
+    own = tuple(line for owner, line in by_owner if owner == name)
+    # A hook may be a function, as of a `LambdaCallback`, or inherited: then no class is its owner.
+    known = summary.breakdown.by_callback if summary.breakdown else {}
+    return own or tuple(line for owner, line in by_owner if owner not in known)
 
 
 def _per_step(summary: RunSummary, name: str) -> tuple[float, float] | None:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import OWN_WORK, PipelineStartRecord, TimeBreakdown
-from keras_gpukit.rules.input.python_advice import SLOW_ONES, starts_advice
+from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
-from keras_gpukit.rules.savings import (
-    WARNING_FRACTION,
-    lasting_time_s,
-    of_callbacks,
-    of_run,
-    severity,
-    validation_wait_s,
-)
+from keras_gpukit.rules.savings import of_callbacks, severity
 from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line
 
 TENSORBOARD = "TensorBoard"
@@ -91,11 +82,9 @@ def _tensorboard_advice(summary: RunSummary) -> str:
 
 MINIMUM_WALL_S = 5.0
 NOTABLE_FRACTION = 0.10
-LONG_VALIDATION_FRACTION = 0.30
 # Upper bound of the time that Keras' own loop takes between two steps.
 LOOP_S = 0.25e-3
 MOSTLY = 0.5
-FEW, NEARLY_ALL = 0.25, 0.8
 
 ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler", OWN_WORK}
 """Callbacks that Keras or this package adds: a run with only these has none of the user's own."""
@@ -120,75 +109,6 @@ class TimeRule(Rule):
     @abstractmethod
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         """Judges the parts of a run that is long enough."""
-
-
-class SlowEpochStart(TimeRule):
-    """The share of the time that goes to starting epochs, until their first batches arrive."""
-
-    code = "slow-epoch-start"
-    subject = "epoch starts"
-    title = "Each epoch takes long to start"
-    requires = f"{REQUIRES}, and the start of an epoch after the first"
-
-    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        start = summary.input.pipeline_start if summary.input else None
-        if start is None:
-            return self.abstain("no epoch after the first began, or its start was not measured")
-        # The first epoch's pipeline starts in any case; its wait is part of the first step.
-        lasting_s = max(
-            start.epochs * start.mean_s, parts.epoch_start_s * start.epochs / (start.epochs + 1)
-        )
-        share, each_s = lasting_s / parts.wall_s, lasting_s / start.epochs
-        if share < NOTABLE_FRACTION:
-            return None
-        figures = [
-            percent("of_the_time_in", share, "starting later epochs"),
-            figure("start_of_an_epoch", each_s, "s"),
-            figure("of_it_waiting_for_the_first_batch", start.mean_s, "s"),
-        ]
-        waits_first = start.mean_s >= MOSTLY * each_s
-        few = _slow_ones(start) if waits_first else 0
-        advice = starts_advice(summary.input, waits_first=waits_first)
-        title = None
-        if few:
-            title = f"{few} of {start.epochs} epochs took long to start"
-            figures.append(figure("longest_wait_for_a_first_batch", start.longest_s[0], "s"))
-            advice = (SLOW_ONES,)
-        elif not waits_first:
-            title = (
-                f"Epochs take {seconds(each_s)} s on average to start, of which "
-                f"{seconds(start.mean_s)} s wait for the first batch"
-            )
-        elif start.shuffle_s is not None and start.shuffle_s >= MOSTLY * each_s:
-            figures.append(figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"))
-            advice = (
-                "a smaller shuffle buffer, or shuffle file names instead of examples",
-                "`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",
-            )
-        saving = of_run(
-            summary,
-            lasting_s,
-            max(parts.epoch_start_s, lasting_s) + start.mean_s,
-            basis="epoch starts",
-        )
-        return self.find(
-            severity(saving, summary) if waits_first or share >= MOSTLY else "info",
-            *figures,
-            advice=advice,
-            saving=saving,
-            title=title,
-        )
-
-
-def _slow_ones(start: PipelineStartRecord) -> int:
-    """Returns how many epochs account for most of the waits for first batches; 0 if not few."""
-    total_s = start.epochs * start.mean_s
-    for count in range(1, len(start.longest_s) + 1):
-        if count > FEW * start.epochs:
-            break
-        if sum(start.longest_s[:count]) >= NEARLY_ALL * total_s:
-            return count
-    return 0
 
 
 class SlowCallbacks(TimeRule):
@@ -238,43 +158,3 @@ def _executions(summary: RunSummary) -> float | None:
     if summary.steps is None:
         return None
     return summary.steps / (summary.environment.steps_per_execution or 1)
-
-
-class LongValidation(TimeRule):
-    """The share of the time that goes to validation within `fit`."""
-
-    code = "long-validation"
-    subject = "validation"
-    title = "Validation takes a large part of the time"
-
-    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
-        lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
-        share = parts.validation_s / lasting_s
-        if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
-            return None
-        saving = of_run(summary, wait_s, parts.validation_s, basis="validation", upper_bound=True)
-        figures = [percent("of_the_time_without_the_first_step", share)]
-        if summary.validation is not None:
-            figures.append(figure("steps_of_validation", summary.validation.steps))
-        title = f"Validation takes {100 * share:.0f} % of the time"
-        advice: tuple[str, ...] = (
-            "`fit(validation_freq=...)` or validation_steps: validate less",
-            "a larger validation_batch_size",
-        )
-        if wait_s >= MOSTLY * parts.validation_s:
-            figures.append(figure("of_it_waiting_for_input", wait_s, "s"))
-            title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
-            advice = (
-                "make batches of validation_data faster: `ds.cache()`, parallel maps, "
-                "`ds.prefetch()`; `workers=4` of a PyDataset",
-                *advice,
-            )
-        least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
-        waiting = severity(saving, summary)
-        return self.find(
-            least if waiting == "info" else waiting,
-            *figures,
-            saving=saving,
-            advice=advice,
-            title=title,
-        )

@@ -636,3 +636,44 @@ def test_the_slow_stage_of_short_epochs_is_named(steps):
     assert pipeline.bottleneck.cost_per_batch_s == pytest.approx(
         16 * pipeline.bottleneck.cost_s, rel=0.3
     )
+
+
+def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
+    watch = PipelineWatch()
+
+    def load(number):
+        if number == 150:  # as the sampling thread does now and then
+            watch.look()
+        return number
+
+    def dataset():
+        loaded = tf.data.Dataset.range(200).map(
+            lambda number: tf.numpy_function(load, [number], tf.int64)
+        )
+        kept = loaded.filter(lambda number: number % 10 == 0)
+        return kept.shuffle(20).batch(4)
+
+    data = dataset()
+    for _ in range(2):
+        iterator = iter(data)
+        watch.follow(iterator)
+        next(iterator)
+        watch.read(read_model(iterator))
+    starts = {stage.kind: stage for stage in watch.record(None).starts}
+    assert (starts["map"].name, starts["map"].elements) == ("load", 150)
+    assert starts["map"].used == pytest.approx(0.1)
+    assert starts["filter"].used == 1.0
+
+
+def test_what_flat_map_makes_is_its_own_cost():
+    data = tf.data.Dataset.range(400).window(50, shift=1, drop_remainder=True)
+    data = data.flat_map(lambda window: window.batch(50)).batch(16)
+    watch, iterator = PipelineWatch(), iter(data)
+    watch.follow(iterator)
+    for _ in range(12):
+        next(iterator)
+        watch.read(read_model(iterator))
+    stages = watch.record(None).stages
+    made_by = max(stages, key=lambda stage: stage.share)
+    assert made_by.kind == "flat_map"
+    assert made_by.location is not None

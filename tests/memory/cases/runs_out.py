@@ -47,6 +47,25 @@ def fit(model: keras.Model, log_dir: str, **options) -> None:
     model.fit(inputs, targets, batch_size=BATCH, verbose=0, callbacks=[monitor])
 
 
+def pairs(targets, outputs):
+    return tf.reduce_mean(tf.abs(outputs[:, None, 0] - outputs[None, :, 0]))
+
+
+def known_of_validation(log_dir: str) -> dict:
+    """What is known of a loss that compares all examples of a validation batch of 8,192."""
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", pairs, jit_compile=False)
+    inputs, targets = np.zeros((8192, 4), "float32"), np.zeros((8192, 1), "float32")
+    monitor = gpukit.Monitor(log_dir, verbose=0)
+    options = {"verbose": 0, "callbacks": [monitor], "validation_batch_size": 8192}
+    try:
+        model.fit(inputs[:64], targets[:64], 32, validation_data=(inputs, targets), **options)
+    except tf.errors.ResourceExhaustedError as error:
+        finding = monitor.summary.findings[0]
+        return {"title": finding.title, "advice": finding.advice, "note": error.__notes__[0]}
+    raise AssertionError("the validation fits")
+
+
 def known_of_error(model: keras.Model, log_dir: str, **options) -> dict:
     try:
         fit(model, log_dir, **options)
@@ -75,6 +94,7 @@ if __name__ == "__main__":
         fit(Subclassed(), f"{folder}/jit", jit_compile=True)
     found = {
         "graph": known_of_error(functional(), f"{folder}/graph", jit_compile=False),
+        "validation": known_of_validation(f"{folder}/validation"),
         "eager": known_of_error(Subclassed(), f"{folder}/eager", run_eagerly=True),
     }
     print(json.dumps(found))

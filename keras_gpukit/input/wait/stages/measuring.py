@@ -51,6 +51,10 @@ class _Life:
         return self.nodes[-1].elements - (self.nodes[0].elements if self.from_start else 0)
 
     @property
+    def held(self) -> int:
+        return self.nodes[-1].held - (self.nodes[0].held if self.from_start else 0)
+
+    @property
     def work_s(self) -> float:
         return self.nodes[-1].work_s - (self.nodes[0].work_s if self.from_start else 0.0)
 
@@ -113,6 +117,30 @@ def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, 
     if batches <= 0:
         return None
     return _measure(place, batches, _Asker(batches, 1.0, True, None)), batches
+
+
+def measure_starts(readings: Sequence[ModelReading]) -> MeasuredNode | None:
+    """Returns what stages did since their pipeline was started, per start; None without a reading.
+
+    Unlike `measure`, it counts what fills buffers and what is dropped before the first element.
+
+    Args:
+        readings: A reading of each start, of iterators over the same pipeline.
+    """
+    stretches = [_Stretch([_not_begun(reading), reading]) for reading in readings]
+    if not stretches:
+        return None
+    place = [(stretch, stretch.readings[0].output) for stretch in stretches]
+    return _measure(place, len(stretches), _Asker(len(stretches), 1.0, True, None))
+
+
+def _not_begun(reading: ModelReading) -> ModelReading:
+    """Returns the reading that lasting iterators would have given before they did any work."""
+    lasting = _lasting(reading, reading.output)
+    nodes = {
+        number: reading.nodes[number]._replace(elements=0, work_s=0.0, held=0) for number in lasting
+    }
+    return ModelReading(nodes, reading.output)
 
 
 def costs_over_time(
@@ -207,6 +235,8 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         inputs=tuple(measured[False]),
         nested=tuple(measured[True]),
         pass_bytes=max(life.nodes[-1].size_bytes for life in lives),
+        elements=elements,
+        held=sum(life.held for life in lives),
     )
 
 

@@ -47,6 +47,7 @@ class Node(NamedTuple):
         cycle: Number of iterators that it takes elements from in turn; None if tf.data reports no
             cycle length.
         buffered: Number of elements in its buffer; None for a stage that is not asynchronous.
+        held: Number of elements in its buffer, whatever its kind.
     """
 
     id: int
@@ -58,6 +59,7 @@ class Node(NamedTuple):
     buffered: float | None = None
     inputs: tuple[int, ...] = ()
     size_bytes: int = 0
+    held: int = 0
 
 
 class ModelReading(NamedTuple):
@@ -88,6 +90,8 @@ class MeasuredNode:
         asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
             otherwise.
         written: The stage in user code, if it is known; of most it is found by `aligning`.
+        elements: Number of elements that it produced between the readings.
+        held: By how many elements its buffer grew between the readings.
     """
 
     kind: str
@@ -102,6 +106,8 @@ class MeasuredNode:
     pass_bytes: int = 0
     asked_parallelism: int | None = None
     written: Stage | None = None
+    elements: int = 0
+    held: int = 0
 
     def walk(self) -> Iterator[MeasuredNode]:
         """Yields this stage and those before it, back to the sources."""
@@ -142,6 +148,7 @@ def read_nodes(model: Any) -> ModelReading:
             buffered=float(node.buffered_elements) if is_asynchronous else None,
             inputs=tuple(node.inputs),
             size_bytes=node.bytes_produced,
+            held=node.buffered_elements,
         )
     return ModelReading(nodes, model.output)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
@@ -21,11 +22,13 @@ from keras_gpukit.input.wait.stages.bottleneck import (
     slowest,
     within_pool,
 )
+from keras_gpukit.input.wait.stages.dropping import fills, used_shares
 from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
-from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure
+from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure, measure_starts
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
+from keras_gpukit.input.wait.stages.starts import StartReadings
 from keras_gpukit.input.wait.tf_private import parse_model
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
 
 # Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
 # in the middle are dropped.
@@ -37,6 +40,8 @@ LATEST_PASSES = 2
 # would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
 SOURCE = "tf.data's live model"
+# Work of stages that only move elements: what takes time is how often a function makes them.
+_UNNAMED: tuple[Work, ...] = ("batching", "other", "mapping")
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
 NOT_READ = "tf.data's model of the pipeline, which has the costs of its stages, was not read"
 
@@ -59,6 +64,7 @@ class PipelineWatch:
         self._pass_began_s = 0.0
         # By pass: seconds since the start when each reading was taken, and the unparsed reading.
         self._passes: list[list[tuple[float, Any]]] = []
+        self._starts = StartReadings()
         self._one_at_a_time = threading.RLock()  # an interrupt may leave it locked
         self._every = 1
         self._until_next = 0
@@ -80,6 +86,7 @@ class PipelineWatch:
         if len(self._passes) == MOST_PASSES:
             del self._passes[1:-1:2]  # the first one and the two latest stay
         self._passes.append([])
+        self._starts.follow(iterator)
         self._pass_began_s = self._elapsed_s()
         self._every, self._until_next = 1, 0
         if self._written is None and self._dataset is None:
@@ -90,6 +97,8 @@ class PipelineWatch:
     def read(self, model: Any) -> None:
         """Adds a reading of the current iterator."""
         readings = self._passes[-1]
+        if not readings:
+            self._starts.began(model)
         reading = self._elapsed_s(), model
         if self._until_next and len(readings) > 1:
             # The last one is always the newest, since costs are the growth of counters up to it.
@@ -101,6 +110,10 @@ class PipelineWatch:
             del readings[1:-1:2]
             self._every *= 2
         self._until_next = self._every - 1
+
+    def look(self) -> None:
+        """Reads the model while the first batches are made; called on the sampling thread."""
+        self._starts.look()
 
     def stop(self) -> None:
         """Ends what was changed to time the stages."""
@@ -134,29 +147,54 @@ class PipelineWatch:
         self._look_at_dataset()
         if self._is_out_of_sight:
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
+        readings, is_later = self._starts.readings()
+        start = measure_starts(readings)
+        starts: tuple[StageRecord, ...] = ()
+        if start is not None:
+            starts, _ = self._stages(self._within_pool(start), refills=is_later)
+        record = PipelineRecord(source=SOURCE, starts=starts)
         if not any(passes):
-            return PipelineRecord(unknown_because=NOT_READ)
+            return replace(record, unknown_because=NOT_READ, source=None)
         read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
         measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
             because = "no batch was fetched between two readings of the pipeline's model"
-            return PipelineRecord(unknown_because=because)
+            return replace(record, unknown_because=because, source=None)
         output, batches = measured
         costs = costs_over_time(read, output)
-        if self._pool is not None:
-            output = within_pool(output, self._pool)
+        output = self._within_pool(output)
         if self._grain is not None:
             # Grain's times are sums over the run, so they have no parts over time.
             output, costs = self._grain.with_stages(output), ()
         if wait_s is not None:
             output = complete(output, wait_s) or output
-        names = self._names(output)
+        stages, slowest_s = self._stages(output)
+        return replace(record, stages=stages, slowest_s=slowest_s, batches=batches, costs=costs)
+
+    def _stages(
+        self, output: MeasuredNode, *, refills: bool = False
+    ) -> tuple[tuple[StageRecord, ...], float]:
+        """Returns the stages of a pipeline with their names, and the time of its slowest segment.
+
+        With `refills`, a cache that is being filled was filled in an earlier epoch, too.
+        """
+        names, used = self._names(output), used_shares(output)
         found = list(in_order(output))
         critical = slowest([segment for segment, _ in found])
-        stages = tuple(_stage(member, segment, critical, names) for segment, member in found)
-        return PipelineRecord(
-            stages, slowest_s=critical.time_s, batches=batches, source=SOURCE, costs=costs
-        )
+        records = {id(each.stage): _stage(each, part, critical, names) for part, each in found}
+        for node in (member.stage for _, member in found):
+            filling = [each for each in fills(node) if id(each) in records] if refills else []
+            share = sum(records[id(each)].share for each in filling)
+            records[id(node)] = replace(
+                records[id(node)], used=used[id(node)], refill_share=share if filling else None
+            )
+        for node in reversed([member.stage for _, member in found]):
+            if node.buffered is None and node.nested:
+                _credit_maker(node, records)
+        return tuple(records.values()), critical.time_s
+
+    def _within_pool(self, output: MeasuredNode) -> MeasuredNode:
+        return output if self._pool is None else within_pool(output, self._pool)
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_s
@@ -173,6 +211,28 @@ class PipelineWatch:
         with self._naming:
             return align(self._written, output) if self._written is not None else {}
         return {}
+
+
+def _credit_maker(maker: MeasuredNode, records: dict[int, StageRecord]) -> None:
+    """Adds what a stage's datasets cost to the stage that makes them, as `flat_map` does.
+
+    Nested stages that users know by a function or by what they read keep their cost. An
+    asynchronous stage has threads of its own for its datasets, so it is left as it is.
+    """
+    made = records[id(maker)]
+    for node in (each for nested in maker.nested for each in nested.walk()):
+        record = records.get(id(node))
+        if record is None or record.location or record.work not in _UNNAMED:
+            continue
+        spent_s = record.cost_per_batch_s or 0.0
+        made = replace(
+            made,
+            share=made.share + record.share,
+            cost_per_batch_s=(made.cost_per_batch_s or 0.0) + spent_s,
+            cost_s=(made.cost_s or 0.0) + spent_s / maker.per_batch if maker.per_batch else None,
+        )
+        records[id(node)] = replace(record, share=0.0, cost_per_batch_s=0.0, cost_s=0.0)
+    records[id(maker)] = made
 
 
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
@@ -201,6 +261,7 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         repeats=written.repeats if written is not None else None,
         pass_bytes=node.pass_bytes or None,
         call=function.call if function is not None else None,
+        elements=node.per_batch,
     )
 
 

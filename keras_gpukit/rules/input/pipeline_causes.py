@@ -1,0 +1,127 @@
+"""Causes of a wait that the order of a pipeline's stages shows: work that is thrown away."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from keras_gpukit.records.finding import Advice, Figure
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.rules.rule import advise, figure, percent
+
+LEAST_SHARE = 0.3
+"""Smallest share of the slowest segment's time that counts if it goes to what is dropped, or to a
+cache that is filled again; our choice. With less, another cause comes first."""
+LEAST_USED = 0.01
+"""Smallest share of used elements that is given as a ratio; our choice."""
+LEAST_DROPPED = 0.1
+"""Smallest share that a stage drops of what it is given, to be named; our choice."""
+
+Stages = tuple[StageRecord, ...]
+
+
+class Cause(NamedTuple):
+    """A cause that the stages show.
+
+    Attributes:
+        text: The cause as the second half of a title.
+        share: Share of the slowest segment's time that is saved without it.
+    """
+
+    text: str
+    advice: tuple[Advice, ...]
+    evidence: tuple[Figure, ...]
+    share: float
+
+
+def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> Cause | None:
+    """Returns the cause of the wait for the first batches, or for later ones; None without one."""
+    if pipeline is None:
+        return None
+    stages = pipeline.starts if at_start else pipeline.stages
+    return _refilled(pipeline.starts) or _dropped(stages)
+
+
+def slowest_at_start(pipeline: PipelineRecord | None, wait_s: float) -> StageRecord | None:
+    """Returns the stage that takes longest until an epoch's first batches; None if unknown.
+
+    It is unknown if the stages account for less than a quarter of the wait: readings come at any
+    moment of it, on average in the middle, and half of the wait must be accounted for (our choice).
+    """
+    starts = pipeline.starts if pipeline else ()
+    stage = max(starts, key=lambda each: each.share, default=None)
+    if stage is None or not stage.share or not stage.cost_per_batch_s:
+        return None
+    segment_s = stage.cost_per_batch_s / stage.parallelism / stage.share
+    return stage if segment_s >= wait_s / 4 else None
+
+
+def _refilled(starts: Stages) -> Cause | None:
+    at = next((n for n, each in enumerate(starts) if each.refill_share is not None), None)
+    if at is None or (starts[at].refill_share or 0.0) < LEAST_SHARE:
+        return None
+    share = starts[at].refill_share or 0.0
+    take = next((each for each in starts[:at] if each.kind == "take"), None)
+    ends = f"{take.name} ends" if take else "steps_per_epoch or validation_steps ends"
+    advice = (
+        "put `take` before the cache: `ds.take(n).cache()`. It is then read to its end, filled in "
+        "the first epoch, and read in later ones"
+        if take
+        else "`ds.take(n).cache()` with the elements that an epoch uses: the cache is then read to "
+        "its end, filled in the first epoch, and read in later ones"
+    )
+    return Cause(
+        f"cache() is filled again in each epoch, since {ends} the epoch before the data do",
+        (advise(advice, "cache"),),
+        (percent("of_the_stages_time_filling_the_cache", share),),
+        share,
+    )
+
+
+def _dropped(stages: Stages) -> Cause | None:
+    def wasted(stage: StageRecord) -> float:
+        return stage.share * (1 - (1.0 if stage.used is None else stage.used))
+
+    stage = max(stages, key=wasted, default=None)
+    if stage is None or wasted(stage) < LEAST_SHARE or not stage.elements:
+        return None
+    used = stage.used or 0.0
+    nearer = stages[: stages.index(stage)][::-1]
+    passed = [each.used if each.used is not None else 1.0 for each in (stage, *nearer)]
+    # A stage drops what later stages pass on of its own elements, but not of what it is given.
+    dropper = next(
+        (
+            each
+            for each, mine, given in zip(nearer, passed[1:], passed, strict=False)
+            if given < (1 - LEAST_DROPPED) * mine
+        ),
+        None,
+    )
+    if dropper is None:
+        return None
+    name, by = f"{stage.name}{stage.where}", f"{dropper.name}{dropper.where}"
+    if dropper.kind == "skip":
+        dropped = stage.elements * (1 - used)
+        text = f"each time, {name} makes {dropped:,.0f} elements that {by} drops"
+    elif used < LEAST_USED:
+        text = f"{name} makes elements of which {by} drops nearly all"
+    else:
+        times = f"{1 / used:.0f}" if used <= 0.1 else f"{1 / used:.2g}"
+        text = f"{name} makes {times} elements for each one that is used, since {by} drops the rest"
+    return Cause(
+        text,
+        (advise(_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind)),),
+        (
+            figure("elements_made_by", round(stage.elements), of=stage.name),
+            figure("of_them_used", round(stage.elements * used)),
+        ),
+        wasted(stage),
+    )
+
+
+_EARLIER = {
+    "filter": "filter before {name}, by what is known before it, such as file names or labels: "
+    "`ds.filter(...).map({name})`",
+    "skip": "split before {name}: `skip` and `take` on file names or indices, then `map({name})`",
+    "shard": "`ds.shard(...)` before {name}",
+}
+_ELSE = "{kind} before {name}, so that it makes only what is used"

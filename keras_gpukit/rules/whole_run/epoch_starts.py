@@ -1,0 +1,146 @@
+"""Whether epochs take long to start, and what their start is spent in."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Advice, Figure
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.rules.input.advice import starting_advice
+from keras_gpukit.rules.input.pipeline_causes import cause_of, slowest_at_start
+from keras_gpukit.rules.input.python_advice import ARRAYS, ONE_PIPELINE, SLOW_ONES, starts_advice
+from keras_gpukit.rules.input.slow_line import slowest_line
+from keras_gpukit.rules.rule import Outcome, figure, percent, seconds
+from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.whole_run.time_parts import (
+    MOSTLY,
+    NOTABLE_FRACTION,
+    REQUIRES,
+    TimeRule,
+)
+
+FEW, NEARLY_ALL = 0.25, 0.8
+SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
+OPENING_RATIO = 3.0
+"""Smallest ratio of what a stage takes per element at an epoch's start to what it takes later, from
+which the start itself is what takes long; our choice."""
+
+
+class SlowEpochStart(TimeRule):
+    """The share of the time that goes to starting epochs, until their first batches arrive."""
+
+    code = "slow-epoch-start"
+    subject = "epoch starts"
+    title = "Each epoch takes long to start"
+    requires = f"{REQUIRES}, and the start of an epoch after the first"
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        start = summary.input.pipeline_start if summary.input else None
+        if start is None:
+            return self.abstain("no epoch after the first began, or its start was not measured")
+        # The first epoch's pipeline starts in any case; its wait is part of the first step.
+        waits_s = start.epochs * start.mean_s
+        lasting_s = max(waits_s, parts.epoch_start_s * start.epochs / (start.epochs + 1))
+        share, each_s = lasting_s / parts.wall_s, lasting_s / start.epochs
+        if share < NOTABLE_FRACTION:
+            return None
+        figures = [
+            percent("of_the_time_in", share, "starting later epochs"),
+            figure("start_of_an_epoch", each_s, "s"),
+            figure("of_it_waiting_for_the_first_batch", start.mean_s, "s"),
+        ]
+        low_s, high_s = lasting_s, max(parts.epoch_start_s, lasting_s) + start.mean_s
+        seen = severity(of_run(summary, low_s, None, basis="epoch starts"), summary)
+        title: str | None
+        if start.mean_s < MOSTLY * each_s:
+            seen = seen if share >= MOSTLY else "info"
+            title, advice = _restarts(summary, parts, start, each_s)
+        elif few := _slow_ones(start.longest_s, start.epochs, waits_s):
+            title = f"{few} of {start.epochs} epochs took long to start"
+            figures.append(figure("longest_wait_for_a_first_batch", start.longest_s[0], "s"))
+            advice = (SLOW_ONES,)
+        else:
+            why, advice, more, share = _cause(summary, start)
+            title = f"{self.title}: {why}" if why else None
+            figures += more
+            low_s = share * waits_s
+            if not share:
+                # What is only made earlier, or later, still takes its time, at best during steps.
+                high_s = min(high_s, parts.compute_s or high_s)
+        saving = of_run(summary, low_s, high_s, basis="epoch starts")
+        return self.find(seen, *figures, advice=advice, saving=saving, title=title)
+
+
+Why = tuple[str, tuple[str | Advice, ...], tuple[Figure, ...], float]
+"""End of a title, advice, figures, and the share of the waits that following it saves."""
+
+
+def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
+    """Returns why the first batches of epochs come late."""
+    record = summary.input
+    pipeline = record.pipeline if record else None
+    order = cause_of(pipeline, at_start=True)
+    if order is not None:
+        return order.text, order.advice, order.evidence, order.share
+    stage = slowest_at_start(pipeline, start.mean_s)
+    python = record.python if record else None
+    if stage is not None and pipeline is not None and python is None and not _of_arrays(pipeline):
+        advice, is_sure = starting_advice(
+            pipeline, stage, summary, opens=_opens(stage, pipeline.stages)
+        )
+        takes = figure("time_per_start_of", stage.cost_per_batch_s or 0.0, "s", stage.name)
+        line = slowest_line(summary, stage.location)
+        nearer = pipeline.starts[: pipeline.starts.index(stage)]
+        fills = any(each.kind == "shuffle" for each in nearer)
+        does = "makes what fills the shuffle buffer" if fills else "takes most of it"
+        why = f"{stage.name}{stage.where} {does}{line}"
+        return why, advice, (takes,), stage.share if is_sure else 0.0
+    if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
+        figures = (figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"),)
+        return "", (SMALLER_BUFFER, ONE_PIPELINE), figures, 0.0
+    return "", starts_advice(record, waits_first=True), (), 1.0
+
+
+def _opens(stage: StageRecord, later: tuple[StageRecord, ...]) -> bool:
+    """Whether a stage takes much longer for its first elements than for later ones."""
+    same = (each for each in later if (each.name, each.kind) == (stage.name, stage.kind))
+    steady_s = next((each.cost_s for each in same), None)
+    if stage.cost_s is None:
+        return True
+    return steady_s is not None and stage.cost_s >= OPENING_RATIO * steady_s
+
+
+def _of_arrays(pipeline: PipelineRecord) -> bool:
+    return any(each.name.startswith(ARRAYS) for each in pipeline.starts)
+
+
+def _restarts(
+    summary: RunSummary, parts: TimeBreakdown, start: PipelineStartRecord, each_s: float
+) -> tuple[str, tuple[str | Advice, ...]]:
+    """Returns a title and advice for epochs of which little is a wait for the first batch."""
+    restarts_s = parts.longest_restarts_s
+    total_s = parts.epoch_start_s - start.epochs * start.mean_s
+    epochs = start.epochs + 1
+    if few := _slow_ones(restarts_s, epochs, total_s):
+        others_s = (total_s - sum(restarts_s[:few])) / (epochs - few)
+        slow = "1 epoch" if few == 1 else f"{few} epochs"
+        title = (
+            f"{slow} of {epochs} needed up to {seconds(restarts_s[0])} s to start, the others "
+            f"{seconds(max(others_s, 0.0))} s"
+        )
+        return title, (SLOW_ONES,)
+    title = (
+        f"Before each epoch's first step, {seconds(each_s - start.mean_s)} s pass on average in "
+        "which it does not wait for data"
+    )
+    return title, starts_advice(summary.input, waits_first=False)
+
+
+def _slow_ones(longest_s: tuple[float, ...], epochs: int, total_s: float) -> int:
+    """Returns how many epochs account for most of the seconds of all; 0 if not few."""
+    for count in range(1, len(longest_s) + 1):
+        if count > FEW * epochs:
+            break
+        if sum(longest_s[:count]) >= NEARLY_ALL * total_s:
+            return count
+    return 0

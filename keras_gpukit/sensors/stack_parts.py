@@ -1,0 +1,152 @@
+"""Understands a stack: which line of the script it is on, and what runs that line.
+
+Files of Keras and TensorFlow by which a stack is understood, seen on Keras 3.12 to 3.15 and
+TensorFlow 2.21. If one is renamed, lines below it are part of the call, and a step's Python counts
+as eager while it is traced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import CodeType, FrameType
+from typing import Literal, NamedTuple
+
+from keras_gpukit.records.script import METHODS
+from keras_gpukit.records.stacks import StackPart
+
+Kind = Literal[
+    "script",
+    "other",
+    "hidden",  # wrappers that name nothing
+    "own",
+    "import",
+    "framework",
+    "not eager",  # runs or traces a `tf.function`, or takes a batch of a dataset
+    "trainer",
+    "callbacks",
+    "python",  # TensorFlow or Keras calls Python for data
+    "start",  # what is outside the script
+]
+
+
+def _path(*parts: str) -> str:
+    return os.path.join(*parts)
+
+
+_KINDS: tuple[tuple[str, Kind], ...] = (
+    (_path("keras_gpukit", "scripts", "main_module.py"), "start"),
+    (_path("keras_gpukit", ""), "own"),
+    ("traceback_utils.py", "hidden"),
+    (_path("util", "dispatch.py"), "hidden"),
+    ("contextlib.py", "hidden"),
+    (_path("keras", "src", "callbacks", "callback.py"), "hidden"),
+    ("<frozen importlib", "import"),
+    (_path("eager", "polymorphic_function", ""), "not eager"),
+    (_path("tensorflow", "python", "data", ""), "not eager"),
+    (_path("keras", "src", "callbacks", "callback_list.py"), "callbacks"),
+    (_path("keras", "src", "trainers", "data_adapters", ""), "python"),
+    (_path("tensorflow", "python", "ops", "script_ops.py"), "python"),
+    (_path("keras", "src", "backend", "tensorflow", "trainer.py"), "trainer"),
+    (_path("keras", "src", ""), "framework"),
+    (_path("tensorflow", "python", ""), "framework"),
+)
+_NAMELESS = ("hidden", "own", "callbacks")
+
+
+class Where(NamedTuple):
+    """Where a thread is: the script's lines within the part, innermost first."""
+
+    thread: int
+    part: StackPart
+    lines: tuple[tuple[int, int], ...]
+    called: int | None
+    entry: int
+    is_eager: bool
+
+
+class StackReader:
+    """Finds the script's lines on stacks.
+
+    Args:
+        is_of_the_script: Whether a file is the script's own.
+
+    Attributes:
+        codes: Codes by their identity, of all lines that were found.
+    """
+
+    def __init__(self, is_of_the_script: Callable[[str], bool]) -> None:
+        self._is_of_the_script = is_of_the_script
+        self._kinds: dict[str, Kind] = {}
+        self.codes: dict[int, CodeType] = {}
+
+    def find(self, thread: int, stack: Sequence[FrameType]) -> Where | None:
+        """Returns where a thread is, from its frames, the innermost first.
+
+        None outside the script's code and outside callbacks.
+        """
+        part: StackPart = "script"
+        lines: list[tuple[int, int]] = []
+        called: CodeType | None = None
+        outside: FrameType | None = None  # outermost so far outside the script
+        entry: CodeType | None = None
+        before: Kind = "other"
+        seen: set[Kind] = set()
+        for frame in stack:
+            code = frame.f_code
+            kind = self._kinds.get(code.co_filename) or self.kind(code.co_filename)
+            if kind == "script":
+                if not lines:
+                    called = outside.f_code if outside is not None else None
+                    if part == "script" and before == "import":
+                        part = "import"
+                lines.append((self._kept(code), frame.f_lineno or 0))
+                entry = code
+            elif kind == "start":
+                break
+            elif kind == "callbacks" and before != "own" and (lines or outside is not None):
+                part = "callback"
+                if not lines and outside is not None:
+                    entry = outside.f_code
+                    lines.append((self._kept(entry), outside.f_lineno or 0))
+                break
+            elif kind == "python" and lines:
+                part = "python"
+                break
+            elif kind == "trainer" and code.co_name in METHODS:
+                if lines:
+                    part = "step"
+                    break
+                part, outside = "call", frame
+            elif kind not in _NAMELESS:
+                outside = frame
+                seen.add(kind)
+            before = kind
+        if not lines or entry is None:
+            return None
+        return Where(
+            thread,
+            part,
+            tuple(lines),
+            None if called is None else self._kept(called),
+            self._kept(entry),
+            part != "call" and "framework" in seen and "not eager" not in seen,
+        )
+
+    def _kept(self, code: CodeType) -> int:
+        """Returns the identity of a code, which lasts from now on."""
+        self.codes.setdefault(id(code), code)
+        return id(code)
+
+    def kind(self, file: str) -> Kind:
+        """Returns the kind of code that a file has."""
+        if file not in self._kinds:
+            others = (kind for part, kind in _KINDS if part in file)
+            is_own = self._is_of_the_script(file)
+            self._kinds[file] = "script" if is_own else next(others, "other")
+        return self._kinds[file]
+
+
+def named(code: CodeType) -> str:
+    """Returns a function's name with its class, without the functions that define it."""
+    return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]

@@ -1,0 +1,154 @@
+"""What a pipeline does until its first batches arrive, and how much of it is thrown away."""
+
+from __future__ import annotations
+
+import pytest
+
+from keras_gpukit.input.wait.stages.dropping import fills, used_shares
+from keras_gpukit.input.wait.stages.measuring import measure_starts
+from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
+from keras_gpukit.input.wait.stages.starts import StartReadings
+from keras_gpukit.input.wait.wall_time import WallTime
+
+
+def reading(*nodes: Node) -> ModelReading:
+    return ModelReading({node.id: node for node in nodes}, nodes[0].id)
+
+
+def by_kind(output: MeasuredNode) -> dict[str, MeasuredNode]:
+    return {stage.kind: stage for stage in output.walk()}
+
+
+def used(*nodes: Node) -> dict[str, float]:
+    """The shares of elements that are used, by kind of stage, after one reading of a start."""
+    output = measure_starts([reading(*nodes)])
+    shares = used_shares(output)
+    return {kind: shares[id(stage)] for kind, stage in by_kind(output).items()}
+
+
+def test_what_fills_a_buffer_counts_for_the_start():
+    starts = [
+        reading(
+            Node(1, "Root", batches, 0.0, inputs=(2,)),
+            Node(2, "Shuffle", 16 * batches, 0.1, inputs=(3,), held=400),
+            Node(3, "Map", 400 + 16 * batches, 2.0 * batches),
+        )
+        for batches in (1, 3)
+    ]
+    stages = by_kind(measure_starts(starts))
+    assert stages["Map"].cost_per_batch_s == pytest.approx(4.0)  # seconds per start
+    assert stages["Map"].per_batch == 432
+
+
+def test_elements_that_a_filter_drops_are_not_used():
+    shares = used(
+        Node(1, "Batch", 2, 0.0, inputs=(2,)),
+        Node(2, "Shuffle", 64, 0.0, inputs=(3,), held=136),
+        Node(3, "Filter", 200, 0.0, inputs=(4,)),
+        Node(4, "ParallelMap", 2000, 5.0, buffered=3.0, inputs=(5,), held=3),
+        Node(5, "TensorSlice", 2004, 0.0),
+    )
+    # A batch, a full buffer and calls in progress drop nothing.
+    assert shares == {
+        "Batch": 1.0,
+        "Shuffle": 1.0,
+        "Filter": 1.0,
+        "ParallelMap": pytest.approx(0.1),
+        "TensorSlice": pytest.approx(0.1),
+    }
+
+
+def test_shares_of_several_stages_multiply():
+    shares = used(
+        Node(1, "Shard", 50, 0.0, inputs=(2,)),
+        Node(2, "FiniteSkip", 200, 0.0, inputs=(3,)),
+        Node(3, "Map", 400, 0.0),
+    )
+    assert shares == {"Shard": 1.0, "FiniteSkip": 0.25, "Map": 0.125}
+
+
+@pytest.mark.parametrize("kind", ["BatchV2", "Window", "GroupByWindow", "FiniteRepeat", "FlatMap"])
+def test_a_stage_that_joins_or_makes_iterators_drops_nothing(kind):
+    shares = used(Node(1, kind, 10, 0.0, inputs=(2,)), Node(2, "Map", 320, 0.0))
+    assert shares["Map"] == 1.0
+
+
+def test_few_elements_are_no_evidence():
+    shares = used(Node(1, "FiniteTake", 1, 0.0, inputs=(2,)), Node(2, "Map", 10, 0.0))
+    assert shares["Map"] == 1.0
+
+
+def test_a_cache_that_is_read_has_nothing_that_fills_it():
+    filling = measure_starts(
+        [
+            reading(
+                Node(1, "MemoryCache", 40, 0.0, inputs=(2,)),
+                Node(2, "MemoryCacheImpl", 40, 0.0, inputs=(3,)),
+                Node(3, "Map", 42, 1.0),
+            )
+        ]
+    )
+    assert [each.kind for each in fills(filling)] == ["Map"]
+    read = Node(1, "MemoryCache", 40, 0.0, inputs=(2,)), Node(2, "MemoryCacheImpl", 40, 0.0)
+    assert fills(measure_starts([reading(*read)])) == []
+
+
+class Iterator:
+    """Stands for one of tf.data, of which a reading is the next of a list."""
+
+    def __init__(self, *models: ModelReading) -> None:
+        self.models = list(models)
+
+
+def stages(number: int, elements: int = 1) -> ModelReading:
+    """A reading of so many stages."""
+    kinds = "Root", "Shuffle", "Map", "Range"
+    return reading(*(Node(n, kinds[n], elements, 0.0) for n in range(number)))
+
+
+def test_the_reading_that_shows_most_stands_for_a_start():
+    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+    early, late = stages(4), stages(2)
+    iterators = Iterator(stages(4, 1)), Iterator(early), Iterator()
+    starts.follow(iterators[0])
+    starts.look()
+    assert starts.readings() == ([stages(4, 1)], False)  # nothing is known of a later epoch
+    starts.follow(iterators[1])
+    starts.look()
+    starts.began(late)
+    starts.look()  # the first batches have arrived
+    assert starts.readings() == ([early], True)
+    starts.follow(iterators[2])
+    starts.began(stages(3))
+    assert starts.readings() == ([early, stages(3)], True)
+
+
+def test_an_iterator_that_is_gone_is_not_read():
+    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+    starts.follow(Iterator(stages(4)))
+    starts.look()
+    assert starts.readings() == ([], False)
+
+
+def test_starts_that_were_seen_early_are_kept_longest():
+    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+    kept = [Iterator(stages(4, number)) for number in range(1, 30)]
+    for number, iterator in enumerate(kept):
+        starts.follow(iterator)
+        if number == 1:
+            starts.look()
+        starts.began(stages(2))
+    readings, _ = starts.readings()
+    assert (len(readings), readings[0]) == (8, stages(4, 2))
+
+
+def test_the_longest_restarts_are_kept_without_the_wait_for_a_first_batch():
+    moments = [0.0, *(moment for epoch in range(7) for moment in (epoch, epoch + 0.1 * epoch))]
+    clock = iter([*moments, 9.0, 9.0, 9.0])
+    wall = WallTime("callbacks", lambda: next(clock), compiled=lambda: None)
+    for _ in range(7):
+        wall.turn("epoch start")
+        wall.turn("steps")
+    wall.add_epoch_wait(0.5, 6.7)
+    longest_s = wall.breakdown(0.0, 0.0, until_s=9.0).longest_restarts_s
+    assert longest_s == pytest.approx((0.6, 0.5, 0.4, 0.3, 0.2))
