@@ -135,6 +135,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
+        atexit.unregister(conclusion.tell)
         return fail("run", error)
     return 0
 

@@ -92,6 +92,8 @@ class Conclusion:
             self._say(f"recorded in {recorded}; the chief reports on all workers.")
             return
         script = self._script()
+        if self._follows and script is not None and not script.calls:
+            script = None  # it waits for the processes that train, which is no finding
         own_loop = self._record_loop()
         if self._follows:
             self._folder.remove_if_empty()
@@ -126,7 +128,7 @@ class Conclusion:
             _open_in_browser(path)
 
     def record(self) -> None:
-        """Records what is only known at exit; another process tells it."""
+        """Records what is only known at exit; another process reports it."""
         if os.getpid() == self._process:
             with contextlib.suppress(Exception, KeyboardInterrupt):
                 self._record_loop()
@@ -193,6 +195,7 @@ class Conclusion:
             record,
             before=lines(until_s=begin_s).lines,
             rest=lines(own[1] if own else begin_s).lines,
+            profiles=self._fits.profiles.record(),
             eager_step=self._loops.eager.record(STACKS.sampler) if self._loops else None,
         )
 

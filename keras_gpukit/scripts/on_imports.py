@@ -55,6 +55,8 @@ class OnImports:
     def _tensorflow(self) -> None:
         if self._loops is not None:
             self._loops.install()
+        if self._fits is not None:
+            self._fits.profiles.install()
         self._watch_strategies()
         if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()

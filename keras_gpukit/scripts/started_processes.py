@@ -7,7 +7,6 @@ they are monitored, as they inherit what monitors this process.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
@@ -17,6 +16,8 @@ from types import FrameType
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.scripts.around import followed_by
+from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import PACKAGE
 
 _PYTHON = re.compile(r"(?:^|[\s/\\])python[\d.]*(?:\.exe)?(?=\s|$)|^\S+\.py\b", re.IGNORECASE)
@@ -38,42 +39,37 @@ class StartedProcesses:
     def install(self) -> None:
         """Starts to count, for good."""
         import subprocess
-        from multiprocessing.process import BaseProcess
 
         def popen(process: Any, arguments: Any) -> bool:
             return process.pid is not None and is_python(arguments)
 
-        def started(process: Any, _: Any) -> bool:
-            return getattr(process._popen, "method", None) != _FORK
-
         def command(line: Any, _: Any) -> bool:
             return is_python(line)
 
+        # Not imported here: it would take our `__main__` for the script's.
+        ImportHook({"multiprocessing.process": self._count_of_multiprocessing}).install()
         self._count(subprocess.Popen, "__init__", popen, "subprocess.Popen")
-        self._count(BaseProcess, "start", started, "Process.start")
         self._count(os, "system", command, "os.system")
+
+    def _count_of_multiprocessing(self) -> None:
+        from multiprocessing.process import BaseProcess
+
+        def started(process: Any, _: Any) -> bool:
+            return getattr(process._popen, "method", None) != _FORK
+
+        self._count(BaseProcess, "start", started, "Process.start")
 
     def _count(
         self, owner: Any, name: str, counts: Callable[[Any, Any], bool], called: str
     ) -> None:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def start(process: Any, *arguments: Any, **named: Any) -> Any:
-            try:
-                result = original(process, *arguments, **named)
-            except BaseException as error:
-                # The script's traceback does not show this function.
-                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
-                raise
+        def count(_: None, process: Any, *arguments: Any, **named: Any) -> None:
             with self._guard:
                 if counts(process, named.get("args", arguments[0] if arguments else ())):
-                    caller = started_by(sys._getframe(1), called)
+                    caller = started_by(sys._getframe(2), called)
                     if caller is not None:
                         self.counts[caller] += 1
-            return result
 
-        setattr(owner, name, start)
+        setattr(owner, name, followed_by(getattr(owner, name), lambda: None, count))
 
 
 def is_python(command: Any) -> bool:
