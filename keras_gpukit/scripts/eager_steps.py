@@ -85,12 +85,6 @@ class EagerSteps:
             sampler.eager_s(code, found.began_s, found.ended_s),
         )
 
-    @property
-    def place(self) -> str | None:
-        """Line that computes the gradients of these steps; None without any."""
-        found = self._longest
-        return None if found is None else place(found.code.co_filename, found.line)
-
     def throughput(self) -> ThroughputRecord | None:
         """Returns the number and the time of these steps; None without any."""
         found = self._longest

@@ -111,8 +111,8 @@ class OwnLoops:
 
     @property
     def place(self) -> str | None:
-        """Line of the loop that `summary` is of; None without one."""
-        return self.eager.place if self._longest is None else self._longest.place
+        """Line that takes the batches of the loop that `summary` is of; None without one."""
+        return None if self._longest is None else self._longest.place
 
     @property
     def _longest(self) -> _Loop | None:

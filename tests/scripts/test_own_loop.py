@@ -39,7 +39,7 @@ def test_a_loop_names_its_slow_stage_and_its_line(loops):
     # The lambda in the map only calls it.
     place = f"test_own_loop.py:{slowly.__code__.co_firstlineno}"
     assert first.title.endswith(f"the bottleneck is slowly ({place})")
-    assert loops.place == "test_own_loop.py:31"
+    assert loops.place == "test_own_loop.py:34"
     assert summary.steps == 2 * 59
     assert summary.input_wait_s >= 0.002
     assert 0.2 < summary.input_stall_fraction < 1
@@ -93,5 +93,6 @@ def test_a_step_within_its_loop_has_no_function_of_its_own():
     steps = EagerSteps()
     for _ in range(12):
         steps._note(sys._getframe())
-    assert not steps.record(Sampler()).is_function
-    assert steps.place.startswith("test_own_loop.py:")
+    step = steps.record(Sampler())
+    assert not step.is_function
+    assert step.place.startswith("test_own_loop.py:")

@@ -112,8 +112,9 @@ def _named(line: LineTime, spent_s: float) -> str:
     if spent_s > line.seconds:  # of a function with several such lines
         return f"{line.function}, most of it on the line {line.place}"
     # A look at plain Python comes at the end of a loop's turn, so such a line proves nothing.
-    shows_call = "(" in line.source and len(line.source) <= MOST_SOURCE
-    return f"{line.source if shows_call else line.called or line.function} ({line.place})"
+    is_proof = "(" in line.source or line.function == "<module>"
+    shows = is_proof and 0 < len(line.source) <= MOST_SOURCE
+    return f"{line.source if shows else line.called or line.function} ({line.place})"
 
 
 def _advice(line: LineTime) -> tuple[str, ...]:
