@@ -48,19 +48,25 @@ def add_parser(subparsers: Any) -> None:
         help="also log each fit() to mlflow, wandb, otel, or several of them; a Monitor in the "
         "script with its own log_to keeps it",
     )
+    parser.add_argument(
+        "--follow",
+        action="store_true",
+        help="also monitor the Python processes that the script starts, by two environment "
+        "variables that they inherit",
+    )
     parser.add_argument("--open", action="store_true", help="open the report in a browser")
     add_gpu_flags(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
-    from keras_gpukit.configure.settings import check
     from keras_gpukit.saved_runs.exporting.services import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.scripts.on_imports import OnImports
     from keras_gpukit.scripts.own_loop import OwnLoops
-    from keras_gpukit.scripts.run_folder import SHARED, RunFolder, job_of
+    from keras_gpukit.scripts.run_folder import FOLLOWED, SHARED, RunFolder, job_of
+    from keras_gpukit.scripts.started_processes import StartedProcesses
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
     from keras_gpukit.watching.script_stacks import STACKS
@@ -68,18 +74,23 @@ def run(args: argparse.Namespace) -> int:
     check_script(args)
     gpu_settings = given_gpu_flags(args)
     try:
-        check(**gpu_settings)
+        if gpu_settings:  # loads what knows the strategies of TensorFlow
+            from keras_gpukit.configure.settings import check
+
+            check(**gpu_settings)
         log_to = check_log_to(args.log_to)
     except (TypeError, ValueError, ImportError) as error:
         args.error(str(error))
     log_dir = args.log_dir.expanduser().absolute()
     shared = os.environ.pop(SHARED, None)
+    os.environ.pop(FOLLOWED, None)  # of processes that start each other, the innermost run acts
     job = job_of(os.environ) if shared is None else None
     run_folder = RunFolder(
         log_dir,
         args.module or Path(args.script).stem,
         shared=Path(shared) if shared else None,
         job=job,
+        trains_together=shared is not None,
     )
 
     def finish() -> None:
@@ -90,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
             conclusion.tell()
 
     before_fit = Termination(finish).install
-    loops = OwnLoops()
+    loops, started = OwnLoops(), StartedProcesses()
     fits = WatchedFits(run_folder, profile=args.profile, log_to=log_to, before_fit=before_fit)
     on_imports = OnImports(fits, loops, gpu_settings)
     conclusion = Conclusion(
@@ -101,16 +112,30 @@ def run(args: argparse.Namespace) -> int:
         loops=loops,
         imports_s=lambda: on_imports.spent_s,
         chief_reports=job is not None and job.index > 0,
+        started=started,
+        follows=args.follow,
     )
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
     if shared is None:  # otherwise the launcher reports once all processes have ended
         atexit.register(conclusion.tell)
     on_imports.install()
+    started.install()
+    if args.follow:
+        from keras_gpukit.scripts.following import have_followed
+
+        have_followed(
+            os.environ,
+            run_folder.path(),
+            profile=args.profile,
+            log_to=log_to,
+            gpu_settings=gpu_settings,
+        )
     STACKS.acquire()
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
+        atexit.unregister(conclusion.tell)
         return fail("run", error)
     return 0
 

@@ -21,7 +21,6 @@ from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
 from keras_gpukit.profiling.reading.steps import Steps, find_steps
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.rules.whole_run.profiler_errors import remedy
 
 LARGEST_BYTES = 256 << 20
 """Size of the largest profile that is read. Fifty steps of a large model take a tenth of it."""
@@ -174,5 +173,8 @@ def _problems(space: Space) -> tuple[str, ...]:
             problems.append(
                 f"The profiler dropped events of {device} ({dropped}): capture fewer steps."
             )
-    problems += [remedy(text) or text for text in space.problems]
+    if space.problems:
+        from keras_gpukit.rules.whole_run.profiler_errors import remedy  # loads all rules
+
+        problems += [remedy(text) or text for text in space.problems]
     return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]

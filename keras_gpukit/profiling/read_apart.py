@@ -17,7 +17,6 @@ from pathlib import Path
 import msgspec
 
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.profiling.read import read_profile
 from keras_gpukit.records.codec import checked_record
 from keras_gpukit.records.profile import ProfileRecord
 
@@ -60,6 +59,8 @@ def read_apart(path: Path) -> ProfileRecord:
 
 
 def _main() -> None:
+    from keras_gpukit.profiling.read import read_profile  # not needed by the process that trains
+
     with suppress(AttributeError, OSError):  # Windows has no such priorities
         os.nice(_LOWEST_PRIORITY)
     sys.stdout.buffer.write(msgspec.json.encode(read_profile(sys.argv[1])))

@@ -50,6 +50,7 @@ OTHERS = {
     "XDG_CACHE_HOME": "Folder of caches, where `bench` keeps what a GPU reaches",
 }
 SET_HERE = {
+    "GPUKIT_FOLLOW": "How the processes that a script under `run --follow` starts are monitored",
     "GPUKIT_RUN_FOLDER": "Folder of a run that all processes of a job share",
     "GPUKIT_SET_TF_CONFIG": "Marks a `TF_CONFIG` that only repeats what other variables say",
     "GRPC_FAIL_FAST": "Has calls to a parameter server that has died fail at once",

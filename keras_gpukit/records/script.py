@@ -68,6 +68,23 @@ class EagerStep:
 
 
 @dataclass(frozen=True)
+class ScriptProfile:
+    """A profile that the script itself records, as by `tf.profiler.experimental.start`.
+
+    Attributes:
+        place: Line of the script that starts it.
+        recorded_s: Seconds from its start to its end, or to that of the script.
+        whole_fits: Number of calls of `fit` that began and ended meanwhile.
+        stop_s: Seconds that ending it took; None if the script did not end it.
+    """
+
+    place: str
+    recorded_s: float
+    whole_fits: int
+    stop_s: float | None
+
+
+@dataclass(frozen=True)
 class ScriptRecord:
     """Wall time of a script's process, from its start to the end of the script.
 
@@ -77,6 +94,7 @@ class ScriptRecord:
         before: Lines of that time, the longest first.
         rest: Lines between the calls, and after the last one.
         eager_step: The script's own training step, if there is one that runs eagerly.
+        profiles: Profiles that the script records itself.
     """
 
     wall_s: float
@@ -86,6 +104,7 @@ class ScriptRecord:
     before: tuple[LineTime, ...] = ()
     rest: tuple[LineTime, ...] = ()
     eager_step: EagerStep | None = None
+    profiles: tuple[ScriptProfile, ...] = ()
 
     @property
     def rest_s(self) -> float:

@@ -39,6 +39,7 @@ from keras_gpukit.rules.whole_run import (
     not_compute,
     not_learning,
     outside_calls,
+    own_profile,
     time_parts,
 )
 
@@ -53,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     settings.SlowSettings(),
     many_calls.ManyShortCalls(),
     eager_step.StepRunsEagerly(),
+    own_profile.OwnProfile(),
     outside_calls.TimeOutsideCalls(),
     hangs.Hung(),
     input_bound.InputBound(),

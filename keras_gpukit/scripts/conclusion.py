@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keras_gpukit.records.report import Report, RunReport
     from keras_gpukit.records.run import RunSummary
     from keras_gpukit.records.script import ScriptRecord
+    from keras_gpukit.scripts.started_processes import StartedProcesses
 
 _MOST_EACH = 5
 """Number of fits up to which each one gets a line."""
@@ -39,6 +40,8 @@ class Conclusion:
         imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
             process runs no script itself.
         chief_reports: Whether the job's chief reports on this worker, too.
+        started: The Python processes that the script starts; None if they are not counted.
+        follows: Whether they are monitored, too.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class Conclusion:
         loops: OwnLoops | None = None,
         imports_s: Callable[[], float] | None = None,
         chief_reports: bool = False,
+        started: StartedProcesses | None = None,
+        follows: bool = False,
     ) -> None:
         self._fits = fits
         self._folder = folder
@@ -61,6 +66,8 @@ class Conclusion:
         self._loops = loops
         self._imports_s = imports_s
         self._chief_reports = chief_reports
+        self._started = started
+        self._follows = follows
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -85,12 +92,17 @@ class Conclusion:
             self._say(f"recorded in {recorded}; the chief reports on all workers.")
             return
         script = self._script()
-        own_loop = None if self._fits.count or self._fits.has_own else self._record_loop()
+        if self._follows and script is not None and not script.calls:
+            script = None  # it waits for the processes that train, which is no finding
+        own_loop = self._record_loop()
+        if self._follows:
+            self._folder.remove_if_empty()
         log_dirs = sorted(self._fits.own_log_dirs)
         if self._folder.is_made:
             log_dirs.insert(0, self._folder.path())
         if not log_dirs:
             self._tell_that_there_is_nothing()
+            self._tell_of_started()
             if script is not None and (script.calls or "tensorflow" in sys.modules):
                 self._print_script(script)
             return
@@ -111,17 +123,34 @@ class Conclusion:
         self._print(f"Report: {self._shown(path)}")
         for log_dir in log_dirs:
             self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")
+        self._tell_of_started()
         if self._opens:
             _open_in_browser(path)
 
+    def record(self) -> None:
+        """Records what is only known at exit; another process reports it."""
+        if os.getpid() == self._process:
+            with contextlib.suppress(Exception, KeyboardInterrupt):
+                self._record_loop()
+
+    def _tell_of_started(self) -> None:
+        """Says which line started other Python processes, if any did."""
+        from keras_gpukit.scripts.started_processes import in_words
+
+        sentence = self._started and in_words(self._started.counts, follows=self._follows)
+        if sentence:
+            self._print(sentence)
+
     def _record_loop(self) -> str | None:
         """Records the longest loop of the script's own; returns its place, None without one."""
+        if self._fits.count or self._fits.has_own:
+            return None
         summary = self._loops and self._loops.summary()
         if not self._loops or not summary:
             return None
         from keras_gpukit.watching.run_output import RunOutput
 
-        output = RunOutput(self._folder.path() / "own-loop")
+        output = RunOutput(self._folder.named("own-loop"))
         output.start(None)
         output.record("environment", summary.environment, 0)
         output.record("summary", summary, summary.steps)
@@ -138,6 +167,8 @@ class Conclusion:
         elif keras is not None and not self._fits.has_own:
             no_fit = "the script called no fit(), so nothing was monitored."
             self._say(failures[0] if failures else no_fit)
+        elif keras is None and not failures:
+            self._say("this script loaded no Keras, so nothing was monitored.")
 
     def _script(self) -> ScriptRecord | None:
         """Returns where the time of this process went until now; None if it ran no script."""
@@ -164,6 +195,7 @@ class Conclusion:
             record,
             before=lines(until_s=begin_s).lines,
             rest=lines(own[1] if own else begin_s).lines,
+            profiles=self._fits.profiles.record(),
             eager_step=self._loops.eager.record(STACKS.sampler) if self._loops else None,
         )
 

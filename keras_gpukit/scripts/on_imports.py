@@ -42,9 +42,10 @@ class OnImports:
         self._has_strategy = self._has_keras = False
         self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
 
-    def install(self) -> None:
-        """Starts to watch imports."""
+    def install(self) -> ImportHook:
+        """Starts to watch imports; returns the hook that does so."""
         self._hook.install()
+        return self._hook
 
     @property
     def spent_s(self) -> float:
@@ -54,6 +55,8 @@ class OnImports:
     def _tensorflow(self) -> None:
         if self._loops is not None:
             self._loops.install()
+        if self._fits is not None:
+            self._fits.profiles.install()
         self._watch_strategies()
         if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()
@@ -71,14 +74,14 @@ class OnImports:
     def _watch_strategies(self) -> None:
         import tensorflow as tf
 
-        from keras_gpukit.distributed.strategies import is_multi_worker
-
         strategy_class = tf.distribute.MultiWorkerMirroredStrategy
         original = strategy_class.__init__
 
         @functools.wraps(original)
         def make(strategy: Any, *args: Any, **kwargs: Any) -> None:
             original(strategy, *args, **kwargs)
+            from keras_gpukit.distributed.strategies import is_multi_worker
+
             self._has_strategy = self._has_strategy or is_multi_worker(strategy)
             self._repair()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import re
 import time
@@ -20,6 +21,8 @@ from keras_gpukit.whole_files import new_folder
 
 SHARED = "GPUKIT_RUN_FOLDER"
 """Environment variable with the folder that all processes of one job write to."""
+FOLLOWED = "GPUKIT_FOLLOW"
+"""Environment variable by which `run --follow` has the processes that a script starts monitored."""
 _UNNAMED = re.compile(r"(sequential|functional|model)(_\d+)?")
 """Names that Keras gives to models without one. They say less than the script's name."""
 _UNSUITABLE = re.compile(r"[^\w.+-]+")
@@ -65,6 +68,10 @@ class RunFolder:
     The folder is created in `log_dir` when it is first needed, unless another process has created
     it as `shared`. It is named after the script and the time. The workers of a job share one that
     is named after the job.
+
+    Args:
+        trains_together: Whether the processes that share the folder train one model, and so write
+            to one subfolder for it.
     """
 
     def __init__(
@@ -74,12 +81,14 @@ class RunFolder:
         *,
         shared: Path | None = None,
         job: JobWorker | None = None,
+        trains_together: bool = False,
     ) -> None:
         self._log_dir = log_dir
         self._script = file_name(script)
         self._job = job
         self._name = f"{self._script}-{job.name if job else time.strftime('%Y%m%d-%H%M%S')}"
         self._path = shared
+        self._trains_together = trains_together or job is not None
         # Memory that is shared with forks, such as children of multiprocessing. It contains the
         # folder's name once one of them has created the folder.
         self._made = mmap.mmap(-1, _NAME_BYTES)
@@ -121,14 +130,29 @@ class RunFolder:
         folder = self._of_models.get(model)
         if folder is None:
             given = str(getattr(model, "name", "model"))
-            name = base = self._script if _UNNAMED.fullmatch(given) else file_name(given)
-            number = 1
-            while name in self._taken:
-                number += 1
-                name = f"{base}-{number}"
-            self._taken.add(name)
-            folder = self._of_models[model] = self.path() / name
+            folder = self._of_models[model] = self.named(
+                self._script if _UNNAMED.fullmatch(given) else given
+            )
         return folder
+
+    def named(self, name: str) -> Path:
+        """Returns a new subfolder with a name, to which a number is added if it is taken."""
+        base = name = file_name(name)
+        if not self._trains_together:  # forks, or processes that are followed, may want it too
+            return new_folder(self.path(), base, separator="-")
+        number = 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}-{number}"
+        self._taken.add(name)
+        return self.path() / name
+
+    def remove_if_empty(self) -> None:
+        """Removes the run's folder if nothing was written to it."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.rmdir()
+                self._path, self._made[0] = None, 0
 
 
 def _made_s(folder: Path) -> float:

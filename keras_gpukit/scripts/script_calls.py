@@ -118,6 +118,11 @@ class ScriptCalls:
             for kind in {_OWN_BATCHES[method], *call.traces}:
                 _time_first_batch(call, callback_list, kind)
 
+    def fits(self) -> tuple[int, int]:
+        """Returns how many calls of `fit` have ended, and how many are under way: 0 or 1."""
+        ended = sum(sums.count for (method, _), sums in self._sums.items() if method == "fit")
+        return ended, int(self._call is not None and self._call.method == "fit")
+
     def record(self, began_s: float, imports_s: float) -> ScriptRecord:
         """Returns what the script did from its start until now."""
         now_s = first_s = time.time()

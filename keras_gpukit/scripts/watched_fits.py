@@ -12,6 +12,7 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.scripts import keras_private
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.script_calls import ScriptCalls
+from keras_gpukit.scripts.script_profiles import ScriptProfiles
 
 ALWAYS_MONITORED = 16
 """Number of first fits that are always monitored. Our choice: more than the rules need to judge
@@ -48,6 +49,7 @@ class WatchedFits:
         before_fit: Callable[[], None] = lambda: None,
     ) -> None:
         self.calls = ScriptCalls(self._cost_s)
+        self.profiles = ScriptProfiles(self.calls.fits)
         self.count = 0
         self.own_log_dirs: set[Path] = set()
         self.has_own = False

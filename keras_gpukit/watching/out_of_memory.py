@@ -50,7 +50,8 @@ class OutOfMemoryWatch:
         session = self._session
         readings = {each.device: each for each in self._sensor.read()}
         # Memory is predicted for training steps only: a validation runs only the forward pass.
-        trains = session.phase == "fit" and session.wall.part in ("first step", "steps")
+        # An epoch's callbacks may run a validation or a prediction of their own.
+        trains = session.phase == "fit" and session.errors.source == "step"
         spec, batch_size = batch_of("fit") if trains else (None, None)
         call = Call(
             model=session.model,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit import profiling
 from keras_gpukit.distributed.worker_times import (
     CollectiveClock,
     RoundTrips,
@@ -18,7 +19,6 @@ from keras_gpukit.distributed.worker_times import (
 )
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.wait.calls import StepFunction
-from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.environment import Worker
@@ -163,7 +163,7 @@ def _compared_gpus(log_dir: Path, captures: ProfilerRecord | None) -> WorkerComp
         if capture.path is None or capture.unread_because is not None:
             continue
         with suppress(GPUKitError):  # the profile is damaged, which the report says
-            found = compared_replicas(read_profile(log_dir / capture.path))
+            found = compared_replicas(profiling.read_profile(log_dir / capture.path))
             if found is not None:
                 return found
     return None
@@ -175,7 +175,7 @@ def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]
     paths: Sequence[str] = [each.path for each in record.captures if each.path is not None]
     for path in paths[-MOST_READ:]:
         with suppress(GPUKitError):  # the profile is damaged, which the report says
-            steps += compared_steps(read_profile(log_dir / path))
+            steps += compared_steps(profiling.read_profile(log_dir / path))
     return tuple(steps)
 
 

@@ -65,7 +65,7 @@ def test_a_validation_is_named_with_its_loss_its_line_and_its_own_batch_size(fou
     report = found["validation"]
     assert re.fullmatch(
         r"Validation ran out of memory on CPU:0: the loss 'pairs' \(runs_out.py:\d+\) asked for "
-        r"\[8192, 8192\], 0.25 GiB; the batch has 8,192 examples",
+        r"\[8192, 8192\], 256 MiB; the batch has 8,192 examples",
         report["title"],
     )
     assert report["advice"][0].startswith("fit(validation_batch_size=32): training's batches")

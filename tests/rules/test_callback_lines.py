@@ -7,6 +7,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.stacks import LineTime, StackTimes
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.rules.whole_run.callback_lines import slowest_line
 from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 
 
@@ -91,3 +92,13 @@ def test_a_hook_without_a_class_of_its_own_has_a_line_too():
     assert judged(1.0, [by_lambda]).title.endswith("mostly at train.py:9")
     nested = line("train.py:8", 12.0, entry="main.Scores.on_train_batch_end")
     assert judged(1.0, [by_lambda, nested]).title.endswith("mostly at train.py:8")
+
+
+def test_lines_within_a_callback_of_keras_are_not_shown():
+    assert slowest_line(summary_of("TensorBoard"), "TensorBoard") is None
+    assert slowest_line(summary_of("Scores"), "Scores").place == "a.py:1"
+
+
+def summary_of(name):
+    lines = (line("a.py:1", 5.0, entry=f"{name}.on_train_batch_end"),)
+    return RunSummary(Environment({}), stacks=StackTimes(50, 9.0, lines))

@@ -39,7 +39,7 @@ def test_a_loop_names_its_slow_stage_and_its_line(loops):
     # The lambda in the map only calls it.
     place = f"test_own_loop.py:{slowly.__code__.co_firstlineno}"
     assert first.title.endswith(f"the bottleneck is slowly ({place})")
-    assert loops.place == "test_own_loop.py:31"
+    assert loops.place == "test_own_loop.py:34"
     assert summary.steps == 2 * 59
     assert summary.input_wait_s >= 0.002
     assert 0.2 < summary.input_stall_fraction < 1

@@ -60,6 +60,7 @@ def _refilled(starts: Stages) -> Cause | None:
     if at is None or (starts[at].refill_share or 0.0) < LEAST_SHARE:
         return None
     share = starts[at].refill_share or 0.0
+    slowest = max(starts[at:], key=lambda each: each.share)
     take = next((each for each in starts[:at] if each.kind == "take"), None)
     ends = f"{take.name} ends" if take else "steps_per_epoch or validation_steps ends"
     advice = (
@@ -70,7 +71,8 @@ def _refilled(starts: Stages) -> Cause | None:
         "its end, filled in the first epoch, and read in later ones"
     )
     return Cause(
-        f"cache() is filled again in each epoch, since {ends} the epoch before the data do",
+        f"{slowest.name}{slowest.where} fills cache() again in each epoch, since {ends} the epoch "
+        "before the data do",
         (advise(advice, "cache"),),
         (percent("of_the_stages_time_filling_the_cache", share),),
         share,

@@ -10,6 +10,8 @@ from keras_gpukit.records.stacks import LineTime
 from keras_gpukit.rules.rule import seconds
 
 MOSTLY = 0.5
+FROM_KERAS = ("TensorBoard", "ModelCheckpoint")
+"""Callbacks whose lines are Keras' own, of no use to users."""
 GROWS = 2.0
 """Least ratio of the time per call in the last third of a run to that in the first. Our choice: on
 a busy machine, calls of equal work differ by half."""
@@ -83,7 +85,9 @@ def named_with_line(summary: RunSummary, name: str, spent_s: float, of_s: float)
 
 
 def _lines(summary: RunSummary, name: str) -> tuple[LineTime, ...]:
-    of_callbacks = summary.stacks.of("callback") if summary.stacks else ()
+    of_callbacks = (
+        summary.stacks.of("callback") if summary.stacks and name not in FROM_KERAS else ()
+    )
     by_owner = [(each.entry.rpartition(".")[0].rpartition(".")[2], each) for each in of_callbacks]
     own = tuple(line for owner, line in by_owner if owner == name)
     # A hook may be a function, as of a `LambdaCallback`, or inherited: then no class is its owner.

@@ -117,7 +117,7 @@ def _title(record: OutOfMemory) -> str:
     if who is None and record.shape is None:
         return title
     size = record.state.asked_bytes
-    amount = "" if size is None else f"{size / 2**30:,.3g} GiB"
+    amount = "" if size is None else _size(size)
     shape = "" if record.shape is None else f"[{', '.join(map(str, record.shape))}]"
     title += f": {who or 'an operation'} asked for {', '.join(filter(None, (shape, amount)))}"
     if record.batch_size is not None:
@@ -125,9 +125,18 @@ def _title(record: OutOfMemory) -> str:
     return title
 
 
+def _size(size_bytes: int) -> str:
+    gib = size_bytes / 2**30
+    return f"{gib:,.3g} GiB" if gib >= 1 else f"{size_bytes / 2**20:,.0f} MiB"
+
+
 def _advice(record: OutOfMemory) -> tuple[str, ...]:
     lines = [_FRAGMENTED] if record.is_fragmented else []
     lines += place_advice(record)
+    if record.options_unknown_because == NOT_ONE_FITS:
+        lines.append(f"A smaller tensor in {asking(record) or 'the step'}: {NOT_ONE_FITS}")
+    elif record.part == "training" and all(o.kind != "batch size" for o in record.options):
+        lines.append("Train with a smaller batch")
     for option in sorted(record.options, key=lambda each: each.fits is False):
         line = _CHANGES[option.kind].format(batch=option.batch_size)
         if option.needs_bytes is not None:
@@ -139,8 +148,6 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         lines.append("A higher limit: `configure_gpus(memory=...)`")
     if lines:
         return tuple(lines)
-    if record.options_unknown_because == NOT_ONE_FITS:
-        return (f"A smaller tensor in {asking(record) or 'the step'}: {NOT_ONE_FITS}",)
     if record.in_callback:
         return ("Take fewer examples at a time in the callback",)
     return ("Train with a smaller batch",)
