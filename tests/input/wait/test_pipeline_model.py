@@ -207,7 +207,9 @@ def test_the_wait_for_the_first_batch():
 
 
 def test_the_part_of_it_that_fills_a_shuffle_buffer():
-    pipeline = ScriptedPipeline(Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map"))
+    pipeline = ScriptedPipeline(
+        Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map")
+    )
     assert start_of(pipeline).shuffle_fraction == pytest.approx(940 / 1000)
 
 
