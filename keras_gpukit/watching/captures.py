@@ -149,7 +149,7 @@ class CaptureWatch:
             if recorder.is_capturing:
                 when.skip()
             elif (wanted := when.add(window)) is not None:
-                recorder.want(*wanted)
+                recorder.want(*wanted, automatic.when.executions if automatic else None)
 
         def on_pause() -> None:
             interrupted = session.ending == "interrupted"

@@ -69,7 +69,7 @@ class Recorder:
         calls = max(1, settings.steps // steps_per_execution)
         if settings.automatic:
             calls = min(settings.steps, MOST_AUTOMATIC_STEPS // steps_per_execution)
-        self._calls_of_a_capture = calls
+        self._usual_calls = self._calls_of_next = self._calls_of_a_capture = calls
         self._is_automatic = settings.automatic
         self._emit = emit
         self._on_counted = on_counted
@@ -98,10 +98,16 @@ class Recorder:
         """Record of the captures that were taken or missed so far."""
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
-    def want(self, trigger: Trigger, reason: str) -> None:
-        """Requests a capture from the next step on, unless one is pending or running."""
+    def want(self, trigger: Trigger, reason: str, calls: int | None = None) -> None:
+        """Requests a capture from the next step on, unless one is pending or running.
+
+        Args:
+            trigger: Source of the request.
+            reason: The reason in words.
+            calls: Number of executions to capture; None for that of the settings.
+        """
         if self._wanted is None and self._capture is None:
-            self._wanted = trigger, reason
+            self._wanted, self._calls_of_next = (trigger, reason), calls or self._usual_calls
 
     def wrap(self, step_function: StepFunction) -> StepFunction:
         """Returns a step function that marks its steps, and captures them when a capture is due.
@@ -208,7 +214,7 @@ class Recorder:
             return
         # Stored before it begins: if Ctrl-C interrupts `begin`, the run's end still ends it.
         self._capture = capture = Capture(self._log_dir, trigger, reason, self._step + 1)
-        self._captured_calls = 0
+        self._captured_calls, self._calls_of_a_capture = 0, self._calls_of_next
         self._wanted = None
         try:
             capture.begin()

@@ -141,8 +141,6 @@ class UtilizationAnomalies:
 AFTER_S = 20.0
 """Time from a run's start to its first automatic capture."""
 STEADY_STRETCH_S = 5.0
-SUSPECTED_AFTER_S = 4.0
-"""The same if something about the run asks for a profile, whether or not steps are steady."""
 STEADY_WITHIN = 0.1
 """Largest relative difference of the mean step times of two stretches in a row, if steady."""
 SLOWER = 1.5
@@ -154,20 +152,19 @@ class AutomaticCaptures:
 
     Args:
         began_s: When the run began, in seconds since the Unix epoch.
-        suspected: Whether something about the run asks for a profile. It then gets one early.
 
     Attributes:
         none_because: Why there was no capture of steady steps; None if one was asked for.
+        executions: Number of executions to capture; None for the usual number.
     """
 
-    def __init__(self, began_s: float, *, suspected: bool = False) -> None:
-        after_s = SUSPECTED_AFTER_S if suspected else AFTER_S
-        self.none_because: str | None = f"the run had no steps after its first {after_s:g} s"
-        self._due_s = began_s + after_s
-        self._suspected = suspected
-        self._slowdown = None if suspected else StepAnomalies(SLOWER, None)
-        # Of a suspected run, every window counts, whether or not steps are steady.
-        self._stretches = Stretches(0.0 if suspected else STEADY_STRETCH_S)
+    executions: int | None = None
+
+    def __init__(self, began_s: float) -> None:
+        self.none_because: str | None = f"the run had no steps after its first {AFTER_S:g} s"
+        self._due_s = began_s + AFTER_S
+        self._slowdown: StepAnomalies | None = StepAnomalies(SLOWER, None)
+        self._stretches = Stretches(STEADY_STRETCH_S)
         self._step_time_s: float | None = None
         self._is_steady = False
 
@@ -182,7 +179,7 @@ class AutomaticCaptures:
         slower = None if self._slowdown is None else self._slowdown.add(window)
         if (stretch := self._stretches.add(window)) is not None:
             before_s, self._step_time_s = self._step_time_s, stretch[0]
-            self._is_steady = self._suspected or (
+            self._is_steady = (
                 before_s is not None
                 and abs(self._step_time_s - before_s) <= STEADY_WITHIN * before_s
             )
