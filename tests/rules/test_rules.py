@@ -1357,7 +1357,8 @@ def test_every_rule_is_exercised_by_the_tables():
     of_ends = {"out-of-memory", "host-out-of-memory", "ended-by-error", "killed"}
     of_ends |= {"loss-not-finite", "not-learning"}  # test_out_of_memory.py, test_not_learning.py
     # and tests of their own these
-    of_others = {"host-memory-runs-out", "first-step-memory", "many-short-calls"}
+    of_others = {"host-memory-runs-out", "first-step-memory", "many-short-calls", "own-profile"}
+    of_others |= {"outside-calls", "eager-step"}
     of_settings = {"slow-settings", "preprocessing-in-model"}  # test_slow_settings.py
     codes = {rule.code for rule in RULES} - of_workers - of_ends - of_others - of_settings
     assert {row[0].split()[0] for row in FIRES} == codes - {"no-gpu"}
