@@ -2,8 +2,8 @@
 
 As in tensorflow/tensorflow#42773 and the warning that TensorFlow prints.
 
-Finding: input-bound, slow-epoch-start, unfilled-cache
-Names: cache; take; load
+Finding: input-bound, slow-epoch-start
+Names: cache; take
 """
 
 import pathlib

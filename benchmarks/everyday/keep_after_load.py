@@ -2,7 +2,7 @@
 
 As in tensorflow/tensorflow#14451.
 
-Finding: wasted-elements, input-bound
+Finding: input-bound, slow-epoch-start
 Names: load; keep|filter; before
 """
 

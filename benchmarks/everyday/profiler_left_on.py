@@ -2,7 +2,7 @@
 
 As in tensorflow/tensorflow#37543 and tensorflow/tensorboard#2819.
 
-Finding: profiler-left-on
+Finding: own-profile
 Names: profiler; stop
 """
 

@@ -2,7 +2,7 @@
 
 As in tensorflow/tensorflow#44008. Each validation decodes 600 photos to use 120.
 
-Finding: wasted-elements, long-validation
+Finding: long-validation
 Names: [Vv]alidation; load; skip
 """
 

@@ -2,7 +2,7 @@
 
 As in tensorflow/tensorflow#33898.
 
-Finding: eager-loop
+Finding: eager-step
 Names: step; eager; tf.function
 """
 

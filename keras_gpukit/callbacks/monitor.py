@@ -47,8 +47,10 @@ class Monitor(WatchingCallback[RunSummary]):
     It captures a profile if `<log_dir>/gpukit/capture` appears and no `Profiler` is there. On a GPU
     it also captures ten executions by itself, once a `fit` has run for 20 s and steps are steady,
     and again if they become slower. If such a profile refutes the measured input stall, the summary
-    and the verdict are corrected by it, and say so. On a CPU it captures after 4 s, if steps run
-    eagerly or the model has preprocessing layers.
+    and the verdict are corrected by it, and say so. On a CPU it captures up to
+    ten executions, once a `fit` has run for 10 s, steps are steady and compute is most of the
+    time, if that costs at most 1 % of the run and 0.3 s; and after 4 s, if steps run eagerly or the
+    model has preprocessing layers.
 
     In a notebook it shows its figures and the verdict so far while `fit` runs.
 

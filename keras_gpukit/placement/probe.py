@@ -21,6 +21,7 @@ from keras_gpukit.placement.copies import (
     sent_outputs,
 )
 from keras_gpukit.placement.names import short_device
+from keras_gpukit.placement.python_functions import python_functions
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.operations import StepOperations
@@ -100,9 +101,12 @@ class PlacementProbe:
             if not step.partition_graphs:
                 raise PlacementUnknownError(_OTHER_THREAD)
             ran = _with_sizes(graphs.read_step(step), step, _batch_size(self._model, examples()))
-            _known[function] = record = make_record(
-                ran, _surroundings(self._model), operation_kernels, xla_refuses
+            around = _surroundings(self._model)
+            called = python_functions(
+                step.pre_optimization_graph, around.layers, _metrics(self._model)
             )
+            record = make_record(ran, around, operation_kernels, xla_refuses)
+            _known[function] = record = replace(record, python=called)
             return record
         except Exception as error:
             return _unknown(error)
@@ -128,6 +132,14 @@ def _batch_size(model: Any, examples: int | None) -> int | None:
     """Returns the examples in the batch of one replica; None if unknown or not all equal."""
     batches = model.steps_per_execution * model.distribute_strategy.num_replicas_in_sync
     return examples // batches if examples and not examples % batches else None
+
+
+def _metrics(model: Any) -> tuple[str, ...]:
+    """Returns the names of the metrics that `compile` got, without the mean of the loss."""
+    with suppress(Exception):
+        compiled = next(each for each in model.metrics if hasattr(each, "metrics"))
+        return tuple(each.name for each in compiled.metrics)
+    return ()
 
 
 def _surroundings(model: Any) -> Surroundings:

@@ -44,6 +44,14 @@ def op_def(operation_type: str) -> Any | None:
     return op_def_registry.get(operation_type)
 
 
+def python_function(token: bytes) -> Any:
+    """Returns the function that an operation calls, by its attribute `token`."""
+    from tensorflow.python.ops import script_ops
+
+    registered = script_ops._py_funcs._funcs[token.decode()]
+    return getattr(registered, "_func", registered)  # `py_function` wraps its function
+
+
 def _context() -> Any:
     from tensorflow.python.eager import context
 

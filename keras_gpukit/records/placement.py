@@ -109,6 +109,26 @@ class DeviceCopies:
     largest: tuple[CopiedTensor, ...] = ()
 
 
+PythonRole = Literal["layer", "loss", "metric", "step"]
+"""Part of the step that calls a Python function; "step" if its name does not say which."""
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A Python function that an operation of the step calls, as by `tf.numpy_function`.
+
+    Attributes:
+        name: Name of the function, such as "of_batch".
+        place: Line of its definition, such as "train.py:27".
+        part: Name of the layer, loss or metric that calls it, if that is known.
+    """
+
+    name: str
+    place: str
+    role: PythonRole = "step"
+    part: str | None = None
+
+
 @dataclass(frozen=True)
 class PlacementRecord:
     """Real placement of the training step, read after TensorFlow's placer and optimizer.
@@ -127,6 +147,7 @@ class PlacementRecord:
         not_compilable: Types of operations outside `compiled_parts` that XLA has no kernel for,
             without the end of the input pipeline; None if XLA compiles nothing or its kernels
             cannot be listed.
+        python: Python functions that the step's operations call.
     """
 
     operations: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -143,6 +164,7 @@ class PlacementRecord:
     copies: tuple[DeviceCopies, ...] | None = None
     compiled_parts: tuple[CompiledPart, ...] = ()
     not_compilable: tuple[str, ...] | None = None
+    python: tuple[PythonFunction, ...] = ()
 
     @property
     def copied_bytes(self) -> int | None:

@@ -130,6 +130,10 @@ class LayerProfile:
             Cores; None without a GPU.
         largest: The kernels, or operations, that took the most time, at most three. Their times are
             sums over all steps, their shares are of the layer.
+        class_name: Class of the layer, such as "Embedding"; None if the model was not looked at.
+        place: Line of the script that makes the layer, such as "train.py:23", if it shows it.
+        weight_shape: Shape of its largest weight.
+        inputs: Numbers that it gets for each example.
     """
 
     path: str
@@ -140,6 +144,10 @@ class LayerProfile:
     kernels: float
     tensor_core_fraction: float | None = None
     largest: tuple[KernelProfile, ...] = ()
+    class_name: str | None = None
+    place: str | None = None
+    weight_shape: tuple[int, ...] | None = None
+    inputs: int | None = None
 
 
 @dataclass(frozen=True)

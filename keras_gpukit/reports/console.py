@@ -98,8 +98,8 @@ def _verdict(summary: RunSummary) -> RenderableType:
     worst = phrases.worst(summary)
     if worst is None:
         rows = [("Verdict", phrases.all_well(summary)), ("Why", phrases.checks(summary.verdict))]
-        rows.append(("Next", longer := phrases.train_longer(summary)))
-        style = "green" if phrases.is_judged(summary) and longer is None else ""
+        rows.append(("Next", more := phrases.see_more(summary)))
+        style = "green" if phrases.is_judged(summary) and more is None else ""
     else:
         # The stall is a share of the steps' time; a title may have a share of the run.
         is_share = "%" in worst.title

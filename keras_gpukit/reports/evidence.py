@@ -111,6 +111,8 @@ SENTENCES = {
     "of_a_step_in_these_kernels": "These kernels take {value} of a step",
     "of_them_per_step": ", {value} of them per step",
     "of_a_step_in_the_optimizer": "The optimizer takes {value} of a step",
+    "of_the_rows_at_most_in_a_batch": "A batch uses at most {value} of the rows",
+    "dense_products_slower_by": "Dense products take {value} the time of float32",
     "of_a_step_in_layers_in_float32": "Layers in float32 take {value} of a step",
     "of_a_step_in_casts_between_layers": "Casts between layers take {value} of a step",
     "of_a_step_in_metrics": "Metrics take {value} of a step",

@@ -11,6 +11,7 @@ from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
+from keras_gpukit.reports.unseen_compute import HOW, unseen_compute
 from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
@@ -170,7 +171,7 @@ def all_well(summary: RunSummary) -> str:
     if is_judged(summary) and ACCOUNT_OF_TIME in too_short:
         return f"Nothing was found, but the run was short: {one_line(too_short[ACCOUNT_OF_TIME])}."
     if is_judged(summary):
-        return NOTHING_FOUND
+        return unseen_compute(summary) or NOTHING_FOUND
     if "input-bound" in too_short:
         return f"Too short to judge: {one_line(too_short['input-bound'])}."
     because = one_line(summary.verdict.not_applicable["input-bound"])
@@ -182,11 +183,11 @@ def is_judged(summary: RunSummary) -> bool:
     return not {"input-bound", ACCOUNT_OF_TIME} <= summary.verdict.not_applicable.keys()
 
 
-def train_longer(summary: RunSummary) -> str | None:
-    """Returns the advice to a run that was too short to be judged; None to another."""
+def see_more(summary: RunSummary) -> str | None:
+    """Returns the advice to a run that was too short, or whose compute was not looked into."""
     decisive = {ACCOUNT_OF_TIME} if is_judged(summary) else {ACCOUNT_OF_TIME, "input-bound"}
     if decisive.isdisjoint(summary.verdict.too_short):
-        return None
+        return HOW if is_judged(summary) and unseen_compute(summary) else None
     return "Train for 10 s and 100 steps or more."
 
 

@@ -9,6 +9,7 @@ from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports.unseen_compute import unseen_compute
 from keras_gpukit.rules.verdict import ENDED_BY
 from keras_gpukit.rules.whole_run.endings import doing
 
@@ -43,7 +44,7 @@ def headline_of(summary: RunSummary) -> Headline:
     if not (verdict.findings or verdict.passed or verdict.not_applicable):
         return Headline("unknown", "Not judged: the run has no figures to judge by.")
     # Finding nothing is no good news if the run's time is not accounted for.
-    is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable
+    is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable or unseen_compute(summary)
     severity = "unknown" if is_unclear or summary.ending == "interrupted" else "good"
     return Headline(severity, phrases.all_well(summary), note=phrases.checks(verdict))
 

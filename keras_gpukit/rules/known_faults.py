@@ -17,14 +17,14 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.memory.growth import THIS_PROCESS
 from keras_gpukit.rules.rule import advise
+from keras_gpukit.rules.whole_run.endings import IN_INPUT
 from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, tensorboard_costs_s
 
 ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"
-"""Key, in `Environment.settings`, of the attributes that `on_epoch_begin` of a dataset with several
-workers sets."""
+"""Key, in `Environment.settings`, of the lines of a dataset with several workers that read what its
+`on_epoch_begin` sets."""
 _NAMES = {"keras": "Keras", "tensorflow": "TensorFlow"}
 _CAUSES = {"kept_in", "models_alive", "traced_again"}
-_MISSING = re.compile(r"has no attribute '(\w+)'")
 _EVERY = re.compile(r"update_freq=(\d+)")
 
 
@@ -81,9 +81,9 @@ def _is_in(version: str | None, versions: str) -> bool:
 
 
 def _reads_too_early(summary: RunSummary, finding: Finding) -> bool:
-    missing = _MISSING.search(summary.error_message or "")
-    sets = summary.environment.settings.get(ON_EPOCH_BEGIN, "")
-    return bool(missing and re.search(rf"\b{missing[1]}\b", sets))
+    reads = summary.environment.settings.get(ON_EPOCH_BEGIN, "")
+    line, error = summary.error_line, summary.ended_by or ""
+    return line is not None and IN_INPUT in error and line in re.split(r", | |;", reads)
 
 
 def _is_gradient_of_dense(summary: RunSummary, finding: Finding) -> bool:
@@ -124,7 +124,7 @@ KNOWN_FAULTS = (
         ">=3.5,<3.16",
         "ended-by-error",
         _reads_too_early,
-        "starts the workers before `on_epoch_begin` of a PyDataset has set what they read",
+        "starts the workers before on_epoch_begin, which sets what this line reads",
         "Set it in `__init__` and again in `on_epoch_end`, or use `workers=1`",
         f"{_KERAS}/issues/23283",
     ),

@@ -87,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     page_faults.PageFaults(),
     launch_bound.TinySteps(),
     precision.Float32OnTensorCores(),
+    precision.HalfPrecisionOnCPU(),
     gpu_memory.MemoryNearlyFull(),
     gpu_memory.MemoryMostlyUnused(),
     memory_grows.MemoryGrows(),

@@ -253,8 +253,9 @@ class Conclusion:
             # The newest fit has the readings of memory after all fits of this process.
             summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
             summary = replace(summary, verdict=judge(summary))
+        known = summary.captures or ProfilerRecord()  # with the reason for none
         name = longest.name if len(fits) > 1 else None
-        self._print_panel(replace(summary, captures=ProfilerRecord(captures)), name)
+        self._print_panel(replace(summary, captures=replace(known, captures=captures)), name)
         is_script = any(each.code == ManyShortCalls.code for each in summary.findings)
         is_many = is_script or len(fits) > _MOST_EACH
         titles = {each.title for each in summary.findings}

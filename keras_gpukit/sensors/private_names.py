@@ -73,6 +73,7 @@ NEEDED_FOR: dict[str, tuple[str, ...]] = {
         "tensorflow.python.data.ops.interleave_op:_ParallelInterleaveDataset",
         _OP_DEFS,
     ),
+    "Python functions of a step": ("tensorflow.python.ops.script_ops:_py_funcs",),
     "placement": (
         f"{_CONTEXT}.enable_graph_collection",
         f"{_CONTEXT}.disable_graph_collection",

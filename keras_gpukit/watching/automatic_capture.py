@@ -6,22 +6,34 @@ import os
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.profiling.capturing.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
     MOST_AUTOMATIC_STEPS,
 )
+from keras_gpukit.profiling.read import read_profile
 from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.steps import StepWindow, TimeBreakdown
 from keras_gpukit.records.worker_comparison import trains_with_others
-from keras_gpukit.rules.slowdown.anomalies import AutomaticCaptures
+from keras_gpukit.rules.slowdown.cpu_captures import (
+    EVENT_COST_S,
+    CPUCaptures,
+    events_of_step,
+)
+from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
+from keras_gpukit.watching.layer_sources import with_sources
 from keras_gpukit.watching.session import Session
 
+SMALL_BYTES = 2 << 20
+"""Size up to which a profile is read in this process: it takes less time than starting another.
+A profile of 2 MB has about 50,000 events, which took 0.4 s."""
 # Set by Nsight Systems and Nsight Compute, as CUPTI's documentation on injection describes.
 _INJECTION = "CUDA_INJECTION64_PATH"
 
@@ -41,8 +53,6 @@ def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> s
     """Returns why a run must not be profiled unless it is asked for; None if it may be."""
     steps = session.model.steps_per_execution
     others = [type(each).__name__ for each in other_profilers]
-    if not runs_on_gpu(session) and not is_suspected(session):
-        return "there is no GPU"
     if trains_with_others(session.environment.worker):
         return "TensorFlow's profiler may crash a worker of a cluster"
     if others:
@@ -64,7 +74,14 @@ class AutomaticCapture:
     def __init__(self, session: Session, log_dir: Path) -> None:
         self._session = session
         self._log_dir = log_dir
-        self.when = AutomaticCaptures(time.time(), suspected=not runs_on_gpu(session))
+        self._waits = not runs_on_gpu(session)  # the steps need the cores: reading can wait
+        self._unread: tuple[Path, CaptureRecord] | None = None
+        self.when: AutomaticCaptures | CPUCaptures
+        if runs_on_gpu(session):
+            self.when = AutomaticCaptures(time.time())
+        else:
+            suspected = is_suspected(session)
+            self.when = CPUCaptures(time.time(), self._breakdown, self._cost_s, suspected=suspected)
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []
         self._reader: threading.Thread | None = None
@@ -93,6 +110,9 @@ class AutomaticCapture:
             self._unread_because = "the run was interrupted"
         else:
             path = self._log_dir / record.path
+            if self._waits and (record.profile_bytes or 0) <= SMALL_BYTES:
+                self._unread = path, record
+                return
             self._unread_because = f"it was not read within {READ_WITHIN_S:g} s"
             self._reader = threading.Thread(
                 target=self._read, args=(path, record), name="gpukit-profile-reader", daemon=True
@@ -101,6 +121,13 @@ class AutomaticCapture:
 
     def completed(self, record: ProfilerRecord) -> ProfilerRecord:
         """Waits for the reading, and returns the run's record with its result."""
+        if self._unread is not None and self._session.ending == "interrupted":
+            self._unread, self._unread_because = None, "the run was interrupted"
+        if self._unread is not None:
+            unread, self._unread = self._unread, None
+            began_s = time.thread_time()
+            self._read(*unread)
+            self._session.cost.add(time.thread_time() - began_s, once=True)
         if self._reader is not None:
             self._reader.join(READ_WITHIN_S)
         captures = tuple(
@@ -110,12 +137,28 @@ class AutomaticCapture:
 
     def _read(self, path: Path, record: CaptureRecord) -> None:
         try:
-            self.profile, self._unread_because = read_apart(path), None
+            profile = read_profile(path) if self._reader is None else read_apart(path)
+            with suppress(Exception):  # the profile is right without them
+                profile = with_sources(profile, self._session.model)
+            self.profile, self._unread_because = profile, None
             output = self._session.output
             output.record("profile", self.profile, record.first_step)
             output.record("capture", self._compared(record), record.first_step)
         except Exception as error:  # the file and its reader's process may fail in any way
             self._unread_because = str(error) or type(error).__name__
+
+    def _breakdown(self) -> TimeBreakdown | None:
+        return self._session.own_steps.input_so_far().breakdown
+
+    def _cost_s(self, step_time_s: float) -> float:
+        """Returns what a capture of one execution costs, in seconds."""
+        session = self._session
+        placement = session.output.read(lambda fold: fold.latest.get("placement"))
+        steps: int = session.model.steps_per_execution
+        recurs = any(hasattr(each, "cell") for each in layers_in(session.model))
+        weights = len(session.model.trainable_variables)
+        events = events_of_step(step_time_s, placement, weights, recurs=recurs)
+        return EVENT_COST_S * steps * events
 
     def _compared(self, capture: CaptureRecord) -> CaptureRecord:
         profile = self.profile

@@ -11,13 +11,14 @@ import os
 import platform
 import sys
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
@@ -106,20 +107,42 @@ def slow_settings() -> dict[str, str]:
 
 
 def _of_py_dataset() -> dict[str, str]:
-    """Returns what `on_epoch_begin` of the `PyDataset` of the running `fit` sets for workers."""
+    """Returns the lines of the running fit's `PyDataset` that read what `on_epoch_begin` sets.
+
+    Only if it has several workers, which call its other methods at the same time.
+    """
     import keras
 
     data = data_of_fit()
-    begin = getattr(type(data), "on_epoch_begin", None)
-    code = getattr(begin, "__code__", None)
-    is_own = begin is not getattr(keras.utils.PyDataset, "on_epoch_begin", None)
-    if code is None or not is_own or not isinstance(data, keras.utils.PyDataset):
-        return {}
-    found = {each.argval for each in dis.get_instructions(code) if each.opname == "STORE_ATTR"}
     workers = getattr(data, "workers", 1)  # missing if the class does not call `super().__init__`
-    if workers < 2 or not found:
+    if not isinstance(data, keras.utils.PyDataset) or workers < 2:
         return {}
-    return {ON_EPOCH_BEGIN: f"sets {', '.join(sorted(found))}; workers={workers}"}
+    codes = {
+        name: code
+        for name, method in vars(type(data)).items()
+        if isinstance(code := getattr(method, "__code__", None), CodeType)
+    }
+    sets = {name for name, _ in _attributes(codes.get("on_epoch_begin"), "STORE_ATTR")}
+    lines = [
+        place(code.co_filename, line)
+        for method, code in codes.items()
+        if method not in ("__init__", "on_epoch_begin", "on_epoch_end")
+        for name, line in _attributes(code, "LOAD_ATTR")
+        if name in sets
+    ]
+    if not lines:
+        return {}
+    return {ON_EPOCH_BEGIN: f"sets what {', '.join(dict.fromkeys(lines))} reads; workers={workers}"}
+
+
+def _attributes(code: CodeType | None, operation: str) -> Iterator[tuple[str, int]]:
+    """Yields each attribute that code loads or stores, with its line."""
+    line = 0
+    for each in dis.get_instructions(code) if code else ():
+        positions = getattr(each, "positions", None)  # from Python 3.11 on
+        line = (positions.lineno if positions else each.starts_line) or line
+        if each.opname == operation:
+            yield each.argval, line
 
 
 def _of_tensorboard() -> dict[str, str]:

@@ -55,6 +55,13 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
                         yield label, f"{name}.{attribute}", held
 
 
+def own_files() -> tuple[Path, ...]:
+    """Returns the files of the script's own modules."""
+    found = (sys.modules.get(name) for name in _names_of_own(len(sys.modules)))
+    files = (getattr(each, "__file__", None) for each in found)
+    return tuple(Path(each) for each in dict.fromkeys(files) if isinstance(each, str))
+
+
 @functools.lru_cache(maxsize=1)
 def _names_of_own(loaded: int) -> tuple[str, ...]:
     """Returns the names of the script's own modules.

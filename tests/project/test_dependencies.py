@@ -25,7 +25,8 @@ def imported():
             elif isinstance(node, ast.ImportFrom):
                 modules.add(node.module)
     names = {module.split(".")[0] for module in modules}
-    return sorted(names - set(sys.stdlib_module_names) - {"keras_gpukit"})
+    # `sitecustomize` is a module of the user's that Python imports at its start.
+    return sorted(names - set(sys.stdlib_module_names) - {"keras_gpukit", "sitecustomize"})
 
 
 def declared(text):

@@ -439,7 +439,7 @@ def test_the_set_up_is_told(page):
 
 def test_a_healthy_run_is_told_so(tmp_path):
     healthy = replace(SUMMARY, input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
-    healthy = replace(healthy, operations=None, memory=None)
+    healthy = replace(healthy, operations=None, memory=None, profile=ProfileRecord())
     page = page_of(tmp_path, run_lines(summary=replace(healthy, verdict=judge(healthy))))
     assert "good Nothing was found that slows this run down. " in page.words
 

@@ -27,8 +27,9 @@ def with_settings(**settings):
 
 
 RACE = replace(
-    with_settings(**{ON_EPOCH_BEGIN: "sets order, seed; workers=3"}),
-    error_message="'Photos' object has no attribute 'order'",
+    with_settings(**{ON_EPOCH_BEGIN: "sets what a.py:31, a.py:44 reads; workers=3"}),
+    ended_by="IndexError in the input of step 3, in epoch 1",
+    error_line="a.py:31",
 )
 DENSE = replace(
     RUN,
@@ -93,7 +94,8 @@ def test_a_fault_is_named_only_in_versions_that_have_it(thread):
     assert judged(thread, "a build of one's own") is finding
 
 
-NOT_SET = replace(RACE, error_message="'Photos' object has no attribute 'labels'")
+ELSEWHERE = replace(RACE, error_line="a.py:3")
+IN_STEP = replace(RACE, ended_by="IndexError in step 3, in epoch 1")
 FORWARD = replace(DENSE, out_of_memory=replace(DENSE.out_of_memory, backward=False))
 ATTENTION = replace(DENSE, out_of_memory=replace(DENSE.out_of_memory, layer_class="Attention"))
 EACH_BATCH = replace(WRITES, environment=with_settings(update_freq="update_freq=1").environment)
@@ -103,7 +105,8 @@ KEPT = of("memory-grows", GROWS, figure("kept_in", 40, "B", "a list"))
 @pytest.mark.parametrize(
     ("thread", "changes"),
     [
-        ("issues/23283", {"summary": NOT_SET}),
+        ("issues/23283", {"summary": ELSEWHERE}),
+        ("issues/23283", {"summary": IN_STEP}),
         ("issues/22823", {"summary": FORWARD}),
         ("issues/22823", {"summary": ATTENTION}),
         ("pull/22357", {"summary": EACH_BATCH}),

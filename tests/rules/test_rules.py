@@ -458,6 +458,10 @@ FIRES = [
     ("dense-embedding-update warning: of a step in the optimizer 30 %", on_cpu(embedding())),
     ("slow-metrics warning: of a step in metrics 11 %", computing(layers=layers_of(metrics=0.55))),
     ("float32-layers info: of a step in layers in float32 14 %", in_float32()),
+    (
+        "float16-on-cpu warning: dense products slower by 2",
+        run(settings={"precision": "mixed_float16"}),
+    ),
     ("dominant-layer info: of the computation gram 62", computing(layers=layers_of(gram_2=1.0))),
     ("dominant-layer info: layers the loss 1", computing(layers=layers_of(loss=1.0))),
     (
@@ -620,6 +624,8 @@ QUIET = [
     ("throttled", on_gpu(utilization=throttled({}))),
     ("other-processes-on-gpu", on_gpu(utilization=others(9 * GIB))),
     ("no-gpu", run((A100,))),
+    ("float16-on-cpu", run(settings={"precision": "mixed_bfloat16"})),
+    ("float16-on-cpu", on_gpu({"precision": "mixed_float16"})),
 ]
 
 
@@ -682,6 +688,7 @@ ABSTAINS = [
     ("batch-copy", on_gpu(), "needs a profile"),
     ("batch-copy", on_cpu(copying(1.0)), "there is no GPU"),
     ("dominant-layer", computing(), "needs a profile"),
+    ("float16-on-cpu", run(), "needs the precision"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", run((A100,)), "needs a profile"),
     ("low-utilization", on_gpu(utilization=gpu(4, utilization_percent=1.0)), "read 4 times"),
@@ -1358,7 +1365,7 @@ def test_every_rule_is_exercised_by_the_tables():
     of_ends |= {"loss-not-finite", "not-learning"}  # test_out_of_memory.py, test_not_learning.py
     # and tests of their own these
     of_others = {"host-memory-runs-out", "first-step-memory", "many-short-calls", "own-profile"}
-    of_others |= {"outside-calls", "eager-step"}
+    of_others |= {"outside-calls", "eager-step"}  # whole_run/
     of_settings = {"slow-settings", "preprocessing-in-model"}  # test_slow_settings.py
     codes = {rule.code for rule in RULES} - of_workers - of_ends - of_others - of_settings
     assert {row[0].split()[0] for row in FIRES} == codes - {"no-gpu"}

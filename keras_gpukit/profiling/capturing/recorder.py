@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -55,10 +54,9 @@ class Recorder:
         global_step: Callable[[], int] | None = None,
         emit: Callable[[CaptureRecord], None] = lambda record: None,
         on_counted: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log_dir = log_dir
-        self._limits = Limits(log_dir, settings, now)
+        self._limits = Limits(log_dir, settings)
         self._next_scheduled = functools.partial(
             next_scheduled, settings.at_steps or (), settings.every_steps
         )
@@ -69,7 +67,7 @@ class Recorder:
         calls = max(1, settings.steps // steps_per_execution)
         if settings.automatic:
             calls = min(settings.steps, MOST_AUTOMATIC_STEPS // steps_per_execution)
-        self._calls_of_a_capture = calls
+        self._usual_calls = self._calls_of_next = self._calls_of_a_capture = calls
         self._is_automatic = settings.automatic
         self._emit = emit
         self._on_counted = on_counted
@@ -98,10 +96,16 @@ class Recorder:
         """Record of the captures that were taken or missed so far."""
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
-    def want(self, trigger: Trigger, reason: str) -> None:
-        """Requests a capture from the next step on, unless one is pending or running."""
+    def want(self, trigger: Trigger, reason: str, calls: int | None = None) -> None:
+        """Requests a capture from the next step on, unless one is pending or running.
+
+        Args:
+            trigger: Source of the request.
+            reason: The reason in words.
+            calls: Number of executions to capture; None for that of the settings.
+        """
         if self._wanted is None and self._capture is None:
-            self._wanted = trigger, reason
+            self._wanted, self._calls_of_next = (trigger, reason), calls or self._usual_calls
 
     def wrap(self, step_function: StepFunction) -> StepFunction:
         """Returns a step function that marks its steps, and captures them when a capture is due.
@@ -202,13 +206,13 @@ class Recorder:
     def _begin(self) -> None:
         assert self._wanted is not None
         trigger, reason = self._wanted
-        refusal = self._limits.refusal(trigger)
+        refusal = self._limits.refusal()
         if refusal is not None:
             self._miss(trigger, reason, refusal)
             return
         # Stored before it begins: if Ctrl-C interrupts `begin`, the run's end still ends it.
         self._capture = capture = Capture(self._log_dir, trigger, reason, self._step + 1)
-        self._captured_calls = 0
+        self._captured_calls, self._calls_of_a_capture = 0, self._calls_of_next
         self._wanted = None
         try:
             capture.begin()
@@ -223,7 +227,7 @@ class Recorder:
         if capture is None:
             return  # another thread has ended it meanwhile
         self._ended.append(capture)
-        self._limits.note_end(capture.trigger)
+        self._limits.note_end()
         steps = self._step + 1 - capture.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None

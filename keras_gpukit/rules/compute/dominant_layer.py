@@ -25,6 +25,19 @@ ADVICE: dict[LayerRole, str] = {
     "loss": "Compute the loss of the whole batch together, as those of `keras.losses` do",
     "metrics": "Fewer metrics while training, and all of them in `evaluate` once per epoch",
 }
+BY_CLASS: dict[str, str] = {
+    "TimeDistributed": "{name} calls its layer once for each time step. `Dense` and the like "
+    "work on the last axis of all steps together: leave the wrapper out. For others, fold the "
+    "time steps into the batch by `keras.ops.reshape`, and back",
+    **dict.fromkeys(
+        ("TextVectorization", "StringLookup", "IntegerLookup", "Hashing"),
+        "Text is handled within each step, on one core: run {name} in the input, "
+        "`ds.map(lambda x, y: (layer(x), y), num_parallel_calls=tf.data.AUTOTUNE)`",
+    ),
+}
+"""Changes for layers of a class that are slow by their nature, wherever they run."""
+RECURRENT = frozenset({"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM2D"})
+"""Classes whose many small operations are their nature: nothing is advised without evidence."""
 MANY_OPERATIONS = 100
 """Least number of operations of one layer from which they are called small; our choice. A batch
 normalization has 39."""
@@ -72,6 +85,7 @@ class DominantLayer(Rule):
             return None
         name = max(fitting, key=lambda each: fitting[each])
         advice = _advice(name, groups[name], is_compiled(summary, profile))
+        groups[name].sort(key=_time_s, reverse=True)
         # Of a GPU, other rules judge what these changes save.
         level: Severity = "warning" if len(advice) > 1 and not profile.devices else "info"
         return self._found(level, name, groups[name], sum(map(_time_s, layers)), advice)
@@ -101,7 +115,7 @@ class DominantLayer(Rule):
             percent("of_it_backward", sum(each.backward_s for each in group) / time_s),
             figure("layers", len(group), of=name),
             advice=advice,
-            title=f"{100 * share:.0f} % of the computation is {name}{mostly}",
+            title=f"{100 * share:.0f} % of the computation is {name}{_made(group)}{mostly}",
         )
 
 
@@ -110,13 +124,29 @@ def _advice(name: str, group: list[LayerProfile], compiled: bool) -> tuple[str, 
     if role := ADVICE.get(group[0].role):
         return (role,)
     advice = []
+    general = f"Look at {name} first: its dtype, its sizes, and whether it computes one by one "
+    general += "what could be computed together"
+    classes = {each.class_name for each in group}
+    if known := next((BY_CLASS[each] for each in classes if each in BY_CLASS), None):
+        return known.format(name=name), general
+    if not classes.isdisjoint(RECURRENT):
+        return (general,)
     operations = sum(each.kernels for each in group) / len(group)
     if operations >= MANY_OPERATIONS and any("matmul" in each.kinds_s for each in group):
         advice.append(BATCHED.format(name=name, many=f"{operations:.0f} operations"))
     if _kind(group) in FUSED_KINDS and not compiled:
         advice.append("`compile(jit_compile=True)`: XLA makes few operations of many")
-    general = f"Look at {name} first: its dtype, its sizes, and whether it computes one by one "
-    return (*advice, f"{general}what could be computed together")
+    return (*advice, general)
+
+
+def _made(group: list[LayerProfile]) -> str:
+    """Returns class and line of a layer, or of the largest of several, in brackets."""
+    first = group[0]
+    if first.class_name is None:
+        return ""
+    own = first.path.rsplit("/", 1)[-1]
+    words = [first.class_name, *([f"as {own}"] if len(group) > 1 else [])]
+    return f" ({', '.join([*words, *([first.place] if first.place else [])])})"
 
 
 def _kind(group: list[LayerProfile]) -> Kind:

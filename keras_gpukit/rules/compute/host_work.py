@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from keras_gpukit.records.placement import PythonFunction, PythonRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import own_step_s
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 HALF_THE_BYTES = 0.5
+MOST_NAMED = 3
 
 
 class PythonInStep(Rule):
@@ -29,18 +33,14 @@ class PythonInStep(Rule):
         if profile.devices:  # their inputs and results are copied, and launches begin again
             most = max(share, 1 - profile.parts_s.get("device compute", 0.0) / own_s)
         saving = of_compute(summary, most, low=share, basis="Python functions in a profile")
+        called = summary.operations.python if summary.operations else ()
+        waits = ", and the GPU waits" if profile.devices else ""
         return self.find(
             severity(saving, summary),
             percent("of_a_step_in_Python_functions", share),
-            advice=(
-                "Write the function with TensorFlow operations, which run on the GPU",
-                "Or call it in the input, where batches are made while the GPU computes: "
-                "`ds.map(lambda x, y: (tf.numpy_function(f, [x], tf.float32), y))`",
-            ),
+            advice=_advice({each.role for each in called}),
             saving=saving,
-            title=f"Python functions take {100 * share:.0f} % of each step, and the GPU waits"
-            if profile.devices
-            else f"Python functions take {100 * share:.0f} % of each step",
+            title=f"{_subject(called)} {100 * share:.0f} % of each step{waits}",
         )
 
 
@@ -82,3 +82,31 @@ class BatchCopy(Rule):
             saving=saving,
             title=f"Copies to the GPU take {100 * share:.0f} % of each step",
         )
+
+
+def _subject(called: Sequence[PythonFunction]) -> str:
+    """Returns what takes the time: a function with its place and its role, if there is one."""
+    if len(called) != 1:
+        names = ", ".join(f"{each.name} ({each.place})" for each in called[:MOST_NAMED])
+        return f"Python functions take{names and f', as {names},'}"
+    (only,) = called
+    role = "" if only.role == "step" else f" as the {only.role} {only.part or ''}".rstrip()
+    return f"{only.name} ({only.place}) runs Python within the step{role}: it takes"
+
+
+def _advice(roles: set[PythonRole]) -> tuple[str, ...]:
+    """Returns what to change; what a metric needs once per epoch is no work of each step."""
+    in_operations = "rite it with TensorFlow operations"
+    if roles == {"metric"}:
+        return (
+            "Compute it once per epoch, in a callback's `on_epoch_end` or with `evaluate`, and "
+            "leave it out of `metrics=`",
+            f"Or w{in_operations}, or take one of `keras.metrics`",
+        )
+    if roles == {"loss"}:
+        return (f"W{in_operations}: its gradient runs in Python, too",)
+    return (
+        f"W{in_operations}, which run on the GPU",
+        "Or call it in the input, where batches are made while the steps compute: "
+        "`ds.map(lambda x, y: (tf.numpy_function(f, [x], tf.float32), y))`",
+    )

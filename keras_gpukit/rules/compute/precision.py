@@ -24,6 +24,8 @@ FLOAT16_GAIN = 8.0
 BFLOAT16_GAIN = 16.0
 BFLOAT16_OVER_TF32_GAIN = 2.0
 HALF_THE_BYTES = 0.5
+DENSE_ON_CPU = 2.0
+"""Time of dense products in float16 on a CPU over that in float32, measured."""
 PEAK_RATIO = "peak_rate_over_that_of_now"
 
 MIXED = "`configure_gpus(mixed_precision='auto')` first: it takes {policy}"
@@ -76,6 +78,44 @@ class Float32OnTensorCores(Rule):
             saving = of_compute(summary, saved, basis="peak rates of the chip")
         title = "float32 on GPUs that may be faster at 16 bits" if products is None else None
         return self.find(level, *figures, advice=advice, saving=saving, title=title)
+
+
+class HalfPrecisionOnCPU(Rule):
+    """A policy of float16 on a CPU, which has no instructions to compute in it.
+
+    TensorFlow converts to float32 and back. On two cores, dense products took twice as long as in
+    float32, and gradients of convolutions 5 to 9 times as long. bfloat16 is left out: convolutions
+    in it were faster than in float32 there.
+    """
+
+    code = "float16-on-cpu"
+    subject = "precision"
+    title = "float16 on a CPU, which computes it more slowly than float32"
+    requires = "the precision"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        environment = summary.environment
+        if environment.gpus:
+            return None
+        policy = environment.precision
+        if policy is None:
+            return self.abstain()
+        if policy not in ("mixed_float16", "float16"):
+            return None
+        why = (
+            "this TensorFlow was built without CUDA"
+            if environment.cuda_build is False
+            else "`keras-gpukit doctor` says why"
+        )
+        return self.find(
+            "warning",
+            figure("dense_products_slower_by", DENSE_ON_CPU, "×"),
+            advice=(
+                f"To train on a GPU: TensorFlow has none here ({why})",
+                "To train on this CPU: `keras.config.set_dtype_policy('float32')`",
+            ),
+            title=f"{policy} without a GPU: a CPU computes float16 more slowly than float32",
+        )
 
 
 def choose_policy(gpus: tuple[GPUInfo, ...]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import (
@@ -48,6 +49,7 @@ class DenseEmbeddingUpdate(Rule):
         return self.find(
             severity(saving, summary),
             percent("of_a_step_in_the_optimizer", share),
+            *_rows_used(summary, profile),
             advice=(
                 "An optimizer without moments changes only the rows that a batch uses: "
                 "`keras.optimizers.SGD(...)` without momentum",
@@ -145,6 +147,21 @@ _TO_DENSE = "UnsortedSegmentSum"
 """How TensorFlow makes a gradient of rows (`IndexedSlices`) a gradient of the whole table."""
 
 
+def _largest_embedding(profile: ProfileRecord) -> LayerProfile | None:
+    """Returns the embedding with the most rows; None if the model's classes are not known."""
+    found = [each for each in profile.layers if each.class_name == "Embedding"]
+    return max(found, key=lambda each: (each.weight_shape or (0,))[0], default=None)
+
+
+def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...]:
+    """Returns the most rows of the table that a batch uses, as a share; empty if unknown."""
+    layer, rate, step_s = _largest_embedding(profile), summary.examples_per_s, summary.step_time_s
+    if layer is None or not (layer.inputs and layer.weight_shape and rate and step_s):
+        return ()
+    used = layer.inputs * rate * step_s / layer.weight_shape[0]
+    return (percent("of_the_rows_at_most_in_a_batch", used),) if used < 1 else ()
+
+
 def _made_dense(profile: ProfileRecord) -> str | None:
     """Returns the embedding whose gradient is made dense; None if no gradient is."""
     types = {each.type for each in profile.operations}
@@ -152,6 +169,10 @@ def _made_dense(profile: ProfileRecord) -> str | None:
     names = {each.operation or "" for largest in updates for each in largest}  # also under XLA
     if _TO_DENSE not in types and not any(_TO_DENSE in name for name in names):
         return None
+    if (layer := _largest_embedding(profile)) is not None:
+        rows, *others = layer.weight_shape or (0,)
+        shape = f", {' × '.join((f'{rows:,}', *map(str, others)))}" if rows else ""
+        return f"{layer.path.rsplit('/', 1)[-1]}{shape}"
     paths = (each.path for each in profile.layers if "embedding" in each.path)
     return next((path.rsplit("/", 1)[-1] for path in paths), "a layer")
 

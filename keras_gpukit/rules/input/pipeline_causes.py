@@ -19,7 +19,7 @@ LEAST_DROPPED = 0.1
 Stages = tuple[StageRecord, ...]
 
 
-class Cause(NamedTuple):
+class PipelineCause(NamedTuple):
     """A cause that the stages show.
 
     Attributes:
@@ -33,7 +33,7 @@ class Cause(NamedTuple):
     share: float
 
 
-def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> Cause | None:
+def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> PipelineCause | None:
     """Returns the cause of the wait for the first batches, or for later ones; None without one."""
     if pipeline is None:
         return None
@@ -55,7 +55,7 @@ def slowest_at_start(pipeline: PipelineRecord | None, wait_s: float) -> StageRec
     return stage if segment_s >= wait_s / 4 else None
 
 
-def _refilled(starts: Stages) -> Cause | None:
+def _refilled(starts: Stages) -> PipelineCause | None:
     at = next((n for n, each in enumerate(starts) if each.refill_share is not None), None)
     if at is None or (starts[at].refill_share or 0.0) < LEAST_SHARE:
         return None
@@ -70,7 +70,7 @@ def _refilled(starts: Stages) -> Cause | None:
         else "`ds.take(n).cache()` with the elements that an epoch uses: the cache is then read to "
         "its end, filled in the first epoch, and read in later ones"
     )
-    return Cause(
+    return PipelineCause(
         f"{slowest.name}{slowest.where} fills cache() again in each epoch, since {ends} the epoch "
         "before the data do",
         (advise(advice, "cache"),),
@@ -79,7 +79,7 @@ def _refilled(starts: Stages) -> Cause | None:
     )
 
 
-def _dropped(stages: Stages) -> Cause | None:
+def _dropped(stages: Stages) -> PipelineCause | None:
     def wasted(stage: StageRecord) -> float:
         return stage.share * (1 - (1.0 if stage.used is None else stage.used))
 
@@ -109,7 +109,7 @@ def _dropped(stages: Stages) -> Cause | None:
     else:
         times = f"{1 / used:.0f}" if used <= 0.1 else f"{1 / used:.2g}"
         text = f"{name} makes {times} elements for each one that is used, since {by} drops the rest"
-    return Cause(
+    return PipelineCause(
         text,
         (advise(_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind)),),
         (

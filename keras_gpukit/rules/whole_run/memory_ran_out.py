@@ -135,6 +135,8 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
     lines += place_advice(record)
     if record.options_unknown_because == NOT_ONE_FITS:
         lines.append(f"A smaller tensor in {asking(record) or 'the step'}: {NOT_ONE_FITS}")
+    elif record.part == "training" and all(o.kind != "batch size" for o in record.options):
+        lines.append("Train with a smaller batch")
     for option in sorted(record.options, key=lambda each: each.fits is False):
         line = _CHANGES[option.kind].format(batch=option.batch_size)
         if option.needs_bytes is not None:

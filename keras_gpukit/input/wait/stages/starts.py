@@ -60,16 +60,23 @@ class StartReadings:
             self._starts[-1].after = model
 
     def readings(self) -> tuple[list[ModelReading], bool]:
-        """Returns readings of starts, and whether they are later ones than the run's first."""
+        """Returns readings of starts, and whether they are later ones than the run's first.
+
+        A stage that has read all its data deletes its inputs, so a reading after the first batches
+        may lack stages: a shuffle whose buffer holds the whole epoch has read everything by then.
+        If any start was seen with more stages, only such ones count.
+        """
         found = [self._fullest(each) for each in tuple(self._starts)]
         later = [each for each in found[1:] if each is not None]
-        return later or [each for each in found if each is not None], bool(later)
+        chosen = later or [each for each in found if each is not None]
+        early = [reading for reading, is_early in chosen if is_early]
+        return early or [reading for reading, _ in chosen], bool(later)
 
-    def _fullest(self, start: _Start) -> ModelReading | None:
-        """Returns the reading that shows most of a start; None without one.
-
-        A stage that has read all its data deletes its inputs, so the later reading may lack stages:
-        a shuffle whose buffer holds the whole epoch has read everything before the first batch.
-        """
-        known = [self._parse(each) for each in (start.after, start.during) if each is not None]
-        return max(known, key=lambda reading: len(reading.nodes), default=None)
+    def _fullest(self, start: _Start) -> tuple[ModelReading, bool] | None:
+        """Returns the reading with most stages, and whether it came before the first batches."""
+        known = [
+            (self._parse(model), is_early)
+            for model, is_early in ((start.after, False), (start.during, True))
+            if model is not None
+        ]
+        return max(known, key=lambda each: len(each[0].nodes), default=None)

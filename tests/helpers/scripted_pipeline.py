@@ -1,0 +1,94 @@
+"""A pipeline on a scripted clock, and tf.data's model of it, whose every wait is known exactly."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from keras_gpukit.input.wait import pipeline_model
+from keras_gpukit.input.wait.pipeline_model import GAPS_KEPT, LONGEST_GAP_S
+
+
+class Stage(NamedTuple):
+    """A node of the model, from the one that training fetches from back to the source.
+
+    Attributes:
+        per_batch: Number of elements that it makes for one batch.
+    """
+
+    name: str
+    per_batch: float = 1
+    buffered: int = 0
+
+
+class ScriptedPipeline:
+    """The iterator of a step function that takes exactly the time that a test says.
+
+    tf.data's model of it has the gaps between fetches as tf.data records them: whole microseconds,
+    the last hundred, none of ten seconds or more, and one before a fetch that finds no data.
+    """
+
+    def __init__(self, *stages):
+        self.now_s = 0.0
+        self.stages = stages or (Stage("Prefetch"), Stage("BatchV2"))
+        self.fetched = 0
+        self.gaps_us = []
+        self._fetch_ended_s = None
+
+    def now(self):
+        return self.now_s
+
+    def fetch(self, wait_s, *, has_data=True):
+        if self._fetch_ended_s is not None:
+            gap_s = self.now_s - self._fetch_ended_s
+            if gap_s < LONGEST_GAP_S:
+                self.gaps_us = [*self.gaps_us, round(gap_s * 1e6)][-GAPS_KEPT:]
+        self.now_s += wait_s
+        self._fetch_ended_s = self.now_s
+        self.fetched += has_data
+
+    def step(self, wait_s, compute_s, *, until_fetch_s=0.0):
+        """One call with one step: enters, fetches, computes."""
+        self.now_s += until_fetch_s
+        self.fetch(wait_s)
+        self.now_s += compute_s
+
+    def ends(self):
+        """The call that finds no data."""
+        self.fetch(0.0, has_data=False)
+        raise StopIteration
+
+    @property
+    def model(self):
+        from tensorflow.core.framework import model_pb2
+
+        model = model_pb2.ModelProto(output=1, gap_times=self.gaps_us)
+        for number, stage in enumerate(self.stages, start=1):
+            node = model.nodes[number]
+            node.id, node.name = number, stage.name
+            node.num_elements = int(stage.per_batch * self.fetched)
+            node.buffered_elements = stage.buffered
+            if number < len(self.stages):
+                node.inputs.append(number + 1)
+        return model
+
+    def numpy(self):
+        return self.model.SerializeToString()
+
+
+class _Reading:
+    def __init__(self, content):
+        self._content = content
+
+    def numpy(self):
+        return self._content
+
+
+def read_scripted(monkeypatch):
+    """Makes `PipelineModelMeter` read the models of scripted pipelines instead of tf.data's."""
+    for name, made in {
+        "host_iterator": lambda iterator: iterator,
+        "has_model": lambda iterator: True,
+        "check_model": lambda iterator: None,
+        "read_model": lambda iterator: _Reading(iterator.numpy()),
+    }.items():
+        monkeypatch.setattr(pipeline_model, name, made)

@@ -1,0 +1,217 @@
+"""The input wait from tf.data's model, to the microsecond, on pipelines whose time is scripted."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from helpers.clocked_steps import clocked_steps
+from helpers.scripted_pipeline import ScriptedPipeline, Stage, read_scripted
+
+from keras_gpukit.input.wait.meters import NotMeasurable, Stretch
+from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
+
+pytestmark = pytest.mark.tensorflow
+MICROSECOND = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def _scripted(monkeypatch):
+    read_scripted(monkeypatch)
+
+
+def meter_of(pipeline):
+    return PipelineModelMeter(pipeline, 1, on_reading=lambda reading: None)
+
+
+def run(pipeline, *epochs, choose=meter_of, after_step=lambda number: None, **options):
+    """Runs one step for each (wait, compute) of each epoch; returns the windows and the record."""
+    windows = []
+    timed = clocked_steps(choose, windows.append, now=pipeline.now, **options)
+    steps = iter(())
+
+    def step(source):
+        each = next(steps, None)
+        if each is None:
+            source.ends()
+        source.step(*each)
+
+    call = timed.clock.wrap(step)
+    for epoch in epochs:
+        steps = iter(epoch)
+        for number in range(len(epoch)):
+            call(pipeline)
+            after_step(number)
+        with contextlib.suppress(StopIteration):
+            call(pipeline)
+        timed.windows.end_epoch()
+        timed.clock.pause()
+    timed.clock.work_out()
+    return windows, timed.windows.input()
+
+
+def total(windows, figure="input_wait_s"):
+    return sum(getattr(each, figure) for each in windows)
+
+
+def test_each_wait_counts_and_nothing_else():
+    waits = [0.001 * (1 + each % 7) for each in range(40)]
+    windows, record = run(ScriptedPipeline(), [(each, 0.004) for each in waits])
+    # Neither the first call, which starts the pipeline, nor the last one, which no call ends.
+    counted_s = sum(waits[1:-1])
+    assert total(windows) == pytest.approx(counted_s, abs=MICROSECOND)
+    assert total(windows, "duration_s") == pytest.approx(counted_s + 38 * 0.004)
+    assert total(windows, "steps") == record.measured_steps == 38
+    assert record.wait_s == pytest.approx(counted_s / 38, abs=MICROSECOND)
+    assert record.stall_fraction == pytest.approx(counted_s / (counted_s + 38 * 0.004), abs=1e-5)
+    assert (record.confidence, record.mechanism) == ("exact", "pipeline model")
+    assert record.distribution.worst_s == pytest.approx(0.007, abs=MICROSECOND)
+
+
+def test_a_pipeline_that_is_always_ready_waits_for_nothing():
+    windows, record = run(ScriptedPipeline(), [(0.0, 0.005)] * 30)
+    assert total(windows) == pytest.approx(0, abs=MICROSECOND)
+    assert record.stall_fraction == pytest.approx(0, abs=1e-5)
+
+
+def test_a_single_wait_is_that_of_its_own_step():
+    steps = [(0.0, 0.010 + 0.002 * (each % 5)) for each in range(30)]
+    steps[12] = (0.5, 0.010)
+    _, record = run(ScriptedPipeline(), steps)
+    assert record.wait_s * record.measured_steps == pytest.approx(0.5, abs=MICROSECOND)
+    assert record.distribution.worst_s == pytest.approx(0.5, abs=MICROSECOND)
+    assert record.distribution.stalled_fraction == pytest.approx(1 / record.measured_steps)
+
+
+def test_windows_have_the_waits_of_their_own_steps():
+    """A shift of the gaps by one step would move waits from window to window."""
+    steps = [(0.001 * (each % 11), 0.04 + 0.003 * (each % 7)) for each in range(90)]
+    windows, _ = run(ScriptedPipeline(), steps)
+    assert len(windows) >= 4
+    # A window counts the step on which it begins, and ends with the step before the latest.
+    ends = [1, *(each.step - 1 for each in windows)]
+    for (first, last), window in zip(pairwise(ends), windows, strict=True):
+        expected_s = sum(wait_s for wait_s, _ in steps[first:last])
+        assert window.steps == last - first
+        assert window.input_wait_s == pytest.approx(expected_s, abs=MICROSECOND)
+
+
+def test_time_of_the_callbacks_between_calls_is_no_wait():
+    pipeline = ScriptedPipeline()
+
+    def callback(number):
+        pipeline.now_s += 0.03
+
+    windows, _ = run(pipeline, [(0.002, 0.004)] * 30, after_step=callback)
+    assert total(windows) == pytest.approx(28 * 0.002, abs=MICROSECOND)
+    assert total(windows, "duration_s") == pytest.approx(28 * 0.036)
+
+
+def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time():
+    windows, record = run(ScriptedPipeline(), [(0.0002, 0.0003)] * 1000)
+    assert record.measured_steps == 998
+    assert total(windows) == pytest.approx(998 * 0.0002, abs=2 * MICROSECOND)
+
+
+def test_each_epoch_starts_with_a_wait_of_its_own():
+    pipeline = ScriptedPipeline()
+    epoch = [(0.3, 0.01), *[(0.001, 0.01)] * 20]
+    windows, record = run(pipeline, epoch, epoch, epoch)
+    # The same iterator goes on: only the first call over it is a start.
+    assert total(windows) == pytest.approx(3 * 19 * 0.001, abs=MICROSECOND)
+    assert record.later_stall_fraction == pytest.approx(1 / 11, abs=1e-4)
+
+
+def test_the_end_of_the_data_does_not_shift_the_waits():
+    """The fetch that finds no data adds a gap, and no element."""
+    waits = [0.001 * each for each in range(1, 21)]
+    windows, _ = run(ScriptedPipeline(), [(each, 0.004) for each in waits])
+    assert total(windows) == pytest.approx(sum(waits[1:-1]), abs=MICROSECOND)
+
+
+def test_a_call_of_ten_seconds_hides_whether_its_gap_was_dropped():
+    steps = [(0.01, 0.1)] * 30
+    steps[20] = (0.0, 11.0)
+    windows, record = run(ScriptedPipeline(), steps)
+    assert None in {each.input_wait_s for each in windows}
+    assert record.measured_steps < 28
+    assert record.stall_fraction == pytest.approx(0.01 / 0.11, abs=1e-4)
+
+
+def test_a_wait_of_ten_seconds_is_known_since_all_gaps_are_there():
+    steps = [(0.0, 0.1)] * 30
+    steps[20] = (12.0, 0.1)
+    windows, _ = run(ScriptedPipeline(), steps)
+    assert total(windows) == pytest.approx(12.0, abs=MICROSECOND)
+
+
+def test_other_code_that_fetches_from_the_iterator_makes_the_wait_unknown():
+    pipeline = ScriptedPipeline()
+
+    def other_code(number):
+        if number in (8, 9, 10):
+            pipeline.fetch(0.001)
+
+    windows, record = run(pipeline, [(0.002, 0.004)] * 30, after_step=other_code)
+    assert None in {each.input_wait_s for each in windows}
+    assert record.unknown_because == "other code fetched batches from the same iterator"
+
+
+def test_a_pipeline_that_was_deleted_has_an_unknown_wait():
+    pipeline = ScriptedPipeline()
+    meter = meter_of(pipeline)
+    del pipeline
+    gc.collect()
+    stretch = Stretch(np.array([0.0, 1.0]), np.array([1.0]), 2.0)
+    reading = meter.read([meter.take()], stretch)
+    assert reading.wait_s is None
+    assert reading.unknown_because == "the pipeline was deleted before its model was read"
+
+
+def test_more_steps_in_an_execution_than_gaps_are_not_measurable():
+    with pytest.raises(NotMeasurable, match="more than 100 steps"):
+        PipelineModelMeter(ScriptedPipeline(), 101)
+
+
+@pytest.mark.parametrize(
+    ("stages", "buffered"),
+    [
+        ((Stage("Prefetch", buffered=2), Stage("BatchV2")), 2.0),
+        ((Stage("Prefetch"), Stage("BatchV2")), 0.0),
+        ((Stage("FiniteTake"), Stage("Prefetch", buffered=1), Stage("BatchV2")), 1.0),
+        # A buffer before the batches holds examples.
+        ((Stage("BatchV2"), Stage("Prefetch", 32, buffered=9)), None),
+    ],
+)
+def test_the_last_buffer_of_batches(stages, buffered):
+    windows, _ = run(ScriptedPipeline(*stages), [(0.001, 0.004)] * 30)
+    assert {each.buffered_batches for each in windows} == {buffered}
+
+
+def start_of(pipeline, first_wait_s=0.4, compute_s=0.1):
+    """Returns the start of a pipeline after its first two calls."""
+    meter, entries = meter_of(pipeline), []
+    for wait_s in (first_wait_s, 0.02):
+        entries.append(pipeline.now_s)
+        pipeline.step(wait_s, compute_s)
+    taken = meter.take()
+    first = Stretch(np.array(entries), np.array([entries[1]]), pipeline.now_s)
+    return meter.start(taken, first)
+
+
+def test_the_wait_for_the_first_batch():
+    assert start_of(ScriptedPipeline()).wait_s == pytest.approx(0.4, abs=MICROSECOND)
+
+
+def test_the_part_of_it_that_fills_a_shuffle_buffer():
+    pipeline = ScriptedPipeline(
+        Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map")
+    )
+    assert start_of(pipeline).shuffle_fraction == pytest.approx(940 / 1000)
+
+
+def test_a_first_call_of_ten_seconds_of_compute_is_unknown():
+    assert start_of(ScriptedPipeline(), first_wait_s=0.1, compute_s=10.5) is None
