@@ -19,7 +19,7 @@ from keras_gpukit.records.machine import EpochMemory, GPUSample, HostSample
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.sensors.neighbours import NeighbourSensor
-from keras_gpukit.sensors.new_threads import NewThreadsSensor
+from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 
@@ -95,7 +95,9 @@ def read_threads(sensor, number):
 def new_threads():
     clock = iter(range(1000)).__next__
     return NewThreadsSensor(
-        threads=lambda: {1: 0.0}, process_s=lambda: 0.5 * clock(), now=lambda: 2.0 * clock()
+        threads=lambda: {1: ThreadTimes(0.0)},
+        process_s=lambda: 0.5 * clock(),
+        now=lambda: 2.0 * clock(),
     )
 
 
