@@ -34,10 +34,11 @@ class _Steps:
     began_s: float
     ended_s: float = 0.0
     count: int = 0
+    in_replicas: bool = False
 
 
 class EagerSteps:
-    """Counts the gradients that the script's main thread computes outside of a `tf.function`.
+    """Counts the gradients that the script's main thread, or its first replica, computes eagerly.
 
     Args:
         on_loop: Called once there are enough of them for a loop.
@@ -57,9 +58,10 @@ class EagerSteps:
 
         @functools.wraps(original)
         def gradient(tape: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == main and not in_graph():
+            is_main = threading.get_ident() == main
+            if (is_main or _is_first_replica()) and not in_graph():
                 with self._guard:
-                    self._note(sys._getframe(1))
+                    self._note(sys._getframe(1), None if is_main else main)
             return original(tape, *args, **kwargs)
 
         tf.GradientTape.gradient = gradient
@@ -83,6 +85,7 @@ class EagerSteps:
             found.count - 1,
             found.ended_s - found.began_s,
             sampler.eager_s(code, found.began_s, found.ended_s),
+            found.in_replicas,
         )
 
     def throughput(self) -> ThroughputRecord | None:
@@ -99,19 +102,32 @@ class EagerSteps:
         several = [each for each in self._lines.values() if each.count > LEAST_STEPS]
         return max(several, key=lambda each: each.ended_s - each.began_s, default=None)
 
-    def _note(self, frame: FrameType) -> None:
+    def _note(self, frame: FrameType | None, caller: int | None = None) -> None:
         # Keras computes gradients of its own eager steps, which belong to its call.
-        if not is_of_the_script(frame.f_code.co_filename):
+        if frame is None or not is_of_the_script(frame.f_code.co_filename):
             return
+        if caller is not None:  # a replica's thread: the step is what calls `strategy.run`
+            frame = sys._current_frames().get(caller)
+            while frame is not None and not is_of_the_script(frame.f_code.co_filename):
+                frame = frame.f_back
+            if frame is None:
+                return
         now_s, code = time.perf_counter(), frame.f_code
         key = id(code), frame.f_lineno
         steps = self._lines.get(key)
         if steps is None:
-            steps = _Steps(code, frame.f_lineno, _is_in_loop(frame), now_s)
+            steps = _Steps(
+                code, frame.f_lineno, _is_in_loop(frame), now_s, in_replicas=caller is not None
+            )
             self._lines[key] = steps
         steps.count, steps.ended_s = steps.count + 1, now_s
         if steps.count == LEAST_STEPS:
             self._on_loop()
+
+
+def _is_first_replica() -> bool:
+    """Whether this is the thread in which a `MirroredStrategy` runs its first replica."""
+    return getattr(threading.current_thread(), "replica_id", None) == 0
 
 
 def _is_in_loop(frame: FrameType) -> bool:

@@ -34,6 +34,13 @@ def slowest_line(summary: RunSummary, name: str) -> LineTime | None:
     return lines[0] if lines and lines[0].seconds >= MOSTLY * total_s else None
 
 
+def hook_of(summary: RunSummary, name: str) -> str | None:
+    """Returns the hook that runs a callback's slowest line, such as "Scores.on_epoch_end"."""
+    line = slowest_line(summary, name)
+    hook = ".".join(line.entry.split(".")[-2:]) if line else ""
+    return hook if hook.startswith(f"{name}.") else None
+
+
 def growth(summary: RunSummary, name: str) -> tuple[float, float] | None:
     """Returns the seconds per epoch or batch in the first and last third; None unless they grow.
 

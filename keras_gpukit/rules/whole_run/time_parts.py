@@ -8,7 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
-from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line
+from keras_gpukit.rules.whole_run.callback_lines import hook_of, less_work, named_with_line
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -20,8 +20,12 @@ TENSORBOARD_DEFAULTS = {
 }
 """Arguments of Keras' callback that take time, at epochs' ends or between steps, and defaults."""
 _BETWEEN_STEPS = ("update_freq", "profile_batch")
+CHECKPOINT = "ModelCheckpoint"
+SAVE_FREQ = f"{CHECKPOINT}.save_freq"
+"""Key of the number of batches after which it saves, in `Environment.settings`."""
 _NOTABLE = 0.1
-_CHECKPOINT = "`keras.callbacks.ModelCheckpoint`: save less often, or only the weights"
+_CHECKPOINT = f"`keras.callbacks.{CHECKPOINT}`: save less often, or only the weights"
+_AT_EPOCHS = f"`{CHECKPOINT}(save_freq='epoch')`: {{given}} counts batches, not epochs"
 _DEFAULT = "`keras.callbacks.TensorBoard`: a log_dir on a local disk, and `write_graph=False`"
 _MONITOR = "Train without `Monitor`, and report this: it should not take so long"
 _OWN = "in your own callbacks, do work every hundredth batch, not in each"
@@ -31,7 +35,7 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
     """Returns what to change, the most rewarding change first."""
     known = {
         TENSORBOARD: (_tensorboard_advice(summary),),
-        "ModelCheckpoint": (_CHECKPOINT,),
+        CHECKPOINT: _checkpoint_advice(summary),
     }
     if name == OWN_WORK:
         return (_MONITOR,)
@@ -43,7 +47,9 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
 
 
 def as_written(summary: RunSummary, name: str) -> str:
-    """Returns a callback's name; that of `TensorBoard` with the arguments that take its time."""
+    """Returns a callback's name; that of Keras' own with the arguments that take its time."""
+    if name == CHECKPOINT and (given := summary.environment.settings.get(SAVE_FREQ)):
+        return f"{name}({given})"
     if name != TENSORBOARD or not (costs_s := tensorboard_costs_s(summary)):
         return name
     written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)
@@ -65,6 +71,11 @@ def tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
     }
     costly = (each for each in costs_s.items() if each[1] >= _NOTABLE * spent_s)
     return dict(sorted(costly, key=lambda each: -each[1]))
+
+
+def _checkpoint_advice(summary: RunSummary) -> tuple[str, ...]:
+    given = summary.environment.settings.get(SAVE_FREQ)
+    return (_AT_EPOCHS.format(given=given), _CHECKPOINT) if given else (_CHECKPOINT,)
 
 
 def _tensorboard_advice(summary: RunSummary) -> str:
@@ -141,7 +152,7 @@ class SlowCallbacks(TimeRule):
             figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
             took = named_with_line(summary, name, longest_s, parts.wall_s)
-            title = f"{as_written(summary, name)} {took}"
+            title = f"{hook_of(summary, name) or as_written(summary, name)} {took}"
         return self.find(
             severity(all_of_them, summary),
             *figures,
