@@ -91,16 +91,13 @@ def _copied_over_time(model: Any) -> dict[str, str]:
     """Returns how often `TimeDistributed` layers copy theirs, if often: once per static time."""
     import keras
 
-    copies, line = 0, None
-    for layer in layers_in(model):
-        if isinstance(layer, keras.layers.TimeDistributed):
-            with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
-                copies += layer.input.shape[1] or 0
-                line = line or place_of(layer)
-    if copies < MANY_COPIES:
-        return {}
-    made = f"{TIME_DISTRIBUTED} ({line})" if line else TIME_DISTRIBUTED
-    return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layers into the graph"}
+    found = [each for each in layers_in(model) if isinstance(each, keras.layers.TimeDistributed)]
+    with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
+        copies = sum(each.input.shape[1] or 0 for each in found)
+        if copies >= MANY_COPIES:
+            made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
+            return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
+    return {}
 
 
 def _trainable_bytes(model: Any) -> int | None:

@@ -97,7 +97,7 @@ def test_copies_of_a_layer_over_time_and_saving_by_batches_are_read(tmp_path):
     model.compile("sgd", "mse")
     saves, reads = keras.callbacks.ModelCheckpoint(tmp_path / "m.keras", save_freq=3), Reads()
     model.fit(np.zeros((1, 60, 4)), np.zeros(1), callbacks=[saves, reads], verbose=0)
-    assert "puts 60 copies of its layers" in reads.settings["TimeDistributed"]
+    assert "puts 60 copies of its layer" in reads.settings["TimeDistributed"]
     assert reads.settings["ModelCheckpoint.save_freq"] == "save_freq=3"
 
 

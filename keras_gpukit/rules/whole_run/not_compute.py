@@ -90,8 +90,8 @@ class MostlyNotCompute(TimeRule):
         advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
         title = f"{self.title}: the largest part is {name}"
         if copies:
-            title = f"{copies}: the first step, which traces them, took {seconds(spent_s)} of "
-            title += f"{seconds(parts.wall_s)} s"
+            took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
+            title = f"{copies}: the first step, which traces them, took {took}"
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
         return self.find(
             severity,

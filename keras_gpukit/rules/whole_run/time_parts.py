@@ -8,7 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
-from keras_gpukit.rules.whole_run.callback_lines import hook_of, less_work, named_with_line
+from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line, slowest_line
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -33,9 +33,10 @@ _OWN = "in your own callbacks, do work every hundredth batch, not in each"
 
 def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
     """Returns what to change, the most rewarding change first."""
+    given = summary.environment.settings.get(SAVE_FREQ)
     known = {
         TENSORBOARD: (_tensorboard_advice(summary),),
-        CHECKPOINT: _checkpoint_advice(summary),
+        CHECKPOINT: ((_AT_EPOCHS.format(given=given),) if given else ()) + (_CHECKPOINT,),
     }
     if name == OWN_WORK:
         return (_MONITOR,)
@@ -47,7 +48,10 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
 
 
 def as_written(summary: RunSummary, name: str) -> str:
-    """Returns a callback's name; that of Keras' own with the arguments that take its time."""
+    """Returns a callback's hook or name; that of Keras' own with the arguments that take time."""
+    line = slowest_line(summary, name)
+    if line and name in (hook := line.entry.split(".")[-2:]):
+        return ".".join(hook)
     if name == CHECKPOINT and (given := summary.environment.settings.get(SAVE_FREQ)):
         return f"{name}({given})"
     if name != TENSORBOARD or not (costs_s := tensorboard_costs_s(summary)):
@@ -71,11 +75,6 @@ def tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
     }
     costly = (each for each in costs_s.items() if each[1] >= _NOTABLE * spent_s)
     return dict(sorted(costly, key=lambda each: -each[1]))
-
-
-def _checkpoint_advice(summary: RunSummary) -> tuple[str, ...]:
-    given = summary.environment.settings.get(SAVE_FREQ)
-    return (_AT_EPOCHS.format(given=given), _CHECKPOINT) if given else (_CHECKPOINT,)
 
 
 def _tensorboard_advice(summary: RunSummary) -> str:
@@ -152,7 +151,7 @@ class SlowCallbacks(TimeRule):
             figures.append(figure("time_in", longest_s, "s", name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
             took = named_with_line(summary, name, longest_s, parts.wall_s)
-            title = f"{hook_of(summary, name) or as_written(summary, name)} {took}"
+            title = f"{as_written(summary, name)} {took}"
         return self.find(
             severity(all_of_them, summary),
             *figures,
