@@ -843,7 +843,9 @@ def test_no_more_processes_are_advised_than_there_are_cores():
 
     assert not any("multiprocessing" in line for line in found(1))
     assert found(6, workers=4, in_processes=True)[0].startswith("Photos(workers=6)")
-    assert not any("workers=" in line for line in found(4, workers=4, in_processes=True))
+    quick, *rest = found(4, workers=4, in_processes=True)
+    assert quick.startswith("Photos(workers=1, use_multiprocessing=False), if a batch is quick")
+    assert not any("workers=" in line for line in rest)
 
 
 def test_a_torch_loader_is_advised_in_its_own_terms():
