@@ -89,8 +89,6 @@ def measure(steps: int, rounds: int) -> dict:
             steps=steps,
             at_steps=(),
             every_steps=ROUND,
-            slower=None,
-            stall_rise=None,
             max_captures=10_000,
             max_bytes=2**40,
         )

@@ -22,7 +22,7 @@ def ask_xprof(path: Path) -> dict[str, Any]:
         for table in _answer(path, "overview_page")
         for key, value in table.get("p", {}).items()
     }
-    kernels, memory = _answer(path, "kernel_stats"), _answer(path, "memory_profile")
+    kernels = _answer(path, "kernel_stats")
     return {
         "steps": len(steps),
         "step_time_s": statistics.fmean(steps_ms) / 1e3 if steps else None,
@@ -40,10 +40,6 @@ def ask_xprof(path: Path) -> dict[str, Any]:
                 "tensor_core": bool(row["is_kernel_using_tensor_core"]),
             }
             for row in _rows(kernels[0] if isinstance(kernels, list) else kernels)
-        },
-        "memory_peaks_bytes": {
-            name: int(of_allocator["profileSummary"]["peakStats"]["peakBytesInUse"])
-            for name, of_allocator in memory["memoryProfilePerAllocator"].items()
         },
     }
 

@@ -18,4 +18,4 @@ model = keras.Sequential(
     ]
 )
 model.compile("adam", "sparse_categorical_crossentropy")
-model.fit(images, kinds, batch_size=64, epochs=12, verbose=2)
+model.fit(images, kinds, batch_size=64, epochs=10, verbose=2)

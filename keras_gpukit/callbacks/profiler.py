@@ -20,11 +20,9 @@ from keras_gpukit.watching.session import Session
 class Profiler(WatchingCallback[ProfilerRecord]):
     """Captures profiles of a few training steps for TensorBoard's Profile tab.
 
-    Captures start at given steps, at intervals, on demand, and on anomalies: if for three seconds
-    in a row steps take longer, stall more on their input, or leave GPUs more idle than in the last
-    minute of the run. Steps are marked in these profiles and in those that other code captures;
-    several steps per execution are marked as one. In a cluster, where a capture may crash a worker,
-    only captures that you ask for are taken: none at step 20 by default, and none on anomalies.
+    Captures start at given steps, at intervals, and on demand. Steps are marked in these profiles
+    and in those that other code captures; several steps per execution are marked as one. In a
+    cluster, where a capture may crash a worker, none is taken at step 20 by default.
 
     Args:
         log_dir: Records are written to `<log_dir>/gpukit`, profiles to `plugins/profile` in it.
@@ -38,12 +36,8 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             by `touch`. We look for it about once a second, and remove it.
         signal_number: Signal that starts a capture, `signal.SIGUSR1` or `signal.SIGUSR2`; None
             disables this. The signal's previous handler is restored after the run.
-        slower: Highest normal step time, as a multiple of the usual one; None ignores step times.
-        stall_rise: Highest normal rise of the stall fraction, 0 to 1; None ignores stalls.
-        utilization_drop: Highest normal drop of GPUs' mean utilization, 0 to 1; None ignores it.
         max_captures: Maximum number of captures in a run.
         max_bytes: Maximum size of all profiles in the log directory.
-        cooldown_s: Minimum seconds between two captures triggered by anomalies.
 
     Attributes:
         summary: After the run, a `ProfilerRecord`.
@@ -63,12 +57,8 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         every_minutes: float | None = None,
         on_demand: bool = True,
         signal_number: signal.Signals | int | None = None,
-        slower: float | None = 1.5,
-        stall_rise: float | None = 0.2,
-        utilization_drop: float | None = 0.3,
         max_captures: int = 10,
         max_bytes: int = 500 * 2**20,
-        cooldown_s: float = 60.0,
     ) -> None:
         super().__init__(log_dir, optional=False)
         self._settings = CaptureSettings(
@@ -78,12 +68,8 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             every_minutes=every_minutes,
             on_demand=on_demand,
             signal_number=signal_number,
-            slower=slower,
-            stall_rise=stall_rise,
-            utilization_drop=utilization_drop,
             max_captures=max_captures,
             max_bytes=max_bytes,
-            cooldown_s=cooldown_s,
         )
         self._captures: CaptureWatch | None = None
 
@@ -134,6 +120,6 @@ def profiler_of_monitor(log_dir: Path, *, automatic: bool) -> Profiler:
         log_dir: Log directory.
         automatic: Whether it also captures by itself, where that is safe.
     """
-    profiler = Profiler(log_dir, at_steps=(), slower=None, stall_rise=None, utilization_drop=None)
+    profiler = Profiler(log_dir, at_steps=())
     profiler._settings = replace(profiler._settings, automatic=automatic)
     return profiler

@@ -12,7 +12,6 @@ PRINTED = {
     "doctor": ("keras_gpukit.cli.examination", "DoctorFindings"),
     "bench": ("keras_gpukit.records.benchmark", "MachineBenchmark"),
     "tune": ("keras_gpukit.records.speedup", "SpeedupSearch"),
-    "scaling": ("keras_gpukit.records.scaling", "ScalingForecast"),
 }
 """For each command with `--json`, the class of what it prints."""
 

@@ -17,7 +17,6 @@ from keras_gpukit.cli import (
     launch,
     report,
     run,
-    scaling,
     tune,
 )
 from keras_gpukit.cli.command_line import ValueFlags, split, value_flags
@@ -68,7 +67,6 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
         bench,
         report,
         compare,
-        scaling,
     ):
         command.add_parser(subparsers)
     run_a_script = ("run", "launch", "memory", "batch-size", "tune")

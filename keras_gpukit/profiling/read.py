@@ -14,7 +14,6 @@ from keras_gpukit.profiling.reading.events import Events, Space
 from keras_gpukit.profiling.reading.gpu import PLANE, GPUs, gpus_of, profile_of
 from keras_gpukit.profiling.reading.host import Host, sort_out
 from keras_gpukit.profiling.reading.layers import time_by_layer
-from keras_gpukit.profiling.reading.memory import memory_of
 from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
 from keras_gpukit.profiling.reading.space import read_space
 from keras_gpukit.profiling.reading.spans import NOTHING
@@ -55,11 +54,9 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
         raise ProfileError(f"{_what_it_is(data)} Received: path={str(path)!r}")
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
-    origin_ps = int(steps.begin_ps[0]) if len(steps) else 0
     record: dict[str, object] = {
         "host": space.hostname,
         "captured_s": _captured_s(space),
-        "memory": memory_of(host, origin_ps),
         "problems": _problems(space),
         "incomplete_because": _incomplete(space),
     }

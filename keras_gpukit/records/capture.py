@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Trigger = Literal["steps", "time", "file", "signal", "steady", "step time", "stall", "utilization"]
+Trigger = Literal["steps", "time", "file", "signal", "steady", "step time"]
 """Source of a request for a capture: given steps, the clock, a file or a signal on demand, or
-`Monitor` by itself, once steps were steady. The last three are anomalies: a figure left the range
-that it had in the run until then."""
-
-ANOMALIES: tuple[Trigger, ...] = ("step time", "stall", "utilization")
+`Monitor` by itself, once steps were steady, and if they became slower later ("step time")."""
 
 
 @dataclass(frozen=True)

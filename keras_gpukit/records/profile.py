@@ -151,48 +151,6 @@ class LayerProfile:
 
 
 @dataclass(frozen=True)
-class MemoryPoint:
-    """One reading of an allocator."""
-
-    time_s: float
-    used_bytes: int
-
-
-@dataclass(frozen=True)
-class Holding:
-    """Memory that one operation held at an allocator's peak."""
-
-    operation: str
-    bytes: int
-    count: int
-    shape: str | None = None
-
-
-@dataclass(frozen=True)
-class MemoryProfile:
-    """One allocator during the capture.
-
-    Attributes:
-        timeline: At most a few hundred readings, including the highest and the lowest one of each
-            period.
-        holdings: Memory that was allocated during the capture and held at the peak, the largest
-            first.
-        before_bytes: Rest of the peak: mostly memory that was allocated before the capture began,
-            such as weights.
-        fragmentation: Share of the free memory in the allocator's pool that is outside its largest
-            free block at the peak.
-    """
-
-    allocator: str
-    timeline: tuple[MemoryPoint, ...]
-    peak_bytes: int
-    total_bytes: int | None = None
-    holdings: tuple[Holding, ...] = ()
-    before_bytes: int | None = None
-    fragmentation: float | None = None
-
-
-@dataclass(frozen=True)
 class StageProfile:
     """A stage of the tf.data pipeline.
 
@@ -265,7 +223,6 @@ class ProfileRecord:
     kernels: tuple[KernelProfile, ...] = ()
     layers: tuple[LayerProfile, ...] = ()
     python_s: float | None = None
-    memory: tuple[MemoryProfile, ...] = ()
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()
     incomplete_because: str | None = None

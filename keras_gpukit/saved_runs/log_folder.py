@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from keras_gpukit.records.capture import ANOMALIES
 from keras_gpukit.records.codec import checked_record
 from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY, SCRIPT_FILE
 from keras_gpukit.records.profile import ProfileRecord
@@ -198,9 +197,9 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
 
 
 def _of_usual_steps(captures: list[CaptureReport]) -> ProfileRecord | None:
-    """Returns the newest profile with steps, if possible one that no anomaly triggered."""
+    """Returns the newest profile with steps, if possible not of steps that became slower."""
     read = [each for each in captures if each.capture and each.profile and each.profile.steps]
-    usual = [each for each in read if each.capture and each.capture.trigger not in ANOMALIES]
+    usual = [each for each in read if each.capture and each.capture.trigger != "step time"]
     return next((each.profile for each in reversed(usual or read)), None)
 
 

@@ -26,8 +26,6 @@ from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
-from keras_gpukit.rules.slowdown.anomalies import StepAnomalies, UtilizationAnomalies
-from keras_gpukit.sensors.nvml import NVMLSensor
 from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
@@ -59,7 +57,6 @@ class CaptureWatch:
         self._may_crash = in_cluster and settings.at_steps != ()
         self._request: RequestFile | None = None
         self._request_signal: RequestSignal | None = None
-        self._nvml: NVMLSensor | None = None
         self._unknown_because: str | None = None
         self._tensorboards = _tensorboards_that_capture()
         self._began_s = time.time()
@@ -103,7 +100,6 @@ class CaptureWatch:
             logger.warning("keras_gpukit: %s", MAY_CRASH)
         self._watch_clock_and_file(session, self._recorder)
         self._watch_signal(self._recorder)
-        self._watch_gpus(session, self._recorder)
 
     def close(self) -> None:
         """Ends a running capture and waits until it is written.
@@ -116,8 +112,6 @@ class CaptureWatch:
                 self._request.withdraw()
         if self._request_signal is not None:
             self._request_signal.close()
-        if self._nvml is not None:
-            self._nvml.close()
         self._recorder.close()
         for callback in self._tensorboards:
             for path, status in profile_files(Path(callback.log_dir, "train/plugins/profile")):
@@ -140,16 +134,16 @@ class CaptureWatch:
         return replace(record, none_automatic_because=self._none_automatic_because)
 
     def _watch_steps(self, session: Session) -> None:
-        settings, automatic, recorder = self._settings, self._automatic, self._recorder
-        when = automatic.when if automatic else StepAnomalies(settings.slower, settings.stall_rise)
+        automatic, recorder = self._automatic, self._recorder
 
         def on_window(window: StepWindow) -> None:
-            if automatic is not None:
-                automatic.keep(window)
+            if automatic is None:
+                return
+            automatic.keep(window)
             if recorder.is_capturing:
-                when.skip()
-            elif (wanted := when.add(window)) is not None:
-                recorder.want(*wanted, automatic.when.executions if automatic else None)
+                automatic.when.skip()
+            elif (wanted := automatic.when.add(window)) is not None:
+                recorder.want(*wanted, automatic.when.executions)
 
         def on_pause() -> None:
             interrupted = session.ending == "interrupted"
@@ -196,25 +190,6 @@ class CaptureWatch:
         self._request_signal = RequestSignal(
             requested_by, lambda reason: recorder.want("signal", reason)
         )
-
-    def _watch_gpus(self, session: Session, recorder: Recorder) -> None:
-        if self._settings.utilization_drop is None or not session.environment.gpus:
-            return
-        with Guard("Reading GPUs through NVML", "Idle GPUs trigger no captures."):
-            self._nvml = NVMLSensor(session.environment.gpus)
-        if (nvml := self._nvml) is None:
-            return
-        drift = UtilizationAnomalies(self._settings.utilization_drop * 100)
-
-        def look() -> None:
-            if not session.in_steps or recorder.is_capturing:
-                return  # GPUs are also idle during a validation or a checkpoint
-            readings = [sample.utilization_percent for sample in nvml.read()]
-            known = [reading for reading in readings if reading is not None]
-            if known and (wanted := drift.add(sum(known) / len(known))) is not None:
-                recorder.want(*wanted)
-
-        session.every_second("how busy GPUs are", look)
 
 
 def _tensorboards_that_capture() -> list[Any]:

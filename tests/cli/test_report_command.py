@@ -111,7 +111,6 @@ def test_what_is_no_file_is_left_alone(logs, capsys):
         ("compare logs logs --junit ''", "argument --junit: the path is empty"),
         ("compare logs logs --junit logs", "argument --junit: logs is a folder; give a file"),
         ("compare logs logs --junit no/x.xml", "argument --junit: the folder no does not exist"),
-        ("scaling ''", "argument LOGDIR: the path is empty"),
         ("run ''", "give the SCRIPT to run, or -m MODULE"),
         ("tune -m ''", "give the SCRIPT to run, or -m MODULE"),
     ],

@@ -49,8 +49,7 @@ def main(log_dir: Path, pipeline: str, images: Path) -> None:
     dataset = getattr(demo_pipelines, pipeline)(files, BATCH)
     callbacks = [
         gpukit.Monitor(log_dir),
-        # One profile, however restless the machine is.
-        gpukit.Profiler(log_dir, at_steps=(CAPTURED_STEP,), slower=None, stall_rise=None),
+        gpukit.Profiler(log_dir, at_steps=(CAPTURED_STEP,)),
         EndWhenAsked(log_dir / "end"),
     ]
     model = build_model()

@@ -40,10 +40,10 @@ def on_a_gpu(monkeypatch):
     monkeypatch.setattr(automatic_capture, "READ_WITHIN_S", 300.0)
     monkeypatch.setattr(read_apart, "READ_WITHIN_S", 300.0)
     monkeypatch.setattr(automatic_capture, "runs_on_gpu", lambda session: True)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.AFTER_S", 0.3)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.STEADY_STRETCH_S", 0.05)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.STEADY_WITHIN", 10.0)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.SLOWER", 1000.0)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.gpu_captures.AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.gpu_captures.STEADY_STRETCH_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.gpu_captures.STEADY_WITHIN", 10.0)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.gpu_captures.SLOWER", 1000.0)
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
 
@@ -99,7 +99,7 @@ def test_a_run_that_is_long_enough_is_captured_once(tmp_path, steps_per_executio
 
 
 def test_a_run_that_is_too_short_is_not_captured(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.AFTER_S", 600.0)
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.gpu_captures.AFTER_S", 600.0)
     monitor = fitted(tmp_path)
     assert captured(monitor) == []
     assert "the run had no steps after its first" in monitor.summary.captures.none_automatic_because

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import signal
@@ -19,15 +18,13 @@ from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_da
 import keras_gpukit as gpukit
 from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
-from keras_gpukit.profiling.capturing.recorder import Recorder
-from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import RequestFile, next_scheduled
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.watching import call_frame
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
-QUIET = {"at_steps": (), "slower": None, "stall_rise": None, "utilization_drop": None}
+QUIET = {"at_steps": ()}
 
 
 def warnings_of(caplog) -> list[str]:
@@ -277,7 +274,6 @@ def often(monkeypatch):
     """What happens each second happens each hundredth."""
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.01)
-    monkeypatch.setattr("keras_gpukit.rules.slowdown.anomalies.STRETCH_S", 0.01)
 
 
 class At(keras.callbacks.Callback):
@@ -376,42 +372,6 @@ def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path):
         signal.signal(signal.SIGUSR1, before)
 
 
-class SlowsDown(SlowPyDataset):
-    """Batches take sixty times longer from one on: far above what a busy machine adds."""
-
-    def __getitem__(self, index):
-        time.sleep(self.seconds * (60 if index >= 60 else 1))
-        return super().__getitem__(index)
-
-
-def test_a_run_that_slows_down_is_captured(tmp_path, often):
-    profiler = gpukit.Profiler(tmp_path, at_steps=(), slower=4, stall_rise=None, steps=5)
-    small_model().fit(SlowsDown(75, 0.004), shuffle=False, callbacks=[profiler], verbose=0)
-    records = profiler.summary.captures
-    assert [each.trigger for each in records] == ["step time"]
-    assert records[0].first_step > 60
-    assert "usually" in records[0].reason
-
-
-def test_gpus_that_turn_idle_are_captured(tmp_path, often, monkeypatch):
-    # No GPU here: the callback is shown one, and what NVML would read.
-    from keras_gpukit.records.environment import GPUInfo
-    from keras_gpukit.records.machine import GPUSample
-    from keras_gpukit.sensors.nvml import NVMLSensor
-    from keras_gpukit.watching import environment
-
-    percents = iter([95.0] * 20 + [10.0] * 100_000)
-    monkeypatch.setattr(environment, "visible_gpus", lambda: (GPUInfo(0, "NVIDIA H200"),))
-    monkeypatch.setattr(NVMLSensor, "__init__", lambda self, names: None)
-    monkeypatch.setattr(
-        NVMLSensor, "read", lambda self: (GPUSample(0, utilization_percent=next(percents)),)
-    )
-    monkeypatch.setattr(NVMLSensor, "close", lambda self: None)
-    profiler = gpukit.Profiler(tmp_path, at_steps=(), slower=None, stall_rise=None)
-    small_model().fit(SlowPyDataset(150, 0.01), callbacks=[profiler], verbose=0)
-    assert [each.trigger for each in profiler.summary.captures] == ["utilization"]
-
-
 # Limits
 
 
@@ -460,35 +420,6 @@ def test_disk_space_is_capped_for_all_runs_together(tmp_path):
     assert {each.step for each in full.missed} == {3, 10}
 
 
-def capture_settings(**chosen) -> CaptureSettings:
-    given = inspect.signature(gpukit.Profiler).parameters.values()
-    defaults = {each.name: each.default for each in given if each.kind is each.KEYWORD_ONLY}
-    return CaptureSettings(**{**defaults, **chosen})
-
-
-def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
-    now_s = 0.0
-    settings = capture_settings(steps=1, at_steps=(1,), cooldown_s=60.0)
-    recorder = Recorder(tmp_path, settings, now=lambda: now_s)
-    step = recorder.wrap(lambda batches: None)
-
-    def steps():
-        step(None)
-        step(None)
-        while recorder.is_capturing:
-            time.sleep(0.01)
-
-    steps()
-    for now_s in (1.0, 60.0, 62.0):  # noqa: B007 - the clock reads it
-        recorder.want("stall", "input stall 50%, usually 0%")
-        steps()
-    # A capture that was to come anyway does not start the pause.
-    assert [each.trigger for each in recorder.record.captures] == ["steps", "stall", "stall"]
-    [missed] = recorder.record.missed
-    assert missed.trigger == "stall"
-    assert "cooldown_s=60" in missed.because
-
-
 @pytest.mark.parametrize(
     ("argument", "value", "error", "accepted"),
     [
@@ -505,13 +436,8 @@ def test_what_goes_wrong_again_soon_makes_no_other_capture(tmp_path):
         ("on_demand", 1, TypeError, "True or False"),
         ("signal_number", signal.SIGTERM, ValueError, "SIGUSR1"),
         ("signal_number", "USR1", TypeError, "SIGUSR1"),
-        ("slower", 1, ValueError, "above 1"),
-        ("stall_rise", 20, ValueError, "below 1"),
-        ("utilization_drop", True, TypeError, "below 1"),
         ("max_captures", 0, ValueError, "from 1 on"),
         ("max_bytes", "1GB", TypeError, "from 1 on"),
-        ("cooldown_s", -1, ValueError, "from 0 on"),
-        ("cooldown_s", 10**400, ValueError, "from 0 on"),
     ],
 )
 def test_wrong_arguments_are_refused_at_once(argument, value, error, accepted):

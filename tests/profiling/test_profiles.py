@@ -155,25 +155,6 @@ def test_whoever_counts_executions_has_its_steps_told_by_the_loop(tmp_path):
     assert (record.steps, record.steps_per_execution) == (6, 2)
 
 
-def test_memory_adds_up(captures):
-    [memory] = [
-        memory
-        for memory in read_profile(captures["mapped"]).memory
-        if memory.allocator.startswith("bfc")
-    ]
-    used = [point.used_bytes for point in memory.timeline]
-    assert max(used) == memory.peak_bytes <= memory.total_bytes
-    assert [point.time_s for point in memory.timeline] == sorted(p.time_s for p in memory.timeline)
-    held = sum(holding.bytes for holding in memory.holdings)
-    assert 0 < held <= memory.peak_bytes - memory.before_bytes
-    assert (
-        ask_xprof(captures["mapped"])["memory_peaks_bytes"][memory.allocator] == memory.peak_bytes
-    )
-    largest = memory.holdings[0]
-    assert largest.bytes >= 4 * 300_000  # the pipeline's random numbers
-    assert largest.shape == "[300000]"
-
-
 def test_reading_loads_neither_tensorflow_nor_tensorboard(captures):
     program = (
         "import sys; from keras_gpukit.profiling import read_profile\n"
@@ -267,31 +248,6 @@ def test_xprof_sums_kernels_up_alike_but_knows_no_recent_tensor_cores(tmp_path):
         assert kernel["time_s"] * COUNTED == pytest.approx(ours[name].time_s * STEPS)
     assert ours[GEMM].tensor_core
     assert not theirs[GEMM]["tensor_core"]
-
-
-def test_memory_that_was_given_back_is_not_held(tmp_path):
-    capture = Capture()
-    for index, (name, address, size, used) in enumerate(
-        [
-            ("Allocation", 1, 100, 1100),  # 1000 were there before
-            ("Allocation", 2, 200, 1300),
-            ("Deallocation", 1, 100, 1200),
-            ("Allocation", 3, 400, 1600),
-            ("Deallocation", 3, 400, 1200),
-        ]
-    ):
-        figures = {"allocator_name": "GPU_0_bfc", "bytes_allocated": used, "addr": address}
-        figures |= {"allocation_bytes": size, "bytes_available": 10_000 - used}
-        figures |= {"tf_op": f"op_{address}", "shape": "[10]", "fragmentation": used / 3200}
-        capture.host.event("python", f"Memory{name}", index, 0, **figures)
-    [memory] = read_profile(capture.save(tmp_path)).memory
-    assert (memory.peak_bytes, memory.total_bytes, memory.before_bytes) == (1600, 10_000, 1000)
-    assert memory.fragmentation == 0.5
-    assert [(each.operation, each.bytes, each.count) for each in memory.holdings] == [
-        ("op_3", 400, 1),
-        ("op_2", 200, 1),
-    ]
-    assert [point.used_bytes for point in memory.timeline] == [1100, 1300, 1200, 1600, 1200]
 
 
 def test_the_pause_between_epochs_is_no_step(tmp_path):
@@ -408,16 +364,9 @@ def test_no_record_grows_without_bounds(tmp_path):
     capture = one_after_the_other()
     for number in range(100):
         capture.space.errors.append(f"error {number}")
-        for time_ms in range(1 if number % 10 else 2):
-            figures = {"allocator_name": f"allocator {number}", "bytes_allocated": number}
-            capture.host.event("python", "MemoryAllocation", time_ms, 0, **figures)
     record = read_profile(capture.save(tmp_path))
     assert record.problems[-1] == f"error {len(record.problems) - 1}"
     assert len(record.problems) < 50
-    assert len(record.memory) < 50
-    assert {f"allocator {number}" for number in range(0, 100, 10)} <= {
-        memory.allocator for memory in record.memory
-    }
 
 
 def test_stages_are_ranked_by_what_they_blocked(tmp_path):
@@ -459,19 +408,6 @@ def test_stages_without_a_name_are_called_as_they_are_written(tmp_path):
     names = {stage.name for stage in stages}
     assert names == {"prefetch", "map", "map 2", "decode", "TFRecordDataset"}
     assert [stage.name for stage in stages if stage.is_named] == ["decode"]
-
-
-def test_a_long_timeline_keeps_its_peak(tmp_path):
-    capture = Capture()
-    for index in range(5000):
-        used = 10_000 if index == 3350 else index % 7
-        figures = {"allocator_name": "GPU_0_bfc", "bytes_allocated": used, "addr": index}
-        figures |= {"allocation_bytes": 10, "tf_op": f"layer/op_{index % 3}"}
-        capture.host.event("python", "MemoryAllocation", index * 0.01, 0, **figures)
-    [memory] = read_profile(capture.save(tmp_path)).memory
-    assert len(memory.timeline) < 300
-    assert memory.peak_bytes == max(point.used_bytes for point in memory.timeline) == 10_000
-    assert [holding.operation for holding in memory.holdings] == [f"layer/op_{n}" for n in range(3)]
 
 
 # --- what is no profile, and what is none any more

@@ -1,4 +1,4 @@
-"""Memory by cause, predicted next to measured, and the note on memory that ran out."""
+"""Predicted memory next to the measured peak, and the note on memory that ran out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from keras_gpukit.records.memory import (
     MemoryPrediction,
     OutOfMemory,
 )
-from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.evidence import evidence_sentences
-from keras_gpukit.reports.html.chart import Omitted
-from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.reports.phrases import headline
@@ -40,40 +37,10 @@ MEMORY = MemoryRecord(
 )
 
 
-def chart_of(memory):
-    return memory_causes(RunReport("run", "completed", summary=replace(SUMMARY, memory=memory)))
-
-
-def test_each_cause_has_its_prediction_and_what_is_measured_of_it():
-    chart = chart_of(MEMORY)
-    rows = {row[0]: row[1:] for row in chart.shown[1].rows}
-    assert rows["weights"] == ("1 GiB", "1 GiB")
-    assert rows["optimizer slots"] == ("2 GiB", "2 GiB")
-    assert rows["activations"] == ("4 GiB to 6 GiB", "")
-    assert rows["batch, activations, gradients, workspace, together"] == ("", "6 GiB")
-    assert rows["all"] == ("8 GiB to 10 GiB", "9 GiB")
-    assert chart.table.rows == (("model/conv/Relu", "conv", "64 × 128", "1 GiB"),)
-    assert chart.caption == (
-        "Steps with a batch of 64 were predicted to need 8.5 GiB at the peak; GPU:0 held at most "
-        "9 GiB, 6 % more."
-    )
-
-
-def test_what_only_the_first_step_took_is_not_held_against_the_prediction():
+def test_what_only_the_first_step_took_is_not_the_peak():
     gpu = replace(DEVICE, peak_bytes=20 * GIB, first_step_peak_bytes=20 * GIB)
     memory = replace(MEMORY, devices=(replace(gpu, later_peak_bytes=9 * GIB),))
-    chart = chart_of(memory)
-    assert {row[0]: row[2] for row in chart.shown[1].rows}["all"] == "9 GiB"
-    assert chart.caption.endswith("held at most 9 GiB, 6 % more; the first step took 20 GiB.")
     assert ("GPU:0 peak memory", "9 GiB") in key_figures(replace(SUMMARY, memory=memory))
-
-
-def test_steps_compiled_by_xla_are_predicted_as_an_upper_bound():
-    chart = chart_of(replace(MEMORY, prediction=replace(MEMORY.prediction, execution="xla")))
-    assert {row[0]: row[1] for row in chart.shown[1].rows}["all"] == "at most 10 GiB"
-    assert chart.shown[1].note.startswith("An upper bound: XLA fuses")
-    assert "were predicted to need at most 10 GiB" in chart.caption
-    assert "%" not in chart.caption
 
 
 def test_a_note_on_a_step_compiled_by_xla_gives_an_upper_bound_unless_xla_asked_for_more():
@@ -85,28 +52,12 @@ def test_a_note_on_a_step_compiled_by_xla_gives_an_upper_bound_unless_xla_asked_
     assert "predicted" not in note(asked)
 
 
-def test_a_run_that_ran_out_of_memory_is_not_held_against_the_prediction():
-    died = replace(SUMMARY, memory=MEMORY, out_of_memory=OutOfMemory("GPU:0"))
-    caption = memory_causes(RunReport("run", "interrupted", summary=died)).caption
-    assert caption.endswith("GPU:0 held at most 9 GiB when the run ended by running out of memory.")
-    assert "%" not in caption
-
-
 def test_the_state_of_the_allocator_is_told_in_sentences():
     state = AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB)
     judged = judge(replace(SUMMARY, out_of_memory=OutOfMemory("GPU:0", state=state)))
     result = " ".join(evidence_sentences(judged.findings[0]))
     assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in result
     assert "use takes" not in result
-
-
-def test_without_a_prediction_it_says_why():
-    chart = chart_of(replace(MEMORY, prediction=None, not_predicted_because="it was not asked for"))
-    assert chart.shown[1].note == "Not predicted: it was not asked for."
-    assert (chart.caption, chart.shown[0]) == ("GPU:0 held at most 9 GiB.", "By cause")
-    unknown = MemoryRecord((), weights_bytes=GIB, prediction=MemoryPrediction(64))
-    assert chart_of(unknown).caption == ""
-    assert isinstance(chart_of(None), Omitted)
 
 
 def test_the_summary_and_the_page_begin_with_both_figures():

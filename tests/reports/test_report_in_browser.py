@@ -72,12 +72,6 @@ def test_charts_over_time_share_one_cursor(page):
     page.mouse.move(5, 5)
 
 
-def test_the_run_is_seen_below_its_roofline(page):
-    point = page.locator(".plot[id$='-roofline'] .points path")
-    assert point.evaluate("point => getComputedStyle(point).opacity") == "1"
-    assert point.bounding_box()["width"] > 5
-
-
 def test_charts_over_time_share_one_zoom_and_can_be_put_back(page):
     whole = x_range(page, BUSY)
     zoom = "plot => Plotly.relayout(document.querySelector(plot), {'xaxis.range': [10, 20]})"

@@ -32,21 +32,17 @@ from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.profile import (
     DeviceProfile,
-    Holding,
     KernelProfile,
-    MemoryPoint,
-    MemoryProfile,
     OperationProfile,
     ProfileRecord,
     StageProfile,
-    StepProfile,
 )
 from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
-from keras_gpukit.reports.html.captures import captures_chart, each_step_chart
+from keras_gpukit.reports.html.captures import captures_chart
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.rule import figure, percent
@@ -282,22 +278,9 @@ def test_memory_is_scaled_to_its_use_with_the_limit_in_words(page):
 
 def test_level_charts_are_left_out_and_said_in_one_line(page):
     assert (
-        "Nothing to draw: Disk reads (never more than 977 KiB/s), Memory of the host (hardly "
+        "Nothing to draw: Memory of the host (hardly "
         "changed: this process held at most 1,024 MiB of 128 GiB)."
     ) in page.words
-
-
-def test_disk_reads_are_drawn(tmp_path):
-    lines = [
-        (*line[:3], replace(line[3], disk_read_bytes_per_s=2**20 * (line[0] % 7)))
-        if line[2] == "host"
-        else line
-        for line in run_lines()
-    ]
-    page = page_of(tmp_path, lines)
-    assert max(figure_of(page, "Disk reads")["data"][1]["y"]) == 6
-    assert "at most 6 MiB/s" not in page.words
-    assert "6 MiB/s at most" in page.words
 
 
 def test_the_distribution_of_steps_and_the_slowest_are_shown(page):
@@ -486,21 +469,9 @@ PROFILE = ProfileRecord(
     step_time_s=0.02,
     parts_s={"input wait": 0.012, "device compute": 0.006, "idle": 0.002},
     kinds_s={"matmul": 0.004, "elementwise": 0.002},
-    each_step=(
-        StepProfile(20, 0.0, 0.018, {"input wait": 0.01, "device compute": 0.008}),
-        StepProfile(21, 0.018, 0.022, {"input wait": 0.014, "device compute": 0.008}),
-    ),
     stall_fraction=0.6,
     operations=(OperationProfile("dense/MatMul", "MatMul", "matmul", 0.008, 4, 0.7),),
     kernels=(KernelProfile("sgemm_128x64", "matmul", 0.008, 4, 0.7, True),),
-    memory=(
-        MemoryProfile(
-            "GPU_0_bfc",
-            (MemoryPoint(0.0, 2**20), MemoryPoint(0.01, 2**22)),
-            2**22,
-            holdings=(Holding("dense/MatMul", 2**21, 2, "[32,64]"),),
-        ),
-    ),
     stages=(StageProfile("decode", "ParallelMapV2", 0.01, 0.9, 0.01),),
     problems=("Events were dropped.",),
 )
@@ -528,30 +499,18 @@ def test_captures_are_drawn_and_told():
         for bar in figure_of(page, "Where a captured step's time went")["data"]
     }
     assert bars == {"device compute": [6.0], "input wait": [12.0], "idle": [2.0]}
-    steps = {bar["name"]: bar["y"] for bar in figure_of(page, "Each captured step")["data"]}
-    assert steps["input wait"] == [10.0, 14.0]
-    (memory,) = figure_of(page, "Memory during the newest capture")["data"]
-    assert memory["y"] == [1, 4]
     for words in (
         "60 % of its time was input stall",
         "not read: The file is empty.",
         "Events were dropped.",
         "sgemm_128x64",
         "dense/MatMul",
-        "[32,64]",
     ):
         assert words in page.words
 
 
 def captured(**changes) -> tuple[CaptureReport]:
     return (CaptureReport("one/vm", profile=replace(PROFILE, **changes)),)
-
-
-@pytest.mark.parametrize("first", [20, None])
-def test_each_captured_step_has_its_own_number_or_is_counted(first):
-    steps = tuple(replace(each, number=first and each.number) for each in PROFILE.each_step)
-    table = each_step_chart(captured(each_step=steps)).table
-    assert [row[0] for row in table.rows] == [str((first or 1) + place) for place in range(2)]
 
 
 def test_all_columns_of_a_capture_are_per_step():
@@ -603,7 +562,6 @@ def hostile_report() -> Report:
     profile = replace(
         PROFILE,
         operations=(replace(PROFILE.operations[0], name=HOSTILE),),
-        memory=(replace(PROFILE.memory[0], allocator=HOSTILE),),
         problems=(HOSTILE,),
     )
     captures = (CaptureReport(HOSTILE, profile=profile, unread_because=HOSTILE),)

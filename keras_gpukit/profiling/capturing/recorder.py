@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -55,10 +54,9 @@ class Recorder:
         global_step: Callable[[], int] | None = None,
         emit: Callable[[CaptureRecord], None] = lambda record: None,
         on_counted: Callable[[], None] = lambda: None,
-        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log_dir = log_dir
-        self._limits = Limits(log_dir, settings, now)
+        self._limits = Limits(log_dir, settings)
         self._next_scheduled = functools.partial(
             next_scheduled, settings.at_steps or (), settings.every_steps
         )
@@ -208,7 +206,7 @@ class Recorder:
     def _begin(self) -> None:
         assert self._wanted is not None
         trigger, reason = self._wanted
-        refusal = self._limits.refusal(trigger)
+        refusal = self._limits.refusal()
         if refusal is not None:
             self._miss(trigger, reason, refusal)
             return
@@ -229,7 +227,7 @@ class Recorder:
         if capture is None:
             return  # another thread has ended it meanwhile
         self._ended.append(capture)
-        self._limits.note_end(capture.trigger)
+        self._limits.note_end()
         steps = self._step + 1 - capture.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None

@@ -1,4 +1,4 @@
-"""Charts and tables of captured profiles: the parts of a step's time, operations, and memory."""
+"""Charts and tables of captured profiles: the parts of a step's time, and operations."""
 
 from __future__ import annotations
 
@@ -20,13 +20,7 @@ from keras_gpukit.reports.html.chart import (
     COLORS,
     Chart,
     Omitted,
-    Trace,
-    axis,
-    bar,
-    dashed,
-    draw,
     draw_bars,
-    label,
     row_bars,
     shortened,
 )
@@ -188,92 +182,6 @@ def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[Part, list[floa
         for part, all_s in spent_s.items()
         if any(all_s)
     }
-
-
-def each_step_chart(captures: Sequence[CaptureReport]) -> Chart | Omitted | None:
-    """Returns a chart with a bar per step of the newest capture that has several steps."""
-    several = [each for each in captures if each.profile and len(each.profile.each_step) > 1]
-    if not several or several[-1].profile is None:
-        return Omitted("no capture has several distinguishable steps") if captures else None
-    newest, steps = several[-1], several[-1].profile.each_step
-    names = [
-        f"{place if step.number is None else step.number}" for place, step in enumerate(steps, 1)
-    ]
-    parts_ms = _parts_ms(steps)
-    places = list(range(len(names)))
-    traces = [
-        bar(part, place, _PARTS[part], x=places, y=spent_ms, hovertemplate="%{y:.3~f} ms")
-        for place, (part, spent_ms) in enumerate(parts_ms.items())
-    ]
-    ticks = {"tickmode": "array", "tickvals": places, "ticktext": names}
-    figure = draw(
-        traces,
-        barmode="stack",
-        xaxis=axis("step", **(ticks if len(names) <= _MOST_DRAWN else {"showticklabels": False})),
-        yaxis=axis("ms", rangemode="tozero"),
-    )
-    rows = tuple(
-        (
-            number,
-            units.duration(step.duration_s),
-            *(units.known(step.parts_s.get(part), units.duration) for part in parts_ms),
-        )
-        for number, step in zip(names, steps, strict=True)
-    )
-    durations_s = [step.duration_s for step in steps]
-    fastest, slowest = units.duration(min(durations_s)), units.duration(max(durations_s))
-    reason = newest.capture.reason if newest.capture else newest.name
-    words = f"From {fastest} to {slowest} a step ({reason})."
-    return Chart(words, Table(("step", "time", *parts_ms), rows), figure)
-
-
-def capture_memory_chart(captures: Sequence[CaptureReport]) -> Chart | Omitted | None:
-    """Returns a chart of the memory per allocator during the newest capture, with its peak."""
-    memories = [each.profile.memory for each in captures if each.profile and each.profile.memory]
-    if not memories:
-        return Omitted("no profile has readings of an allocator") if captures else None
-    traces: list[Trace] = [
-        {
-            "type": "scatter",
-            "x": [round(point.time_s * 1e3, 3) for point in memory.timeline],
-            "y": [round(point.used_bytes / 2**20, 3) for point in memory.timeline],
-            "name": label(memory.allocator),
-            "line": {**dashed(place), "shape": "hv"},
-            "hovertemplate": "%{y:.4~f} MiB",
-        }
-        for place, memory in enumerate(memories[-1])
-    ]
-    figure = draw(
-        traces,
-        xaxis=axis("ms since the first captured step began"),
-        yaxis=axis("MiB", rangemode="tozero"),
-    )
-    rows, words, more = [], [], []
-    for memory in memories[-1]:
-        peak = units.size(memory.peak_bytes)
-        total, before = memory.total_bytes, memory.before_bytes
-        rows.append(
-            (
-                memory.allocator,
-                peak,
-                *(units.known(size, units.size, "") for size in (total, before)),
-                units.known(memory.fragmentation, units.percentage, ""),
-            )
-        )
-        words.append(f"{memory.allocator} held at most {peak}")
-        holders = tuple(
-            (shortened(each.operation), units.size(each.bytes), each.shape or "")
-            for each in memory.holdings[:_MOST_ROWS]
-        )
-        if holders:
-            held = Table(("held by", "size", "shape"), holders)
-            more.append((f"{memory.allocator} at its peak", held))
-    heads = (
-        *("allocator", "peak", "total"),
-        "of the peak, from before the capture",
-        "of its free memory, not in the largest block",
-    )
-    return Chart(f"{'; '.join(words)}.", Table(heads, tuple(rows)), figure, tuple(more))
 
 
 def stage_names(run: RunReport) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Charts of the machine: utilization of GPUs and CPU cores, disks, device and host memory."""
+"""Charts of the machine: utilization of GPUs and CPU cores, device and host memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from keras_gpukit.reports.tables import Table
 
 NO_READINGS = "the run was over before two readings, which come about once a second"
 _MIB, _GIB = 2**20, 2**30
-# Reading logs and libraries causes this much; it limits neither local nor network disks.
-_LEAST_BYTES_PER_S = _MIB
 
 
 def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
@@ -31,19 +29,6 @@ def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
         words += f" GPUs could not be read: {because}" if because else " No GPU was read."
     flat = f"hardly changed: {each}" if all(one.is_flat for one in curves) else None
     return _draw(curves, time, words, flat, "busy, %", 1, "%", range=[0, 101])
-
-
-def disk_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
-    """Returns a chart of the bytes read per second, from all disks and by all processes."""
-    host = run.host
-    curves = _known([Curve("all disks", host, "disk_read_bytes_per_s")] if host else [])
-    if not curves:
-        return Omitted(NO_READINGS)
-    band = curves[0].band
-    mean, most = (f"{units.size(each or 0)}/s" for each in (band.overall, band.highest))
-    words = f"All disks of the machine, all processes: {mean} on average, {most} at most."
-    flat = f"never more than {most}" if (band.highest or 0) < _LEAST_BYTES_PER_S else None
-    return _draw(curves, time, words, flat, "MiB/s", _MIB, "MiB/s", rangemode="tozero")
 
 
 def device_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:

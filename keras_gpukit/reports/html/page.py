@@ -17,22 +17,18 @@ from keras_gpukit.reports import evidence, phrases, run_words, units
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
 from keras_gpukit.reports.html.captures import (
-    capture_memory_chart,
     captures_chart,
-    each_step_chart,
     stage_names,
 )
 from keras_gpukit.reports.html.chart import Chart, Omitted
 from keras_gpukit.reports.html.layers import layers_chart
 from keras_gpukit.reports.html.machine_charts import (
     device_memory_chart,
-    disk_chart,
     host_memory_chart,
     utilization_chart,
 )
-from keras_gpukit.reports.html.memory_causes import memory_causes
 from keras_gpukit.reports.html.over_time import TimeAxis
-from keras_gpukit.reports.html.roofline_chart import roofline_chart
+from keras_gpukit.reports.html.roofline_table import roofline_table
 from keras_gpukit.reports.html.run_comparison import (
     stalls_chart,
     step_times_chart,
@@ -204,11 +200,9 @@ def _run_charts(run: RunReport) -> list[Keyed]:
         ("step-times", "Distribution of step times", distribution_chart(run, time)),
         ("input", "Wait for input over the run", input_chart(run, time)),
         ("stages", "Stages of the input pipeline", stages_chart(run)),
-        ("roofline", "How near the GPU is to its limits", roofline_chart(run)),
+        ("roofline", "How near the GPU is to its limits", roofline_table(run)),
         ("busy", "How busy GPUs and host were", utilization_chart(run, time)),
-        ("disk", "Disk reads", disk_chart(run, time)),
         ("device-memory", "Memory of the devices", device_memory_chart(run, time)),
-        ("memory-causes", "Memory at the peak, by cause", memory_causes(run)),
         ("host-memory", "Memory of the host", host_memory_chart(run, time)),
         ("placement", "Where operations ran", placement_chart(run)),
         *_capture_charts(run.captures, run.summary.profile, missed, stage_names(run)),
@@ -221,8 +215,6 @@ def _capture_charts(
     return [
         ("captures", "Where a captured step's time went", captures_chart(captures, *of_run)),
         ("layers", "Time by layer", layers_chart(profile)),
-        ("each-step", "Each captured step", each_step_chart(captures)),
-        ("capture-memory", "Memory during the newest capture", capture_memory_chart(captures)),
     ]
 
 

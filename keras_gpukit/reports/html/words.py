@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from keras_gpukit.records.capture import ANOMALIES, CaptureRecord
+from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
@@ -40,8 +40,8 @@ _CHARTS: dict[str, tuple[str, ...]] = {
     "throttled": ("timeline", "busy"),
     "slower-over-time": ("timeline", "stages", "step-times"),
     "tracing-again": _TIME,
-    "memory": ("device-memory", "memory-causes"),
-    "first-step-memory": ("memory-causes", "device-memory"),
+    "memory": ("device-memory",),
+    "first-step-memory": ("device-memory",),
     "first-step-not-over": ("busy", "timeline"),
     "hang": ("timeline", "busy"),
     "memory-grows": ("host-memory", "device-memory"),
@@ -141,7 +141,7 @@ def _keys_of(finding: Finding) -> tuple[str, ...]:
 
 
 def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord, ...]:
-    """Returns up to two captures that show a finding, preferably captures of unusual steps.
+    """Returns up to two captures that show a finding, preferably of steps that became slower.
 
     Empty without a run, and for findings that are not about single steps.
     """
@@ -150,5 +150,5 @@ def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord,
     captures = [each.capture for each in run.captures if each.capture and each.capture.path]
     if not finding.code.startswith(_STEPS):
         return ()
-    triggered = [each for each in captures if each.trigger in ANOMALIES]
-    return tuple((triggered or captures)[-2:])
+    slower = [each for each in captures if each.trigger == "step time"]
+    return tuple((slower or captures)[-2:])

@@ -9,7 +9,7 @@ from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.steps import StepWindow, TimeBreakdown
 from keras_gpukit.rules.rule import seconds
 from keras_gpukit.rules.savings import lasting_time_s
-from keras_gpukit.rules.slowdown.anomalies import Stretches
+from keras_gpukit.rules.slowdown.gpu_captures import Stretches
 
 # Our choice: a run that is over by then needs no profile.
 AFTER_S = 10.0
@@ -118,17 +118,17 @@ class CPUCaptures:
 
     def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
         """Adds a window of steps; returns the trigger and the reason if a capture is due."""
-        stretch = self._stretches.add(window) if self.none_because is not None else None
-        if stretch is None:
+        step_time_s = self._stretches.add(window) if self.none_because is not None else None
+        if step_time_s is None:
             return None
-        before_s, self._step_time_s = self._step_time_s, stretch[0]
+        before_s, self._step_time_s = self._step_time_s, step_time_s
         run_s = window.time_s - self._began_s
         if run_s < self._after_s:
             return None
-        self.none_because = self._not_due_because(before_s, stretch[0], run_s)
+        self.none_because = self._not_due_because(before_s, step_time_s, run_s)
         if self.none_because is not None:
             return None
-        return "steady", f"steady steps of {seconds(stretch[0] * 1e3)} ms"
+        return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
 
     def _not_due_because(self, before_s: float | None, now_s: float, run_s: float) -> str | None:
         cost_s = self._cost(now_s)

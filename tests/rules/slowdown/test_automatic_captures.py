@@ -20,7 +20,7 @@ from keras_gpukit.records.steps import (
 from keras_gpukit.reports.phrases import correction, headline
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected
-from keras_gpukit.rules.slowdown.anomalies import AutomaticCaptures
+from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
 
 # When
 
@@ -66,7 +66,7 @@ def test_of_all_slowdowns_the_first_one_is_captured():
     result, _ = asked([0.01] * 40 + [0.02] * 40 + [0.05] * 40)
     assert [(second, trigger) for second, trigger, _ in result] == [
         (20, "steady"),
-        (43, "step time"),
+        (50, "step time"),
     ]
 
 
