@@ -101,6 +101,7 @@ def test_an_eager_step_in_replicas_is_the_function_that_runs_the_strategy(loops)
         replicated(strategy, weight)
     step = loops.eager.record(Sampler())
     assert (step.function, step.steps, step.in_replicas) == ("replicated", 11, True)
+    assert loops.summary().steps == 11
 
 
 def test_a_step_within_its_loop_has_no_function_of_its_own():
