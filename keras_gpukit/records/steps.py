@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, PythonSourceRecord
-from keras_gpukit.records.step_times import StepTimes
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
@@ -58,7 +57,6 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
-    step_times: StepTimes | None = None
     updates: int | None = None
     executions: int | None = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from keras_gpukit.profiling.read import read_profile
 from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.steps import StepWindow, TimeBreakdown
+from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.rules.slowdown.cpu_captures import (
     EVENT_COST_S,
@@ -81,7 +82,13 @@ class AutomaticCapture:
             self.when = AutomaticCaptures(time.time())
         else:
             suspected = is_suspected(session)
-            self.when = CPUCaptures(time.time(), self._breakdown, self._cost_s, suspected=suspected)
+            self.when = CPUCaptures(
+                time.time(),
+                # Of the session alone: a cycle would keep the model after its run.
+                lambda: session.own_steps.input_so_far().breakdown,
+                functools.partial(_cost_s, session),
+                suspected=suspected,
+            )
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []
         self._reader: threading.Thread | None = None
@@ -147,19 +154,6 @@ class AutomaticCapture:
         except Exception as error:  # the file and its reader's process may fail in any way
             self._unread_because = str(error) or type(error).__name__
 
-    def _breakdown(self) -> TimeBreakdown | None:
-        return self._session.own_steps.input_so_far().breakdown
-
-    def _cost_s(self, step_time_s: float) -> float:
-        """Returns what a capture of one execution costs, in seconds."""
-        session = self._session
-        placement = session.output.read(lambda fold: fold.latest.get("placement"))
-        steps: int = session.model.steps_per_execution
-        recurs = any(hasattr(each, "cell") for each in layers_in(session.model))
-        weights = len(session.model.trainable_variables)
-        events = events_of_step(step_time_s, placement, weights, recurs=recurs)
-        return EVENT_COST_S * steps * events
-
     def _compared(self, capture: CaptureRecord) -> CaptureRecord:
         profile = self.profile
         if profile is None:
@@ -191,3 +185,13 @@ class AutomaticCapture:
         if counted != steps:
             return None, None
         return wait_s / duration_s, most_s / duration_s if most_s > wait_s else None
+
+
+def _cost_s(session: Session, step_time_s: float) -> float:
+    """Returns what a capture of one execution costs, in seconds."""
+    placement = session.output.read(lambda fold: fold.latest.get("placement"))
+    steps: int = session.model.steps_per_execution
+    recurs = any(hasattr(each, "cell") for each in layers_in(session.model))
+    weights = len(session.model.trainable_variables)
+    events = events_of_step(step_time_s, placement, weights, recurs=recurs)
+    return EVENT_COST_S * steps * events

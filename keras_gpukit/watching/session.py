@@ -184,7 +184,13 @@ class Session:
         self._on_epoch_ended.append(action)
 
     def look_at_starts(self) -> None:
-        """Reads what pipelines do that have not delivered a batch; called on another thread."""
+        """Reads what pipelines do that have not delivered a batch; called on another thread.
+
+        Not in the first step: an operation of another thread would get a part of the step's graphs,
+        which are collected then, and placement would be unknown.
+        """
+        if not self.executions:
+            return
         for steps in tuple(self._phases.values()):
             if steps.pipeline is not None:
                 steps.pipeline.look()

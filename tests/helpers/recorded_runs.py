@@ -27,7 +27,6 @@ from keras_gpukit.records.placement import (
     PlacementRecord,
 )
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.step_times import SlowStep, StepTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     StepWindow,
@@ -76,12 +75,9 @@ PLACEMENT = PlacementRecord(
 )
 DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
 READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, None, 1.5)
-STEP_TIMES = StepTimes(
-    2398, 0.024, (2000, 358, 0, 0, 40), (SlowStep(280, BEGAN_S + 6, 0.125, 0.05),)
-)
 SUMMARY = RunSummary(
     ENVIRONMENT,
-    throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0, step_times=STEP_TIMES),
+    throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0),
     input=InputRecord(
         "fit",
         "autotune",

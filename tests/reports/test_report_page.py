@@ -119,7 +119,7 @@ def test_the_evidence_is_told_in_sentences(figures, result):
 
 def test_every_chart_has_words_and_a_table(page):
     figures = page.all("figure")
-    assert len(figures) == 8
+    assert len(figures) == 7
     assert len(page.all("figcaption")) == len(figures)
     assert len(page.all("table")) >= len(figures)
     plots = [attrs for _, attrs in page.all("div") if attrs.get("role") == "img"]
@@ -281,22 +281,6 @@ def test_level_charts_are_left_out_and_said_in_one_line(page):
         "Nothing to draw: Memory of the host (hardly "
         "changed: this process held at most 1,024 MiB of 128 GiB)."
     ) in page.words
-
-
-def test_the_distribution_of_steps_and_the_slowest_are_shown(page):
-    (trace,) = figure_of(page, "Distribution of step times")["data"]
-    assert trace["y"][:2] == pytest.approx([100 * 2000 / 2398, 100 * 358 / 2398], rel=1e-4)
-    assert trace["x"][:2] == pytest.approx([24, 24 * 1.05])
-    assert "Half of the 2,398 measured steps took 24.6 ms or less" in page.words
-    assert "280?6125 ms5.08×50 ms" in page.words
-
-
-@pytest.mark.parametrize("damage", [{"steps": 0}, {"first_bin_s": 0.0}, {"first_bin_s": -0.01}])
-def test_a_damaged_distribution_costs_its_chart_alone(tmp_path, damage):
-    times = replace(SUMMARY.throughput.step_times, **damage)
-    summary = replace(SUMMARY, throughput=replace(SUMMARY.throughput, step_times=times))
-    page = page_of(tmp_path, run_lines(summary=summary))
-    assert "the record has steps that took no time" in page.words
 
 
 def test_steps_of_microseconds_are_drawn_in_them(tmp_path):

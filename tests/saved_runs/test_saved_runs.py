@@ -91,7 +91,6 @@ def test_a_real_run_is_read_back_as_the_callback_has_it(tmp_path):
     steps = run.steps.figures
     assert 0 < steps["between_s"].overall < steps["step_time_s"].overall
     assert sum(run.steps.figures["step_time_s"].weight) == measured
-    assert monitor.summary.throughput.step_times.steps == measured
     # The first epoch traces, which takes longer than an event must.
     assert {event.kind for event in run.events} >= {"first step", "epoch"}
     assert run.events[-1].ended_s <= run.ended_s

@@ -221,7 +221,9 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     with pytest.raises(tf.errors.OpError):
         small_model().fit(generate(), verbose=0, callbacks=[monitor])
     open_sessions.end_all()
-    assert monitor.summary.ended_by == "OSError in step 5"  # and not TensorFlow's error around it
+    assert (
+        monitor.summary.ended_by == "OSError in the input of step 5, in epoch 1"
+    )  # and not TensorFlow's error around it
     assert monitor.summary.error_message == "the disk is gone"
     line = generate.__code__.co_firstlineno + 3
     assert monitor.summary.error_line == f"test_after_a_run.py:{line}"

@@ -11,7 +11,7 @@ import pytest
 from interrupts import InterruptAt
 
 from keras_gpukit.input.wait.calls import CallTimes
-from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
+from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wall_time import WallTime
@@ -19,7 +19,7 @@ from keras_gpukit.records.machine import EpochMemory, GPUSample, HostSample
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.sensors.neighbours import NeighbourSensor
-from keras_gpukit.sensors.new_threads import NewThreadsSensor
+from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 
@@ -95,7 +95,9 @@ def read_threads(sensor, number):
 def new_threads():
     clock = iter(range(1000)).__next__
     return NewThreadsSensor(
-        threads=lambda: {1: 0.0}, process_s=lambda: 0.5 * clock(), now=lambda: 2.0 * clock()
+        threads=lambda: {1: ThreadTimes(0.0)},
+        process_s=lambda: 0.5 * clock(),
+        now=lambda: 2.0 * clock(),
     )
 
 
@@ -128,10 +130,6 @@ def add_waits(histogram, number):
     histogram.add(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4]))
 
 
-def add_durations(histogram, number):
-    histogram.add(np.array([0.1, 0.3]), None, last_step=2 * number, ended_s=1.0 + number)
-
-
 SUMMED_UP = {
     "records": (lambda: RunFold(4), add_records, lambda made: made.summary()),
     "input": (
@@ -140,7 +138,6 @@ SUMMED_UP = {
         lambda made: made.input("tf.data model", "exact", None),
     ),
     "waits": (lambda: WaitHistogram(1), add_waits, lambda made: made.record()),
-    "step times": (lambda: StepTimeHistogram(1), add_durations, lambda made: made.record()),
     "waits for first batches": (wall_time, move, lambda made: made.breakdown(9.0, 0.0)),
     "tracings": (wall_time, trace, lambda made: made.breakdown(9.0, 0.0)),
     "ends": (wall_time, lambda made, number: made.end(), lambda made: made.breakdown(9.0, 0.0)),

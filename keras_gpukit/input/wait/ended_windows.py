@@ -153,7 +153,7 @@ class EndedWindows:
         counts = calls[0].counts[0], calls[-1].counts[1]
         examples = self._examples_in(counts, len(calls), full=False)
         window = self._added(durations_s, reading, examples, step, time_s)
-        self._totals.add_calls(durations_s, reading.waits_s, window.step, window.time_s)
+        self._totals.add_calls(durations_s, reading.waits_s)
         self._on_window(window)
 
     def release(self) -> None:
@@ -174,10 +174,7 @@ class EndedWindows:
         window = self._added(
             stretch.durations_s, reading, examples, ended.step, ended.time_s, between_s
         )
-        # The call after the stretch has ended too.
-        last_step = ended.step - self._totals.steps_per_execution
-        ended_s = ended.time_s - (stretch.next_exit_s - float(stretch.entries_s[-1]))
-        self._totals.add_calls(stretch.durations_s, reading.waits_s, last_step, ended_s)
+        self._totals.add_calls(stretch.durations_s, reading.waits_s)
         return window
 
     def _examples_in(

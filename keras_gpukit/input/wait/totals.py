@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from keras_gpukit.input.wait.histograms import StepTimeHistogram, WaitHistogram
+from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart, Times
 from keras_gpukit.records.steps import (
     Confidence,
@@ -112,7 +112,6 @@ class StepTotals:
         self.steps_per_execution = steps_per_execution
         self._measured = measured
         self._waits = WaitHistogram(steps_per_execution)
-        self._step_times = StepTimeHistogram(steps_per_execution)
         self._starts = _Starts()
         self._epochs = 0
         self._sums = _WindowSums()
@@ -125,13 +124,10 @@ class StepTotals:
         """Adds a window."""
         self._sums = self._sums.plus(window, is_later=self._epochs > 1)
 
-    def add_calls(
-        self, durations_s: Times, waits_s: Times | None, last_step: int, ended_s: float
-    ) -> None:
-        """Adds the calls of a window; see `StepTimeHistogram.add`."""
+    def add_calls(self, durations_s: Times, waits_s: Times | None) -> None:
+        """Adds the calls of a window: their durations, and their waits if known, in seconds."""
         if waits_s is not None:
             self._waits.add(waits_s, durations_s)
-        self._step_times.add(durations_s, waits_s, last_step=last_step, ended_s=ended_s)
 
     def add_start(self, start: PipelineStart | None) -> None:
         """Notes that steps start, and adds the wait for the epoch's first batch if it counts."""
@@ -153,9 +149,7 @@ class StepTotals:
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
         """Returns step times and rates."""
         record: ThroughputRecord = self._measured(
-            ThroughputRecord(
-                self.phase, steps, 0, None, None, wall_s, step_times=self._step_times.record()
-            )
+            ThroughputRecord(self.phase, steps, 0, None, None, wall_s)
         )
         is_unknown = record.measured_steps and record.examples_per_s is None
         return replace(record, examples_unknown_because=NOT_COUNTED if is_unknown else None)

@@ -18,7 +18,7 @@ LONGEST = 5
 
 
 class _Now(NamedTuple):
-    """Current part, since when, and the seconds of each part before.
+    """Current part, since when, the seconds of each part before, and the longest epoch starts.
 
     It is replaced as a whole: the sampling thread reads it, and an interrupt counts no time twice.
     """
@@ -27,6 +27,7 @@ class _Now(NamedTuple):
     since_s: float
     spent_s: dict[Part, float]
     ended_s: float | None = None
+    restarts_s: tuple[float, ...] = ()
 
 
 class WallTime:
@@ -68,7 +69,6 @@ class WallTime:
         self._apart_s = 0.0
         # Seconds of steps that were traced again, and their number.
         self._traced: tuple[float, int] = (0.0, 0)
-        self._restarts_s: tuple[float, ...] = ()
         self._by_callback = by_callback
         self._callbacks_at_epochs = callbacks_at_epochs
         self._callbacks_by_thirds = callbacks_by_thirds
@@ -191,7 +191,7 @@ class WallTime:
             callbacks_at_epochs=dict(self._callbacks_at_epochs),
             callbacks_by_thirds=self._callbacks_by_thirds(),
             retraced=self._retraced(),
-            longest_restarts_s=self._restarts_s,
+            longest_restarts_s=self._now_in.restarts_s,
             **parts,
         )
 
@@ -216,10 +216,11 @@ class WallTime:
     def _turn(self, next_in: _Now) -> None:
         if self.part != next_in.part and {self.part, next_in.part} & _WITH_STEPS:
             self._count_compilations()
-        ended, self._now_in = self._now_in, next_in
+        ended, restarts_s = self._now_in, self._now_in.restarts_s
         if ended.part == "epoch start":
             took_s = next_in.since_s - ended.since_s
-            self._restarts_s = tuple(sorted((*self._restarts_s, took_s), reverse=True)[:LONGEST])
+            restarts_s = tuple(sorted((*restarts_s, took_s), reverse=True)[:LONGEST])
+        self._now_in = next_in._replace(restarts_s=restarts_s)
         self._on_part(ended.part, ended.since_s, next_in.since_s)
 
     def _spent(self, part: Part, until_s: float) -> dict[Part, float]:

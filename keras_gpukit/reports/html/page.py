@@ -34,7 +34,7 @@ from keras_gpukit.reports.html.run_comparison import (
     step_times_chart,
 )
 from keras_gpukit.reports.html.runs_table import run_ids, runs_table
-from keras_gpukit.reports.html.step_charts import distribution_chart, input_chart
+from keras_gpukit.reports.html.step_charts import input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
 from keras_gpukit.rules.comparing.settings import setup
@@ -197,7 +197,6 @@ def _run_charts(run: RunReport) -> list[Keyed]:
         ("wall-time", "Where the whole run's time went", wall_time_chart(run)),
         ("timeline", "Timeline", timeline_chart(run, time)),
         ("workers", "The workers next to each other", workers_chart(run)),
-        ("step-times", "Distribution of step times", distribution_chart(run, time)),
         ("input", "Wait for input over the run", input_chart(run, time)),
         ("stages", "Stages of the input pipeline", stages_chart(run)),
         ("roofline", "How near the GPU is to its limits", roofline_table(run)),
