@@ -32,6 +32,7 @@ class Calls:
             Waiting for a batch is not in it.
         repeated_s: Seconds around the batches of all calls that traced nothing: of those with one
             batch, everything but that batch; of others, the part of `starting_s`.
+        compiled: Line that compiled a model just before a call traced it again; empty if none did.
     """
 
     method: Method
@@ -45,6 +46,7 @@ class Calls:
     traced_again_s: float = 0.0
     tracing_cpu_s: float = 0.0
     repeated_s: float = 0.0
+    compiled: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class EagerStep:
         steps: Number of steps between the first and the last gradients.
         lasted_s: Seconds of these steps.
         eager_s: Seconds of them in which operations ran one by one, from samples.
+        in_replicas: Whether it calls `strategy.run`, whose replicas compute the gradients.
     """
 
     function: str
@@ -66,6 +69,7 @@ class EagerStep:
     steps: int
     lasted_s: float
     eager_s: float
+    in_replicas: bool = False
 
 
 @dataclass(frozen=True)

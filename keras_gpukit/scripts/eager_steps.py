@@ -18,6 +18,7 @@ from keras_gpukit.records.script import EagerStep
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.sensors.stack_parts import named
 from keras_gpukit.sensors.stacks import StackSampler
+from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
@@ -31,13 +32,14 @@ class _Steps:
     code: CodeType
     line: int
     is_in_loop: bool
+    in_replicas: bool
     began_s: float
     ended_s: float = 0.0
     count: int = 0
 
 
 class EagerSteps:
-    """Counts the gradients that the script's main thread computes outside of a `tf.function`.
+    """Counts the gradients that the script's main thread, or its first replica, computes eagerly.
 
     Args:
         on_loop: Called once there are enough of them for a loop.
@@ -57,9 +59,12 @@ class EagerSteps:
 
         @functools.wraps(original)
         def gradient(tape: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == main and not in_graph():
+            is_main = threading.get_ident() == main
+            # A `MirroredStrategy` has a thread for each replica.
+            replica = getattr(threading.current_thread(), "replica_id", None)
+            if (is_main or replica == 0) and not in_graph():
                 with self._guard:
-                    self._note(sys._getframe(1))
+                    self._note(sys._getframe(1), None if is_main else main)
             return original(tape, *args, **kwargs)
 
         tf.GradientTape.gradient = gradient
@@ -83,6 +88,7 @@ class EagerSteps:
             found.count - 1,
             found.ended_s - found.began_s,
             sampler.eager_s(code, found.began_s, found.ended_s),
+            found.in_replicas,
         )
 
     def throughput(self) -> ThroughputRecord | None:
@@ -99,15 +105,19 @@ class EagerSteps:
         several = [each for each in self._lines.values() if each.count > LEAST_STEPS]
         return max(several, key=lambda each: each.ended_s - each.began_s, default=None)
 
-    def _note(self, frame: FrameType) -> None:
+    def _note(self, frame: FrameType, caller: int | None = None) -> None:
         # Keras computes gradients of its own eager steps, which belong to its call.
         if not is_of_the_script(frame.f_code.co_filename):
             return
+        if caller is not None:  # a replica's thread: the step is what calls `strategy.run`
+            callers = frames(sys._current_frames()[caller])
+            frame = next(each for each in callers if is_of_the_script(each.f_code.co_filename))
         now_s, code = time.perf_counter(), frame.f_code
         key = id(code), frame.f_lineno
         steps = self._lines.get(key)
         if steps is None:
-            steps = _Steps(code, frame.f_lineno, _is_in_loop(frame), now_s)
+            in_loop, in_replicas = _is_in_loop(frame), caller is not None
+            steps = _Steps(code, frame.f_lineno, in_loop, in_replicas, now_s)
             self._lines[key] = steps
         steps.count, steps.ended_s = steps.count + 1, now_s
         if steps.count == LEAST_STEPS:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_gpukit.records.script import METHODS, Method
+from keras_gpukit.records.script import METHODS
 from keras_gpukit.scripts.main_module import PACKAGE
 
 STEP_FUNCTIONS = {
@@ -58,12 +58,12 @@ def on_each_list(action: Callable[[str, Any, int], None]) -> None:
     keras.callbacks.CallbackList.__init__ = made
 
 
-def around_each_call(around: Callable[[Method, Any], Any]) -> None:
-    """Wraps `fit`, `evaluate`, `predict` and the methods for one batch of every model."""
+def around_each_call(around: Callable[[Any, Any], Any], methods: Sequence[str] = METHODS) -> None:
+    """Wraps methods of every model: `fit`, `evaluate`, `predict` and those for one batch."""
     import keras
     from keras.src.utils import traceback_utils
 
-    for method in METHODS:
+    for method in methods:
         owner = next(kind for kind in keras.Model.__mro__ if method in vars(kind))
         original = vars(owner)[method]
         inner = getattr(original, "__wrapped__", None)

@@ -53,10 +53,11 @@ class _CallSums:
         self.total_s = self.traced_again_s = self.tracing_cpu_s = self.repeated_s = 0.0
         self.starting_s: float | None = None
         self.batches: int | None = 0
+        self.compiled = ""
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def add(self, call: _Call, total_s: float, cost_s: float) -> None:
-        """Adds a call, with the part of its seconds that went to this package."""
+    def add(self, call: _Call, total_s: float, cost_s: float, compiled: str) -> None:
+        """Adds a call, the seconds of this package in it, and the line that compiled its model."""
         self.count += 1
         self.total_s += total_s
         self.batches = None if None in (self.batches, call.batches) else self.batches + call.batches  # type: ignore[operator]
@@ -77,6 +78,7 @@ class _CallSums:
         self._traced += 1
         if self._traced > 1:
             self.traced_again += 1
+            self.compiled = compiled or self.compiled
             self.traced_again_s += starting_s
             self.tracing_cpu_s += sum(batch.cpu_s for batch in traced)
 
@@ -96,6 +98,7 @@ class ScriptCalls:
     def __init__(self, cost_s: Callable[[], float]) -> None:
         self._cost_s = cost_s
         self._call: _Call | None = None
+        self._compiled: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._sums: dict[tuple[Method, str], _CallSums] = {}
         self.first_began_s: float | None = None
         self.failed: _Call | None = None
@@ -108,6 +111,7 @@ class ScriptCalls:
 
         self._libraries += (os.path.dirname(os.path.abspath(keras.__file__)) + os.sep,)
         keras_private.around_each_call(self._timed)
+        keras_private.around_each_call(self._compiling, ("compile",))
 
     def follow(self, method: str, callback_list: Any) -> None:
         """Times the first batches of the call under way, from the call's callback list."""
@@ -154,6 +158,15 @@ class ScriptCalls:
 
         return call
 
+    def _compiling(self, _method: str, original: Any) -> Any:
+        @functools.wraps(original)
+        def compile_(model: Any, *args: Any, **kwargs: Any) -> Any:
+            with self._guard:
+                self._compiled[model] = self._place()
+            return original(model, *args, **kwargs)
+
+        return compile_
+
     def _begin(self, method: Method, model: Any) -> _Call | None:
         with self._guard:
             if self.first_began_s is None:
@@ -173,7 +186,9 @@ class ScriptCalls:
                 call.first = dict.fromkeys(kinds, _Batch(call.began_s, total_s, cpu_s))
             key = call.method, call.place
             sums = self._sums.get(key) or self._sums.setdefault(key, _CallSums())
-            sums.add(call, total_s, self._cost_s() - call.cost_s)
+            sums.add(
+                call, total_s, self._cost_s() - call.cost_s, self._compiled.pop(call.model, "")
+            )
         call.model = None  # the callback list refers to the call
 
     def _place(self) -> str:

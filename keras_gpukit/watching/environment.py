@@ -24,13 +24,15 @@ from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, TENSORBOARD_DEFAULTS
+from keras_gpukit.rules.whole_run.not_compute import MANY_COPIES, TIME_DISTRIBUTED
+from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.sensors.tf_private import is_deterministic
 from keras_gpukit.version import __version__
 from keras_gpukit.watching import tf_private
 from keras_gpukit.watching.call_frame import callbacks_of_fit, data_of_fit
+from keras_gpukit.watching.layer_sources import place_of
 
 
 def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
@@ -67,7 +69,7 @@ def read_environment(model: Any) -> Environment:
         worker=this_worker(model),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
         trainable_bytes=_trainable_bytes(model),
-        settings=slow_settings(),
+        settings=slow_settings() | _copied_over_time(model),
         preprocessing=_preprocessing(model),
     )
 
@@ -83,6 +85,19 @@ def _preprocessing(model: Any) -> tuple[str, ...]:
         for layer in layers_in(model)
         if isinstance(layer, prepares) and not isinstance(layer, cheap)
     )
+
+
+def _copied_over_time(model: Any) -> dict[str, str]:
+    """Returns how often `TimeDistributed` layers copy theirs, if often: once per static time."""
+    import keras
+
+    found = [each for each in layers_in(model) if isinstance(each, keras.layers.TimeDistributed)]
+    with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
+        copies = sum(each.input.shape[1] or 0 for each in found)
+        if copies >= MANY_COPIES:
+            made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
+            return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
+    return {}
 
 
 def _trainable_bytes(model: Any) -> int | None:
@@ -103,7 +118,7 @@ def slow_settings() -> dict[str, str]:
         with suppress(AttributeError, ImportError):
             if is_set():
                 calls[call] = call
-    return calls | settings.slow_variables(os.environ) | _of_tensorboard() | _of_py_dataset()
+    return calls | settings.slow_variables(os.environ) | _of_callbacks() | _of_py_dataset()
 
 
 def _of_py_dataset() -> dict[str, str]:
@@ -145,12 +160,14 @@ def _attributes(code: CodeType | None, operation: str) -> Iterator[tuple[str, in
             yield each.argval, line
 
 
-def _of_tensorboard() -> dict[str, str]:
-    """Returns the arguments that take time of the `TensorBoard` callbacks of the running `fit`."""
+def _of_callbacks() -> dict[str, str]:
+    """Returns the arguments that take time of Keras' callbacks of the running `fit`."""
     import keras
 
     given: dict[str, str] = {}
     for callback in callbacks_of_fit():
+        if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq != "epoch":
+            given[SAVE_FREQ] = f"save_freq={callback.save_freq}"
         if isinstance(callback, keras.callbacks.TensorBoard):
             profiled = (getattr(callback, f"_{each}_batch", 0) for each in ("start", "stop"))
             values = {**vars(callback), "profile_batch": tuple(profiled)}

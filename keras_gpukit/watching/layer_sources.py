@@ -42,6 +42,12 @@ def with_sources(profile: ProfileRecord, model: Any) -> ProfileRecord:
     return replace(profile, layers=tuple(map(described, profile.layers)))
 
 
+def place_of(layer: Any) -> str | None:
+    """Returns the line of the script that makes a layer, if it shows it."""
+    calls = [call for path in own_files() for call in _calls(path)]
+    return _place(calls, layer.name, type(layer).__name__)
+
+
 def _inputs(layer: Any) -> int | None:
     with suppress(Exception):  # without an input, or with several
         return int(math.prod(layer.input.shape[1:]))

@@ -139,8 +139,9 @@ def slow_generator(batches: int, seconds: float):
 @contextmanager
 def keras_restored() -> Iterator[None]:
     """Puts back what scripts' commands wrap in Keras."""
-    owners = [next(each for each in keras.Model.__mro__ if name in vars(each)) for name in METHODS]
-    places = [(keras.callbacks.CallbackList, "__init__"), *zip(owners, METHODS, strict=True)]
+    names = (*METHODS, "compile")
+    owners = [next(each for each in keras.Model.__mro__ if name in vars(each)) for name in names]
+    places = [(keras.callbacks.CallbackList, "__init__"), *zip(owners, names, strict=True)]
     before = [vars(owner)[name] for owner, name in places]
     try:
         yield

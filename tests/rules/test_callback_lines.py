@@ -52,9 +52,10 @@ def line(place, seconds, first_s=0.0, last_s=0.0, called=None, entry="Scores.on_
 
 
 def test_a_callback_at_batches_is_named_with_its_line_and_what_that_calls():
-    slow = line("train.py:31", 12.0, 4.0, 4.1, "Model.predict")
+    slow = line("train.py:31", 12.0, 4.0, 4.1, "TensorFlowTrainer.predict")
     found = judged(1.0, [slow, line("train.py:32", 3.0), line("a.py:3", 20.0, entry="Other.f")])
-    assert found.title == "Scores takes 18 of 30 s, mostly at train.py:31 (Model.predict)"
+    took = "takes 18 of 30 s, mostly at train.py:31 (Model.predict)"
+    assert found.title == f"Scores.on_train_batch_end {took}"
     assert found.advice == (
         "Scores: do what train.py:31 does less often, for example every hundredth batch",
     )

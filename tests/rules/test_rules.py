@@ -843,7 +843,9 @@ def test_no_more_processes_are_advised_than_there_are_cores():
 
     assert not any("multiprocessing" in line for line in found(1))
     assert found(6, workers=4, in_processes=True)[0].startswith("Photos(workers=6)")
-    assert not any("workers=" in line for line in found(4, workers=4, in_processes=True))
+    quick, *rest = found(4, workers=4, in_processes=True)
+    assert quick.startswith("Photos(workers=1, use_multiprocessing=False), if a batch is quick")
+    assert not any("workers=" in line for line in rest)
 
 
 def test_a_torch_loader_is_advised_in_its_own_terms():
@@ -1124,6 +1126,18 @@ def test_the_time_alone_leaves_the_jobs_workers_their_cores():
     assert "up to 1.7× what" in busy
 
 
+def test_a_first_step_that_traces_copies_names_their_layers():
+    first = spent(first_step_s=51.0)
+    settings = {"TimeDistributed": "TimeDistributed (a.py:3) puts 240 copies into the graph"}
+    environment = replace(first.environment, settings=settings)
+    found = finding("mostly-not-compute", replace(first, environment=environment))
+    assert found.title == (
+        "TimeDistributed (a.py:3) puts 240 copies into the graph: the first step, which traces "
+        "them, took 51 of 100 s"
+    )
+    assert "leave the wrapper out" in found.advice[0]
+
+
 def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     def found(**by_callback):
         return finding("slow-callbacks", spent(callbacks_s=20.0, by_callback=by_callback))
@@ -1133,6 +1147,12 @@ def test_the_callback_that_takes_most_is_named_with_its_own_advice():
     assert figure("time_in", 18.0, "s", of="ModelCheckpoint") in saves.evidence
     assert len(saves.advice) == 1
     assert "save less often" in saves.advice[0]
+    often = spent(callbacks_s=20.0, by_callback={"ModelCheckpoint": 18.0})
+    settings = {"ModelCheckpoint.save_freq": "save_freq=1"}
+    environment = replace(often.environment, settings=settings)
+    batches = finding("slow-callbacks", replace(often, environment=environment))
+    assert batches.title == "ModelCheckpoint(save_freq=1) takes 18 of 100 s"
+    assert "save_freq=1 counts batches" in batches.advice[0]
     assert found(Plotter=15.0).advice[0].startswith("Plotter: do its work less often")
     assert found(Plotter=9.0, Logger=8.0).title == "Callbacks slow training down"
 

@@ -89,6 +89,21 @@ def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
     assert loops.summary().steps == 11
 
 
+def replicated(strategy, weight):
+    strategy.run(gradient_of, (weight,))
+
+
+def test_an_eager_step_in_replicas_is_the_function_that_runs_the_strategy(loops):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+    for _ in range(12):
+        replicated(strategy, weight)
+    step = loops.eager.record(Sampler())
+    assert (step.function, step.steps, step.in_replicas) == ("replicated", 11, True)
+    assert loops.summary().steps == 11
+
+
 def test_a_step_within_its_loop_has_no_function_of_its_own():
     steps = EagerSteps()
     for _ in range(12):

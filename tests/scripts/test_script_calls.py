@@ -94,6 +94,7 @@ def test_a_call_that_traces_starts_until_its_first_batches_are_over():
             trained.predict(x, batch_size=BATCH, verbose=0)
         predictions = by_method(calls)["predict"]
     assert (predictions.models, predictions.traced_again) == (1, 1)
+    assert predictions.compiled.startswith("test_script_calls.py:")
     assert 0.0 < predictions.repeated_s < predictions.starting_s
 
 

@@ -98,7 +98,7 @@ class MeterChoice:
             try:
                 meter = FetchLatencyMeter(total_s, overlaps=overlaps)
                 host = host_iterator(iterator)
-                if self.pipeline.is_due and has_model(host):
+                if host is not None and self.pipeline.is_due and has_model(host):
                     self.pipeline.follow(host)  # for its stages until the first batch
                 return meter
             except Exception as error:

@@ -23,6 +23,7 @@ PERSISTENT = (
     "each epoch"
 )
 FREE = ", if cores are free"
+IF_QUICK = ", if a batch is quick to make: to pickle and send a large one then takes longer"
 SLOW_ONES = (
     "look for what else happened then: a cache that was filled, files read for the first time, "
     "other work on the machine. Other epochs started fast"
@@ -69,7 +70,8 @@ def for_py_dataset(
         )
     if source.in_processes:
         more = workers_within(2 * workers, cores)
-        return (f"`{dataset}(workers={more})`{FREE}", whole) if more > workers else (whole,)
+        first = (f"`{dataset}(workers={more})`{FREE}",) if more > workers else ()
+        return *first, f"`{dataset}(workers=1, use_multiprocessing=False)`{IF_QUICK}", whole
     if workers > 1 and gil_is_free:
         return (whole,)
     processes = _processes(source.name, workers, cores)

@@ -52,7 +52,8 @@ def growth(summary: RunSummary, name: str) -> tuple[float, float] | None:
 
 def line_words(line: LineTime) -> str:
     """Names a line: "train.py:31" or "train.py:31 (Model.predict)"."""
-    return f"{line.place} ({line.called})" if line.called else line.place
+    called = (line.called or "").replace("TensorFlowTrainer.", "Model.")  # Keras' name of it
+    return f"{line.place} ({called})" if called else line.place
 
 
 def less_work(summary: RunSummary, name: str) -> tuple[str, ...]:
@@ -69,7 +70,7 @@ def less_work(summary: RunSummary, name: str) -> tuple[str, ...]:
     factor = f"{last_s / first_s:.1f}".removesuffix(".0")
     takes = f"in the last third it takes {factor}× as long for each {unit} as in the first"
     return (
-        f"{name}: find what grows, such as a list that is read again each time: {takes} "
+        f"{name}: find what grows, such as a list that is read or written again each time: {takes} "
         f"({1e3 * first_s:,.0f} and {1e3 * last_s:,.0f} ms)",
         rarely,
     )

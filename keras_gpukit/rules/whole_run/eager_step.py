@@ -37,6 +37,7 @@ class StepRunsEagerly(Rule):
         else:
             named = f"The step in the loop at {step.place}"
             advice = "move the step into a function of its own, with `@tf.function`"
+        named += " calls `strategy.run`, and" if step.in_replicas else ""
         return self.find(
             "critical" if of_script >= CRITICAL_FRACTION else "warning",
             figure("steps", step.steps),

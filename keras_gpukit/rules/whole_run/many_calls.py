@@ -39,7 +39,8 @@ NEW_MODELS = (
     "try fewer of them, or several in processes side by side",
 )
 COMPILED_AGAIN = (
-    "call `model.compile()` once, before the loop: each time, it discards the traced step",
+    "call `model.compile()` once, before the loop: each time, it discards the traced step, and a "
+    "new optimizer starts without its moments",
     "to change a value between calls, assign it: `model.optimizer.learning_rate.assign(1e-3)`",
 )
 ONE_BATCH = {
@@ -110,10 +111,11 @@ def _tracing(record: ScriptRecord) -> _Cause | None:
     new_models = most.models > most.traced_again / 2
     building_s = min(record.rest_s, high_s) if new_models else 0.0
     by = _named(most) if len(again) == 1 else f"{_named(most)} and others"
+    after = f", each after compile ({most.compiled})" if most.compiled else ""
     what = (
         f"{most.models:,} new models were traced by {by}"
         if new_models
-        else f"The step was traced again by {most.traced_again:,} calls of {by}"
+        else f"The step was traced again by {most.traced_again:,} calls of {by}{after}"
     )
     return (
         most,

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.rule import Outcome, percent
+from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
+from keras_gpukit.rules.rule import Outcome, percent, seconds
 from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.whole_run.hangs import CACHE, TRIAL
 from keras_gpukit.rules.whole_run.time_parts import (
@@ -39,6 +40,10 @@ ADVICE: dict[str, tuple[str, ...]] = {
     "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
     "unknown": ("`keras_gpukit.Profiler(log_dir, at_steps=(100,))` shows what the steps do",),
 }
+TIME_DISTRIBUTED = "TimeDistributed"
+"""Key, in `Environment.settings`, of the copies that Keras makes of layers over a static axis."""
+MANY_COPIES = 50
+"""Fewest copies that are named. Our choice: 240 copies of small layers tripled a first step."""
 BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
 
 
@@ -74,15 +79,24 @@ class MostlyNotCompute(TimeRule):
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
         is_first = name == ONCE
-        short = is_first and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
+        copies = summary.environment.settings.get(TIME_DISTRIBUTED) if is_first else None
+        short = (
+            is_first and not copies and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
+        )
         severity: Severity = "info" if short else "warning"
         figures = [percent("time_of", spent_s / parts.wall_s, name)]
         if parts.compute_s is not None:
             figures.append(percent("compute", parts.compute_s / parts.wall_s))
+        advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
+        title = f"{self.title}: the largest part is {name}"
+        if copies:
+            took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
+            title = f"{copies}: the first step, which traces them, took {took}"
+            advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
         return self.find(
             severity,
             *figures,
-            advice=BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name],
+            advice=advice,
             saving=of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True),
-            title=f"{self.title}: the largest part is {name}",
+            title=title,
         )

@@ -8,7 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
-from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line
+from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line, slowest_line
 
 TENSORBOARD = "TensorBoard"
 TENSORBOARD_DEFAULTS = {
@@ -20,8 +20,12 @@ TENSORBOARD_DEFAULTS = {
 }
 """Arguments of Keras' callback that take time, at epochs' ends or between steps, and defaults."""
 _BETWEEN_STEPS = ("update_freq", "profile_batch")
+CHECKPOINT = "ModelCheckpoint"
+SAVE_FREQ = f"{CHECKPOINT}.save_freq"
+"""Key of the number of batches after which it saves, in `Environment.settings`."""
 _NOTABLE = 0.1
-_CHECKPOINT = "`keras.callbacks.ModelCheckpoint`: save less often, or only the weights"
+_CHECKPOINT = f"`keras.callbacks.{CHECKPOINT}`: save less often, or only the weights"
+_AT_EPOCHS = f"`{CHECKPOINT}(save_freq='epoch')`: {{given}} counts batches, not epochs"
 _DEFAULT = "`keras.callbacks.TensorBoard`: a log_dir on a local disk, and `write_graph=False`"
 _MONITOR = "Train without `Monitor`, and report this: it should not take so long"
 _OWN = "in your own callbacks, do work every hundredth batch, not in each"
@@ -29,9 +33,10 @@ _OWN = "in your own callbacks, do work every hundredth batch, not in each"
 
 def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
     """Returns what to change, the most rewarding change first."""
+    given = summary.environment.settings.get(SAVE_FREQ)
     known = {
         TENSORBOARD: (_tensorboard_advice(summary),),
-        "ModelCheckpoint": (_CHECKPOINT,),
+        CHECKPOINT: ((_AT_EPOCHS.format(given=given),) if given else ()) + (_CHECKPOINT,),
     }
     if name == OWN_WORK:
         return (_MONITOR,)
@@ -43,7 +48,12 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
 
 
 def as_written(summary: RunSummary, name: str) -> str:
-    """Returns a callback's name; that of `TensorBoard` with the arguments that take its time."""
+    """Returns a callback's hook or name; that of Keras' own with the arguments that take time."""
+    line = slowest_line(summary, name)
+    if line and name in (hook := line.entry.split(".")[-2:]):
+        return ".".join(hook)
+    if name == CHECKPOINT and (given := summary.environment.settings.get(SAVE_FREQ)):
+        return f"{name}({given})"
     if name != TENSORBOARD or not (costs_s := tensorboard_costs_s(summary)):
         return name
     written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from keras_gpukit.records.environment import Environment
@@ -71,6 +73,8 @@ def test_a_model_that_is_compiled_again_is_told_apart_from_new_ones():
     finding = found(again)
     assert finding.title == ("The step was traced again by 13 calls of fit (grid.py:8): 20 of 48 s")
     assert "compile() once" in finding.advice[0]
+    compiled = found(replace(again, compiled="grid.py:7"))
+    assert "calls of fit (grid.py:8), each after compile (grid.py:7): 20" in compiled.title
 
 
 def test_calls_for_one_batch_and_calls_for_an_epoch_get_their_own_advice():

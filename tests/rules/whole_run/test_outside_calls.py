@@ -99,6 +99,10 @@ def test_an_eager_step_is_named_with_its_share():
     )
     assert finding.advice[0].startswith("decorate step with @tf.function")
     assert finding.saving.high_s == 37.2
+    (replicas,) = found(calls=(), eager_step=replace(STEP, in_replicas=True))
+    assert replicas.title.startswith(
+        "step (train.py:52) calls `strategy.run`, and runs eagerly: 93"
+    )
 
 
 def test_an_eager_step_without_a_function_of_its_own_needs_one():
