@@ -166,6 +166,8 @@ class OutOfMemory:
         batches_given: Whether the data of that part are batches already, as those of a
             `tf.data.Dataset` are; None if unknown.
         training_batch_size: Batch size of the `fit` whose validation ran out of memory.
+        usual_batch_size: Examples in the batches before, if the last one has at least 4 times more.
+        of_weights: Whether the tensor has the shape of some of the model's weights.
     """
 
     device: str
@@ -191,6 +193,8 @@ class OutOfMemory:
     line: str | None = None
     batches_given: bool | None = None
     training_batch_size: int | None = None
+    usual_batch_size: int | None = None
+    of_weights: bool = False
 
     @property
     def left_bytes(self) -> int | None:

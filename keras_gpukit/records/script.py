@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from keras_gpukit.records.machine import Kept
 from keras_gpukit.records.stacks import LineTime
 
 Method = Literal[
@@ -89,6 +90,32 @@ class ScriptProfile:
 
 
 @dataclass(frozen=True)
+class ScriptError:
+    """The exception that ended a script. Every value is None if unknown.
+
+    Attributes:
+        line: Innermost line of the script that it passed, such as "train.py:31".
+        method: Method of Keras whose call it ended; None outside of calls.
+        batches_done: Batches of that call that had ended, of `batches`.
+        device: Device whose memory ran out; None if it is about something else.
+        kept: The script's collection that holds the most tensors there, if at least as much as was
+            asked for: without it, the request would have fit.
+        kept_line: Line that adds to that collection.
+    """
+
+    kind: str
+    message: str
+    line: str | None = None
+    method: Method | None = None
+    batches_done: int | None = None
+    batches: int | None = None
+    device: str | None = None
+    asked_bytes: int | None = None
+    kept: Kept | None = None
+    kept_line: str | None = None
+
+
+@dataclass(frozen=True)
 class ScriptRecord:
     """Wall time of a script's process, from its start to the end of the script.
 
@@ -109,6 +136,7 @@ class ScriptRecord:
     rest: tuple[LineTime, ...] = ()
     eager_step: EagerStep | None = None
     profiles: tuple[ScriptProfile, ...] = ()
+    ended_by: ScriptError | None = None
 
     @property
     def rest_s(self) -> float:

@@ -104,6 +104,8 @@ RULES: tuple[Rule, ...] = (
 ENDED_BY = tuple(rule.code for rule in RULES if rule.ends_run)
 """Codes of the findings on what ended a run."""
 _BY_CODE = {rule.code: rule for rule in RULES}
+_WITH_MEMORY = ("memory-grows", "host-memory-runs-out", "loss-not-finite")
+"""Codes of findings that matter to a run whose device ran out of memory, too."""
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 _LEAST_SHARES = {"critical": CRITICAL_FRACTION, "warning": WARNING_FRACTION, "info": 0.0}
 
@@ -123,10 +125,15 @@ def judge(summary: RunSummary) -> Verdict:
         for rule in RULES
     }
     _leave_out_superseded(outcomes)
-    if summary.out_of_memory is not None:
-        for code, each in outcomes.items():
-            if isinstance(each, Finding):
-                outcomes[code] = memory_ran_out.without_larger_batches(each)
+    if isinstance(outcomes["out-of-memory"], Finding):  # until it fits, speed is no question
+        for rule in RULES:
+            found = outcomes[rule.code]
+            is_remark = isinstance(found, Finding) and found.severity == "info"
+            stays = (
+                rule.ends_run or rule.code in _WITH_MEMORY or (rule.judges_first_step and is_remark)
+            )
+            if isinstance(found, Finding) and not stays:
+                outcomes[rule.code] = NotApplicable("memory ran out")
     findings = [explained(each, summary) for each in outcomes.values() if isinstance(each, Finding)]
     whole_s = 0.0 if summary.script is None else summary.script.wall_s
     unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}

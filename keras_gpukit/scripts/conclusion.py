@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keras_gpukit.records.machine import MemoryRecord
     from keras_gpukit.records.report import Report, RunReport
     from keras_gpukit.records.run import RunSummary
-    from keras_gpukit.records.script import ScriptRecord
+    from keras_gpukit.records.script import ScriptError, ScriptRecord
     from keras_gpukit.scripts.started_processes import StartedProcesses
 
 _MOST_EACH = 5
@@ -164,9 +164,8 @@ class Conclusion:
             self._say(f"Keras runs on {name}; only the TensorFlow backend can be monitored.")
         elif keras is None and "tf_keras" in sys.modules:
             self._say("this script uses tf_keras (Keras 2); only Keras 3 can be monitored.")
-        elif keras is not None and not self._fits.has_own:
-            no_fit = "the script called no fit(), so nothing was monitored."
-            self._say(failures[0] if failures else no_fit)
+        elif keras is not None and not self._fits.has_own and not failures:
+            self._say("the script called no fit(), so nothing was monitored.")
         elif keras is None and not failures:
             self._say("this script loaded no Keras, so nothing was monitored.")
 
@@ -193,10 +192,22 @@ class Conclusion:
         )
         return replace(
             record,
+            ended_by=self._ended_by(),
             before=lines(until_s=begin_s).lines,
             rest=lines(own[1] if own else begin_s).lines,
             profiles=self._fits.profiles.record(),
             eager_step=self._loops.eager.record(STACKS.sampler) if self._loops else None,
+        )
+
+    def _ended_by(self) -> ScriptError | None:
+        ended, failed = next(iter(failures), None), self._fits.calls.failed
+        if ended is None or failed is None or failed.place != ended.line:
+            return ended
+        return replace(
+            ended,
+            method=failed.method,
+            batches_done=failed.batches_done,
+            batches=failed.batches,
         )
 
     def _print_script(self, script: ScriptRecord) -> None:
@@ -241,8 +252,6 @@ class Conclusion:
         which = "longest" if len(ended) == len(fits) else "longest that ended"
         if any(each.code in ENDED_BY for each in fits[0].summary.findings):  # the newest one
             longest, which = fits[0], "last"
-        elif failures:
-            self._say(failures[0])
         if len(fits) > 1:
             count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")

@@ -17,9 +17,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras_gpukit
+
+if TYPE_CHECKING:
+    from keras_gpukit.records.script import ScriptError
 
 PACKAGE = os.path.dirname(os.path.abspath(keras_gpukit.__file__))
 """Folder of this package, with which the file names of its frames start."""
@@ -72,8 +75,8 @@ def _file(entry: TracebackType) -> str:
 
 _ended_by: list[type[BaseException]] = []
 """Type of the exception that ended the script, other than `SystemExit`; empty without one."""
-failures: list[str] = []
-"""How that exception ended the script, in words; empty without one, and for an interrupt."""
+failures: list[ScriptError] = []
+"""That exception, as records have it; empty without one, and for an interrupt."""
 
 
 class CannotOpenError(Exception):
@@ -178,14 +181,8 @@ def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
         _ended_by.append(type(error))
         if isinstance(error, Exception):
             with contextlib.suppress(Exception):
-                failures.append(_in_words(error))
+                from keras_gpukit.scripts.script_error import read_error
+
+                failures.append(read_error(error))
         sys.excepthook = hide_own_frames(sys.excepthook)
         raise
-
-
-def _in_words(error: Exception) -> str:
-    from keras_gpukit.watching.call_errors import kind_and_message, user_line
-
-    (kind, message), line = kind_and_message(error), user_line(error)
-    at = f" ({line})" if line else ""
-    return f"{kind}{at} ended the script: {message}"

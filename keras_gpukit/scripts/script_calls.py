@@ -40,6 +40,7 @@ class _Call:
             name.partition("_")[0] for name in names if getattr(model, name, None) is None
         }
         self.batches: int | None = None if method in _OWN_BATCHES else 1
+        self.batches_done: int | None = 0 if method == "predict" else None
         self.first: dict[str, _Batch] = {}
         self.began_s, self.began_cpu_s = time.perf_counter(), time.thread_time()
 
@@ -91,6 +92,7 @@ class ScriptCalls:
 
     Attributes:
         first_began_s: When the first call began, on `time.perf_counter`; None before it.
+        failed: The last call that an exception ended; None without one.
     """
 
     def __init__(self, cost_s: Callable[[], float]) -> None:
@@ -99,6 +101,7 @@ class ScriptCalls:
         self._compiled: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._sums: dict[tuple[Method, str], _CallSums] = {}
         self.first_began_s: float | None = None
+        self.failed: _Call | None = None
         self._libraries: tuple[str, ...] = (PACKAGE + os.sep,)
         self._guard = Guard("Timing the script's calls", "Their times are incomplete.")
 
@@ -146,6 +149,9 @@ class ScriptCalls:
             outermost = None if self._call is not None else self._begin(method, model)
             try:
                 return original(model, *args, **kwargs)
+            except BaseException:
+                self.failed = outermost or self.failed
+                raise
             finally:
                 if outermost is not None:
                     self._end(outermost)
@@ -210,6 +216,8 @@ def _time_first_batch(call: _Call, callback_list: Any, kind: str) -> None:
         if began and kind not in call.first:
             now_s, cpu_s = time.perf_counter(), time.thread_time()
             call.first[kind] = _Batch(began[0], now_s - began[0], cpu_s - began[1])
+        if call.batches_done is not None:
+            call.batches_done += 1
 
     def replace(name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
         hook = getattr(type(callback_list), name)
@@ -219,7 +227,8 @@ def _time_first_batch(call: _Call, callback_list: Any, kind: str) -> None:
             before()
             hook(this, batch, logs)
             after()
-            if vars(this).get(name) is at_batch:
+            is_counted = before is end and call.batches_done is not None
+            if vars(this).get(name) is at_batch and not is_counted:
                 del vars(this)[name]
 
         setattr(callback_list, name, at_batch)

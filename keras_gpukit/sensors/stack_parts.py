@@ -24,6 +24,7 @@ Kind = Literal[
     "framework",
     "not eager",  # runs or traces a `tf.function`, or takes a batch of a dataset
     "trainer",
+    "around",  # our own code around a call of `fit` or the like
     "callbacks",
     "python",  # TensorFlow or Keras calls Python for data
     "start",  # what is outside the script
@@ -36,6 +37,7 @@ def _path(*parts: str) -> str:
 
 _KINDS: tuple[tuple[str, Kind], ...] = (
     (_path("keras_gpukit", "scripts", "main_module.py"), "start"),
+    (_path("keras_gpukit", "scripts", "script_calls.py"), "around"),
     (_path("keras_gpukit", ""), "own"),
     ("traceback_utils.py", "hidden"),
     (_path("util", "dispatch.py"), "hidden"),
@@ -118,6 +120,8 @@ class StackReader:
                     part = "step"
                     break
                 part, outside = "call", frame
+            elif kind == "around":
+                part = part if lines else "call"
             elif kind not in _NAMELESS:
                 outside = frame
                 seen.add(kind)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -78,7 +80,17 @@ class CallErrors:
 
     def of_callback(self, error: BaseException) -> None:
         """Reports an exception of a callback."""
-        self._tell(error, "callback", f"a callback, after step {self._step():,}")
+        name, logs, code = "a callback", None, ""
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            callback = frame.f_locals.get("self")
+            code = linecache.getline(frame.f_code.co_filename, line)
+            if frame.f_code.co_name.startswith("on_") and hasattr(callback, "set_model"):
+                name, logs = type(callback).__name__, frame.f_locals.get("logs")
+        self._tell(error, "callback", f"{name}, after step {self._step():,}")
+        _, of_path, reason = str(error).rpartition("Reason: ")  # as ModelCheckpoint words it
+        if isinstance(error, KeyError) and isinstance(logs, dict) and (of_path or "logs[" in code):
+            key = re.sub(r"[\\'\"]", "", reason)
+            self.message = f"no {key!r} in the logs, which have {', '.join(logs)}"
 
     def ended_by(self, what: str, part: str) -> None:
         """Notes that something other than an exception ends the call, such as a signal."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from keras_gpukit.errors import add_note
 from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.records.memory import MemoryPart, OutOfMemory
@@ -66,6 +67,8 @@ class OutOfMemoryWatch:
         found = replace(explain(error, call), **self._place(error))
         if found.part not in (None, "training"):
             found = replace(found, options_unknown_because=None)
+        if trains:
+            found = _with_sizes(found, session)
         self.found = found = _with_function(found, error)
         session.output.record("out_of_memory", found, session.step)
         add_note(error, note(found))
@@ -88,6 +91,21 @@ class OutOfMemoryWatch:
             "batches_given": examples is None,
             "training_batch_size": batch_of("fit")[1] if part == "validation" else None,
         }
+
+
+def _with_sizes(record: OutOfMemory, session: Session) -> OutOfMemory:
+    """Adds to a record whether the tensor is of weights, or of a batch unlike those before."""
+    model, shape, step = session.model, record.shape, session.step - session.first_step
+    if shape and len(shape) > 1 and any(tuple(each.shape) == shape for each in model.weights):
+        return replace(record, of_weights=True)
+    if not shape or record.batch_size is not None or session.epoch != 1 or not step:
+        return record
+    # Keras counts the examples of an epoch; the batch that failed is counted or not.
+    counted = sum(float(each) for each in ExampleCounter(model).take())
+    earlier = counted - shape[0] if counted > shape[0] else counted
+    if not earlier or earlier % step or shape[0] < 4 * earlier / step:
+        return record
+    return replace(record, batch_size=shape[0], usual_batch_size=int(earlier / step))
 
 
 def _with_function(record: OutOfMemory, error: BaseException) -> OutOfMemory:

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.machine import DeviceMemory, HostSample, MemoryRecord
+from keras_gpukit.records.machine import DeviceMemory, HostSample, Kept, MemoryRecord
 from keras_gpukit.records.memory import (
     AllocatorState,
     GPUHolder,
@@ -17,11 +16,11 @@ from keras_gpukit.records.memory import (
     OutOfMemory,
 )
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptError, ScriptRecord
 from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.memory_options import memory_options
-from keras_gpukit.rules.rule import NotApplicable
-from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS, without_larger_batches
+from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
 
 GIB = 2**30
 RUN = RunSummary(Environment({}))
@@ -46,9 +45,9 @@ def findings(summary):
     return [each.code for each in judge(summary).findings]
 
 
-def test_running_out_of_memory_comes_before_a_costlier_finding():
+def test_running_out_of_memory_comes_in_place_of_findings_on_speed():
     summary = replace(RUN, input=STALLED, out_of_memory=RAN_OUT, ending="interrupted")
-    assert findings(summary)[:2] == ["out-of-memory", "input-bound"]
+    assert findings(summary) == ["out-of-memory"]  # until it fits, speed is no question
     finding = judge(summary).findings[0]
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
     assert finding.advice[0].startswith("Train with batch_size=32: at most 12,288 MiB")
@@ -244,27 +243,65 @@ def test_a_prediction_in_a_callback_has_the_callbacks_line():
     )
 
 
-def test_once_memory_ran_out_nothing_advises_a_larger_batch():
+def test_once_memory_ran_out_nothing_is_said_on_speed():
     spent = TimeBreakdown(20.0, 0.0, 10.0, 0.0, 0.0, 0.0, 9.0, 1.0)
     summary = replace(RUN, input=InputRecord("fit", breakdown=spent))
     larger = "a larger validation_batch_size"
     assert any(larger in each.advice for each in judge(summary).findings)
     verdict = judge(replace(summary, out_of_memory=TRIPLES, ending="interrupted"))
-    assert "long-validation" in [each.code for each in verdict.findings]
-    assert not any("larger" in line for each in verdict.findings for line in each.advice)
+    assert [each.code for each in verdict.findings] == ["out-of-memory"]
+
+
+MIB = 2**20
+IN_PREDICT = ScriptError("ResourceExhaustedError", "OOM", "a.py:9", "predict", 60, 75, "CPU:0", MIB)
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("error", "title", "advice"),
     [
-        "Try a batch twice as large, and scale the learning rate with it",
-        "A larger batch: the same launches compute more examples",
-        "predict for more examples in each call, with a larger batch_size",
-        "`fit(validation_freq=...)`, validation_steps, or a larger batch there",
+        (
+            IN_PREDICT,
+            "The script ran out of memory on CPU:0 in predict (a.py:9) after 60 of 75 batches: "
+            "predict keeps the results of all batches on the device until it ends",
+            "Call predict for a part of the data at a time",
+        ),
+        (
+            replace(IN_PREDICT, batches_done=0),
+            "The script ran out of memory on CPU:0 in predict (a.py:9): asked for 1 MiB",
+            "A smaller batch_size in predict",
+        ),
+        (
+            ScriptError(
+                *("ResourceExhaustedError", "OOM", "a.py:9", None, None, None, "CPU:0", MIB),
+                *(Kept("kept", "CPU:0", 380 * MIB, "a.py", 95), "a.py:12"),
+            ),
+            "The script ran out of memory on CPU:0: kept (a.py:12) keeps 95 results on the device, "
+            "380 MiB",
+            "Keep NumPy arrays",
+        ),
     ],
 )
-def test_a_finding_whose_only_advice_is_a_larger_batch_is_left_out(line):
-    finding = Finding("tiny-steps", "Steps are short", "info", (), (line,))
-    assert isinstance(without_larger_batches(finding), NotApplicable)
-    smaller = replace(finding, advice=("A smaller batch",))
-    assert without_larger_batches(smaller) is smaller
+def test_what_took_the_memory_outside_fit_is_said_first(error, title, advice):
+    script = ScriptRecord(30.0, 9.0, 2.0, ended_by=error)
+    first = judge(replace(RUN, ending="completed", script=script)).findings[0]
+    assert (first.code, first.title) == ("out-of-memory", title)
+    assert first.advice[0].startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("changes", "title", "advice"),
+    [
+        (
+            {"batch_size": 2400, "usual_batch_size": 32},
+            "the batch has 2,400 examples, those before had 32",
+            "The data make batches of different sizes: cut the large ones into batches of 32",
+        ),
+        ({"of_weights": True}, "", "Weights of layer 'conv' have this size"),
+    ],
+)
+def test_a_smaller_batch_is_not_advised_where_it_is_not_the_cause(changes, title, advice):
+    record = replace(RAN_OUT, part="training", shape=(2400, 9), **changes)
+    first = judge(replace(RUN, out_of_memory=record, ending="interrupted")).findings[0]
+    assert first.title.endswith(title)
+    assert first.advice[0].startswith(advice)
+    assert "maller batch" not in " ".join(first.advice[1:])

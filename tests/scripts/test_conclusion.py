@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 
-from keras_gpukit.records.script import Calls, ScriptRecord
+from keras_gpukit.records.script import Calls, ScriptError, ScriptRecord
 from keras_gpukit.records.steps import Progress, TimeBreakdown
 from keras_gpukit.reports.script import account
 from keras_gpukit.rules import judge
@@ -76,11 +76,12 @@ def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
 
 
 def test_what_ended_the_script_comes_first(monkeypatch, folder):
-    conclusion = made(folder, monkeypatch)
+    conclusion = made(folder, monkeypatch, FOLDS)
     write_lines(folder.path() / "earlier", run_lines())
-    monkeypatch.setattr("keras_gpukit.scripts.conclusion.failures", ["KeyError (a.py:3) ended it"])
+    error = ScriptError("KeyError", "'x'", "a.py:3")
+    monkeypatch.setattr("keras_gpukit.scripts.conclusion.failures", [error])
     conclusion.tell()
-    assert sys.stderr.getvalue().startswith("keras-gpukit run: KeyError (a.py:3) ended it\n")
+    assert "│ Verdict KeyError (a.py:3) ended the script: 'x'" in sys.stderr.getvalue()
 
 
 def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder):

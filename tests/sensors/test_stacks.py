@@ -55,6 +55,13 @@ def test_a_line_is_named_with_what_it_calls_outside_the_script():
             "train.py:14",
             "Slow.on_epoch_end",
         ),
+        # our own work around a call belongs to the call
+        (
+            (MAIN, ("lib/keras_gpukit/scripts/script_calls.py", "call", 1), ("lib/x.py", "f", 1)),
+            "call",
+            "train.py:60",
+            "<module>",
+        ),
         # our own callback is not the script's
         (
             (MAIN, FIT, CALLBACKS, ("lib/keras_gpukit/a.py", "f", 1)),

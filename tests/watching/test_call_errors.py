@@ -57,3 +57,22 @@ def test_an_exception_of_the_input_is_told_from_one_of_the_step(report, epoch, m
     getattr(errors, report)(ValueError(message))
     assert errors.last == f"ValueError in {where}" + ("" if epoch is None else ", in epoch 2")
     assert errors.source == report.removeprefix("of_")
+
+
+class ModelCheckpoint:
+    def set_model(self, model): ...
+
+    def on_epoch_end(self, epoch, logs):
+        try:
+            return "{val_acc}".format(**logs)
+        except KeyError as error:
+            raise KeyError(f'Failed to format: "{{val_acc}}". Reason: {error}') from error
+
+
+def test_a_callback_is_named_with_the_key_that_its_logs_lack():
+    errors = CallErrors(lambda: 100, lambda: 1)
+    with pytest.raises(KeyError) as raised:
+        ModelCheckpoint().on_epoch_end(0, {"accuracy": 0.5, "val_accuracy": 0.4})
+    errors.of_callback(raised.value)
+    assert errors.last == "KeyError in ModelCheckpoint, after step 100, in epoch 1"
+    assert errors.message == "no 'val_acc' in the logs, which have accuracy, val_accuracy"

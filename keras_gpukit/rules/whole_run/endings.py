@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
+from keras_gpukit.rules.whole_run.script_ended import advice, title
 
 HOST_NEARLY_FULL_FRACTION = 0.9
 # Exceptions with which users end a run on purpose.
@@ -73,24 +73,27 @@ class EndedByError(EndingRule):
     def judge(self, summary: RunSummary) -> Outcome:
         error = summary.ended_by
         if error is None:
+            ended = summary.script.ended_by if summary.script else None
+            if ended is not None and ended.device is None and summary.out_of_memory is None:
+                return self.find("critical", advice=advice(ended), title=title(ended))
             return None if summary.ending == "completed" else self.abstain()
         if summary.out_of_memory is not None or error.startswith(ON_PURPOSE):
             return None
-        advice = "The script's traceback shows the cause; all other figures cover what ran before"
+        to_do = "The script's traceback shows the cause; all other figures cover what ran before"
         if error.startswith(SIGNAL):
-            advice = (
+            to_do = (
                 "Start it again where it ended: "
                 '`callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]`'
             )
         elif IN_INPUT in error:
-            advice = (
+            to_do = (
                 "Read the data without training, which ends at the same example: "
                 "`for batch in dataset: pass`"
             )
         where = f" ({summary.error_line})" if summary.error_line else ""
         says = f": {summary.error_message}" if summary.error_message else ""
-        title = one_line(f"{error}{where} ended the run{says}")
-        return self.find("critical", advice=(advice,), title=title)
+        whole = f"{error}{where} ended the run{says}"  # of the message, the first 100 characters
+        return self.find("critical", advice=(to_do,), title=whole)
 
 
 class Killed(EndingRule):

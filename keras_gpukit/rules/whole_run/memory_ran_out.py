@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
-from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NotApplicable, Outcome, figure
+from keras_gpukit.rules.rule import Outcome, figure
+from keras_gpukit.rules.whole_run import script_ended
 from keras_gpukit.rules.whole_run.endings import EndingRule
 
 NOT_ONE_FITS = "not even one example is predicted to fit"
@@ -24,12 +21,16 @@ _CHANGES = {
     "mixed precision": '`keras_gpukit.configure_gpus(mixed_precision="auto")`',
     "rematerialization": "`keras_gpukit.rematerialize`: activations are recomputed, not kept",
 }
+_WEIGHTS = (
+    "Weights of {layer} have this size, which a smaller batch does not change: make the input of "
+    "the layer smaller, as `GlobalAveragePooling2D` in place of `Flatten` does"
+)
+_UNUSUAL = "The data make batches of different sizes: cut the large ones into batches of {size:,}"
 _ARGUMENTS = {
     "validation": ("fit", "validation_batch_size", "validation_data"),
     "evaluation": ("evaluate", "batch_size", "the data of `evaluate`"),
     "prediction": ("predict", "batch_size", "the data of `predict`"),
 }
-_LARGER = re.compile(r"larger[\w. ]*batch|batch[\w. ]*(?:larger|twice as large)")
 
 
 class DeviceOutOfMemory(EndingRule):
@@ -41,6 +42,10 @@ class DeviceOutOfMemory(EndingRule):
 
     def judge(self, summary: RunSummary) -> Outcome:
         record = summary.out_of_memory
+        script_error = summary.script.ended_by if summary.script else None
+        if record is None and script_error is not None and script_error.device is not None:
+            to_do, title = script_ended.advice(script_error), script_ended.title(script_error)
+            return self.find("critical", advice=to_do, title=title)
         if record is None:
             return self.abstain() if summary.ending is None else None
         state = record.state
@@ -92,17 +97,6 @@ def place_advice(record: OutOfMemory) -> tuple[str, ...]:
     return (change,)
 
 
-def without_larger_batches(finding: Finding) -> Finding | NotApplicable:
-    """Removes advice to take a larger batch from a finding, which is none without other advice."""
-    kept = [n for n, line in enumerate(finding.advice) if not _LARGER.search(line)]
-    if len(kept) == len(finding.advice):
-        return finding
-    if not kept:
-        return NotApplicable("memory ran out, and a larger batch is its only advice")
-    advice = tuple(finding.advice[n] for n in kept)
-    return replace(finding, advice=advice, actions=tuple(finding.actions[n] for n in kept))
-
-
 def _title(record: OutOfMemory) -> str:
     fragmented = ": the free memory is fragmented" if record.is_fragmented else ""
     who = asking(record)
@@ -122,6 +116,8 @@ def _title(record: OutOfMemory) -> str:
     title += f": {who or 'an operation'} asked for {', '.join(filter(None, (shape, amount)))}"
     if record.batch_size is not None:
         title += f"; the batch has {record.batch_size:,} examples"
+    if record.usual_batch_size is not None:
+        title += f", those before had {record.usual_batch_size:,}"
     return title
 
 
@@ -131,6 +127,13 @@ def _size(size_bytes: int) -> str:
 
 
 def _advice(record: OutOfMemory) -> tuple[str, ...]:
+    if record.of_weights:
+        return (
+            _WEIGHTS.format(layer=asking(record) or "this layer"),
+            "Or fewer units in this layer",
+        )
+    if record.usual_batch_size is not None:
+        return (_UNUSUAL.format(size=record.usual_batch_size),)
     lines = [_FRAGMENTED] if record.is_fragmented else []
     lines += place_advice(record)
     if record.options_unknown_because == NOT_ONE_FITS:
