@@ -100,7 +100,7 @@ class StackSampler:
         passed_s, self._before_s = now_s - self._before_s, now_s
         found, codes = [], {}
         for thread, frame in self._stacks().items():
-            stack = list(islice(_outwards(frame), DEEPEST))
+            stack = list(islice(outwards(frame), DEEPEST))
             codes[thread] = [id(each.f_code) for each in stack]
             where = self._reader.find(thread, stack)
             if where is not None:
@@ -240,7 +240,8 @@ def thread_seconds(thread: int) -> float | None:
         return None
 
 
-def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yields a frame, and the frames that called it, outwards."""
     while frame is not None:
         yield frame
         frame = frame.f_back

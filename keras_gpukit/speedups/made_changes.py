@@ -14,11 +14,11 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.input.pipelines.rebuilding import changeable, spine, stack
 from keras_gpukit.input.pipelines.structure import Dataset, inputs, number, setting
 from keras_gpukit.records.finding import Change
+from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.speedups.changes import TrainingChange, batch_size_of
 from keras_gpukit.trials.sources import endless
 from keras_gpukit.trials.tune_input import tune_input
 from keras_gpukit.trials.tuning.reading import Readings
-from keras_gpukit.watching.call_frame import frames
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 SEED = 0
@@ -184,7 +184,7 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
 
 def _calling_line() -> str | None:
     """Returns the innermost line of user code among those that are being called; None without."""
-    for each in frames(sys._getframe(2)):
+    for each in outwards(sys._getframe(2)):
         if is_of_the_script(each.f_code.co_filename):
             return place(each.f_code.co_filename, each.f_lineno)
     return None

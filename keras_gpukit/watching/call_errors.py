@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from keras_gpukit.errors import Guard, one_line
 from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.watching.call_frame import frames
+from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.
@@ -135,7 +135,7 @@ def user_line(error: BaseException) -> str | None:
     """
     calling = [
         CodeLine(each.f_code.co_filename, each.f_lineno, each.f_code.co_name)
-        for each in frames(sys._getframe())
+        for each in outwards(sys._getframe())
     ]
     for lines in (*_tracebacks(error), calling[::-1]):
         own = [place(each.file, each.line) for each in lines if is_of_the_script(each.file)]

@@ -22,20 +22,13 @@ import inspect
 import itertools
 import sys
 import threading
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from keras_gpukit.input.pipelines.structure import batch_size as batch_size_of
-
-
-def frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yields a frame and those that called it."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+from keras_gpukit.sensors.stacks import outwards
 
 
 class CallFrame:
@@ -53,7 +46,7 @@ class CallFrame:
     def stack(self) -> list[FrameType]:
         """Returns the frames within the call, innermost first; the whole stack if unknown."""
         frame = sys._current_frames().get(self.thread)
-        return list(itertools.takewhile(lambda each: each is not self._frame, frames(frame)))
+        return list(itertools.takewhile(lambda each: each is not self._frame, outwards(frame)))
 
     @property
     def over(self) -> bool:
@@ -63,7 +56,7 @@ class CallFrame:
         # Reading the frames of all threads takes ten times longer.
         on_this_thread = threading.get_ident() == self.thread
         frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self.thread)
-        return all(each is not self._frame for each in frames(frame))
+        return all(each is not self._frame for each in outwards(frame))
 
 
 def epoch_iterator(function: str) -> Any:
@@ -186,7 +179,7 @@ def _find_frame(function: str) -> FrameType | None:
     # A class body of that name is not a call, and its variables belong to the class.
     found = (
         frame
-        for frame in frames(sys._getframe(1))
+        for frame in outwards(sys._getframe(1))
         if frame.f_code.co_name == function and frame.f_code.co_flags & inspect.CO_OPTIMIZED
     )
     return next(found, None)

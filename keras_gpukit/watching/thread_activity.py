@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.steps import Part
-from keras_gpukit.watching.call_frame import frames
+from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 _CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
@@ -93,7 +93,7 @@ def stacks_of_others(training_thread: int) -> dict[str, Stack]:
     """Returns the stacks of all threads but the training thread and our own, by thread name."""
     names = {each.ident: each.name for each in threading.enumerate()}
     return {
-        f"{names.get(ident, 'thread')} {ident}": as_stack(frames(frame))
+        f"{names.get(ident, 'thread')} {ident}": as_stack(outwards(frame))
         for ident, frame in sys._current_frames().items()
         if ident not in (training_thread, threading.get_ident())
         and not str(names.get(ident)).startswith("gpukit-")
