@@ -2,17 +2,68 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 _NUMBERED = re.compile(r"(.+)_\d+")
 _BACKWARD = "gradient_tape/"
+_PROBE = "probe"
 
 
-def layer_names(model: Any) -> frozenset[str]:
+@dataclass(frozen=True)
+class LayerNames:
+    """Names of a model's layers, as they are in the names of operations.
+
+    Attributes:
+        numbered: Whether Keras opens a scope with a layer's name to build the layer, and a second
+            one to call it, which TensorFlow numbers. Then `conv2d_1/Relu` belongs to `conv2d`, even
+            if there is a layer `conv2d_1`, whose own operation is `conv2d_1_2/Relu`. Otherwise it
+            belongs to `conv2d_1`; only a further call of a layer is numbered.
+    """
+
+    names: frozenset[str]
+    numbered: bool
+
+    def with_name(self, name: str) -> LayerNames:
+        """Returns these names and one more."""
+        return replace(self, names=self.names | {name})
+
+    def of(self, operation: str) -> str | None:
+        """Returns the layer of an operation, such as "backbone/conv2d"; None if it has no layer.
+
+        The body of a loop repeats the scopes around it; they count once.
+        """
+        *scopes, _ = operation.split("/")
+        path: list[str] = []
+        for layer in map(self._layer, scopes):
+            if layer in path:
+                del path[path.index(layer) + 1 :]
+            elif layer:
+                path.append(layer)
+        return "/".join(path) or None
+
+    def spelt(self, operation: str) -> str:
+        """Returns an operation's name with its layers named as in the model."""
+        *scopes, own = operation.split("/")
+        return "/".join((*(self._layer(scope) or scope for scope in scopes), own))
+
+    def _layer(self, scope: str) -> str | None:
+        match = _NUMBERED.fullmatch(scope)
+        stem = match[1] if match and match[1] in self.names else None
+        exact = scope if scope in self.names else None
+        return stem or exact if self.numbered else exact or stem
+
+
+NO_LAYERS = LayerNames(frozenset(), numbered=True)
+
+
+def layer_names(model: Any) -> LayerNames:
     """Returns the names of a model's layers, and of the layers and models within them."""
-    return frozenset(layer.name for layer in layers_in(model))
+    names = frozenset(layer.name for layer in layers_in(model))
+    return LayerNames(names, calls_are_numbered())
 
 
 def layers_in(model: Any) -> Iterator[Any]:
@@ -22,37 +73,22 @@ def layers_in(model: Any) -> Iterator[Any]:
         yield from layers_in(each)
 
 
-def layer_of(operation: str, layers: Collection[str]) -> str | None:
-    """Returns the layer of an operation, such as "backbone/conv2d"; None if it has no layer.
+@functools.cache
+def calls_are_numbered() -> bool:
+    """Whether Keras opens two scopes for a layer that is built: up to 3.15 it does.
 
-    Keras opens a scope with a layer's name to build the layer, and a second one to call it, which
-    TensorFlow numbers. So `conv2d_1/Relu` belongs to `conv2d`, even if there is a layer `conv2d_1`,
-    whose own operation is `conv2d_1_2/Relu`. The body of a loop repeats the scopes around it; they
-    count once.
+    A small layer shows it: this takes a few milliseconds, once.
     """
-    *scopes, _ = operation.split("/")
-    path: list[str] = []
-    for layer in (_layer(scope, layers) for scope in scopes):
-        if layer in path:
-            del path[path.index(layer) + 1 :]
-        elif layer:
-            path.append(layer)
-    return "/".join(path) or None
+    import keras
+    import tensorflow as tf
 
-
-def spelt_with_layers(operation: str, layers: Collection[str]) -> str:
-    """Returns an operation's name with its layers named as in the model."""
-    *scopes, own = operation.split("/")
-    return "/".join((*(_layer(scope, layers) or scope for scope in scopes), own))
+    layer = keras.layers.ReLU(name=_PROBE)
+    layer.build((1,))
+    with tf.init_scope():  # whatever is being traced, this is not part of it
+        traced = tf.function(layer, autograph=False).get_concrete_function(tf.TensorSpec((1,)))
+    return any(each.name.startswith(f"{_PROBE}_1/") for each in traced.graph.get_operations())
 
 
 def is_backward(operation: str) -> bool:
     """Whether an operation belongs to the backward pass."""
     return _BACKWARD in operation
-
-
-def _layer(scope: str, layers: Collection[str]) -> str | None:
-    match = _NUMBERED.fullmatch(scope)
-    if match and match[1] in layers:
-        return match[1]
-    return scope if scope in layers else None

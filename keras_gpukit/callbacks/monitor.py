@@ -152,7 +152,8 @@ class Monitor(WatchingCallback[RunSummary]):
             part._lifecycle.guard(part._begin, session, phase)
         if phase == session.phase:
             self._summary = None
-            self._learning = LearningWatch(session) if phase == "fit" else None
+            steps = (self.params or {}).get("steps")
+            self._learning = LearningWatch(session, steps) if phase == "fit" else None
             if phase == "fit":
                 session.output.log_to(self._log_to, is_chief=session.environment.is_chief)
             if phase == "fit" and session.environment.gpus:

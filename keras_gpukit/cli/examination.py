@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
+from pathlib import Path
 
 from packaging.version import Version
 from rich.console import Group, RenderableType
 
+from keras_gpukit.cli.tried_fit import TriedFit
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.records.environment import GPUInfo
@@ -28,7 +31,7 @@ from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.reports.setup import actions_table, gpu_table, no_gpu_text
 from keras_gpukit.reports.terminal import plain, table
 from keras_gpukit.reports.units import size
-from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems
+from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems, newer_gpus
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.compilations import compilations
 from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
@@ -53,8 +56,8 @@ class Examination:
         planned: Plan of what `configure_gpus()` would do.
         packages: NVIDIA's pip packages.
         problems: Problems of libraries, GPUs and TensorBoard; those that block a GPU say so.
-        not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
-            None if these cannot be loaded.
+        not_measured: Measurements that lack private names of the installed TensorFlow and Keras, or
+            found nothing in a trial; None if these cannot be loaded.
     """
 
     versions: dict[str, str | None]
@@ -87,8 +90,8 @@ class DoctorFindings:
         gpus: GPUs that TensorFlow lists.
         environment: Environment variables that matter to GPUs.
         problems: Problems of libraries, GPUs and TensorBoard; those that block a GPU say so.
-        not_measured: Measurements that lack private names of the installed TensorFlow and Keras;
-            None if these cannot be loaded.
+        not_measured: Measurements that lack private names of the installed TensorFlow and Keras, or
+            found nothing in a trial; None if these cannot be loaded.
         plan: Plan of `configure_gpus()`.
         schema: Version of the layout.
     """
@@ -110,7 +113,7 @@ class DoctorFindings:
 
 def examine() -> Examination:
     """Reads the machine, and plans what `configure_gpus()` would do on it."""
-    not_measured = None
+    not_measured, tried = None, TriedFit()
     try:
         machine = read_machine()
         machine = replace(machine, libraries=try_loading(machine.libraries))
@@ -118,15 +121,19 @@ def examine() -> Examination:
         not_measured = missing_names()
         if compilations() is None:
             not_measured += (MissingNames("compilations by XLA", (COUNTERS,)),)
+        not_measured += tuple(MissingNames(each) for each in tried.lacks() or ())
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
         machine = Machine(driver=read_driver(), environment=read_environment())
         planned = Plan(causes=(import_fails(error),))
+        tried.stop()
     health = read_health(machine.driver.gpus, read_xids())
     packages = read_packages() if machine.libraries else ()
     problems = (
         *library_problems(machine.libraries, packages),
+        *newer_gpus(machine.driver.gpus, machine.build),
         *gpu_problems(machine.driver.gpus, health),
         *_tensorboard_problems(installed := versions()),
+        *_two_keras(),
     )
     return Examination(
         installed, machine, planned, health, packages, problems, not_measured=not_measured
@@ -147,6 +154,36 @@ def _tensorboard_problems(installed: dict[str, str | None]) -> tuple[Problem, ..
     return (Problem("tensorboard_cannot_start", text, 'pip install "setuptools<82".'),)
 
 
+def _two_keras() -> tuple[Problem, ...]:
+    """Returns a problem if two distributions have put their files into one folder `keras`.
+
+    TensorFlow 2.22.0rc0 requires keras-nightly; who also asks for keras gets both.
+    """
+    distributions = sorted(set(packages_distributions().get("keras", ())))
+    if len(distributions) < 2:
+        return ()
+    names = " and ".join(distributions)
+    text = f"{names} are both installed, into one folder: which files are whose is chance."
+    advice = f"pip uninstall -y {' '.join(distributions)}, then install one of them."
+    return (Problem("two_keras", text, advice),)
+
+
+def keras_version() -> str | None:
+    """Returns the version that Keras' own file says, whatever its distribution is called.
+
+    It is read without importing Keras, which may be broken. None if it is not found.
+    """
+    found = find_spec("keras")
+    if found is None or found.origin is None:
+        return None
+    try:
+        source = Path(found.origin).parent.joinpath("src", "version.py").read_text("utf-8")
+    except OSError:
+        return None
+    number = re.search(r"__version__ = ['\"]([^'\"]+)['\"]", source)
+    return number[1] if number else None
+
+
 def versions() -> dict[str, str | None]:
     """Returns the versions of Python and of packages; None for one that is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version()}
@@ -155,6 +192,7 @@ def versions() -> dict[str, str | None]:
             found[package] = version(package)
         except PackageNotFoundError:
             found[package] = None
+    found["keras"] = keras_version() or found["keras"]
     # Not the installed distribution's: this may run from its sources.
     return {**found, "keras-gpukit": __version__}
 
@@ -208,7 +246,9 @@ def _checks(found: Examination) -> Iterator[Check]:
         advice = "keras_gpukit works on TensorFlow only (set KERAS_BACKEND=tensorflow)"
         yield "missing", "Keras on TensorFlow", f"Keras runs on {backend}; {advice}"
     if build.cuda is not None:
-        with_cuda = f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}"
+        known = {"CUDA": build.cuda_version, "cuDNN": build.cudnn_version}
+        with_cuda = ", ".join(f"{name} {number}" for name, number in known.items() if number)
+        with_cuda = with_cuda or "a CUDA of unknown version"
         yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
     yield from map(_library, machine.libraries)
     gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in machine.gpus)
@@ -256,11 +296,11 @@ def _gpus(found: Examination) -> Iterator[Check]:
 
 
 def _measurements(found: Examination) -> Iterator[Check]:
-    """Yields a line per measurement that lacks private names, or one if all have theirs."""
+    """Yields a line per measurement that finds nothing or lacks names, or one if all are there."""
     if found.not_measured == ():
         yield "ok", "measurements", "all are available with this TensorFlow and Keras"
     for each in found.not_measured or ():
-        lacks = []
+        lacks = [] if each.names else ["a small model was trained, and it found nothing"]
         for module, _, path in (name.partition(":") for name in each.names):
             package = module.partition(".")[0]
             lacks.append(f"{package} {found.versions.get(package)} has no {path}")

@@ -18,6 +18,7 @@ from keras_gpukit.distributed.strategies import ACTIONS
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.rules.setup.gpu_problems import newer_gpus
 from keras_gpukit.rules.setup.no_gpu import NOT_WANTED, why_no_gpu
 
 _ABOUT_GPUS = ("devices", "memory", "logical_gpus", "tf32", "allocator", "gpu_threads")
@@ -89,6 +90,7 @@ def plan(settings: Settings, machine: Machine) -> Plan:
         plan_variables(draft, settings)
         logical = plan_memory(draft, settings, gpus)
     plan_execution(draft, settings, gpus)
+    draft.warnings.extend(map(str, newer_gpus(gpus, machine.build)))
     replicas = plan_strategy(draft, settings, logical)
     plan_jit(draft, settings, logical, replicas)
     if machine.keras_backend != "tensorflow":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward, layer_names, layer_of, layers_in
+from keras_gpukit.layer_names import is_backward, layer_names, layers_in
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_log, read_message, read_state
 from keras_gpukit.memory.step_memory import StepMemory
@@ -60,7 +60,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
     device = message.device or ("GPU:0" if call.gpus else "CPU:0")
     layer = None
     if message.operation is not None and not message.is_type:
-        layer = layer_of(message.operation, layer_names(call.model))
+        layer = layer_names(call.model).of(message.operation)
     elif call.model.run_eagerly:
         layer = _failed_layer(error)
     gpu = _gpu(device, call.gpus)
@@ -83,7 +83,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
 
 
 def _class_of(layer: str | None, model: Any) -> str | None:
-    """Returns the class of a layer that is named as by `layer_of`; None if it was not found."""
+    """Returns the class of a layer that is named as by `LayerNames`; None if it was not found."""
     named = layer and layer.rpartition("/")[2]
     found = (type(each).__name__ for each in layers_in(model) if each.name == named)
     return next(found, None)

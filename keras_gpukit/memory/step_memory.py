@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward, layer_names, layer_of
+from keras_gpukit.layer_names import is_backward, layer_names
 from keras_gpukit.memory import cudnn_rnn
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
@@ -63,7 +63,7 @@ class StepMemory:
         self.execution = execution_of(model)
         self.graph, used = trace_step(model, spec, optimized=self.execution == "graph")
         self._model = model.name
-        self._layers = layer_names(model) | {model.name}
+        self._layers = layer_names(model).with_name(model.name)
         self._weights, self._slots = sizes_of_variables(model, used)
         self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
         self.other_bytes = other_bytes
@@ -78,7 +78,7 @@ class StepMemory:
 
     def layer_of(self, operation: str) -> str | None:
         """Returns the layer of an operation; None if it is in no layer, but in the model itself."""
-        layer = layer_of(operation, self._layers) or ""
+        layer = self._layers.of(operation) or ""
         return layer.removeprefix(self._model).lstrip("/") or None
 
     def predict(self, batch_size: int) -> MemoryPrediction:
@@ -172,9 +172,7 @@ class StepMemory:
 
     def _causes(self, peak: Peak, batch_bytes: int) -> MemoryByCause:
         forward = sum(
-            size
-            for (name, _), size in peak.held
-            if not is_backward(name) and layer_of(name, self._layers)
+            size for (name, _), size in peak.held if not is_backward(name) and self._layers.of(name)
         )
         # The operations of the optimizer hold what it computes from the gradients.
         gradients = sum(size for _, size in peak.held) - forward

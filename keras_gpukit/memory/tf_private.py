@@ -55,11 +55,16 @@ def op_def(operation_type: str) -> Any | None:
 
 def used_variables(step_function: Any) -> tuple[Any, ...]:
     """Returns the `tf.Variable`s that the traces of a model's step function use; () if unknown."""
-    function = inspect.unwrap(step_function, stop=_is_traced)
+    function = _unwrapped(step_function)
     inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
-    traced = [each for each in (function, *inner.values()) if _is_traced(each)]
+    found = (function, *filter(callable, inner.values()))
+    traced = [each for each in map(_unwrapped, found) if _is_traced(each)]
     traces = [trace for each in traced for trace in each._list_all_concrete_functions()]
     return tuple({id(each): each for trace in traces for each in trace.graph.variables}.values())
+
+
+def _unwrapped(function: Any) -> Any:
+    return inspect.unwrap(function, stop=_is_traced)
 
 
 def _is_traced(function: Any) -> bool:

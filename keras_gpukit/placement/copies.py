@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import prod
 from typing import Any
 
-from keras_gpukit.layer_names import layer_of, spelt_with_layers
+from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.placement.names import is_in_loop, is_own, operation_name, short_device
 from keras_gpukit.placement.registry import dtype_bytes, dtype_name
 from keras_gpukit.records.operations import PYTHON_OPERATIONS, SentTensor
@@ -75,7 +75,7 @@ def read_sent(
     return tuple(sent)
 
 
-def sum_copies(sent: Collection[SentTensor], layers: Collection[str]) -> tuple[DeviceCopies, ...]:
+def sum_copies(sent: Collection[SentTensor], layers: LayerNames) -> tuple[DeviceCopies, ...]:
     """Sums up the copies for each pair of source and target device, sorted by bytes, descending."""
     by_ends: defaultdict[tuple[str, str], list[SentTensor]] = defaultdict(list)
     for each in sent:
@@ -84,7 +84,7 @@ def sum_copies(sent: Collection[SentTensor], layers: Collection[str]) -> tuple[D
     return tuple(sorted(copies, key=lambda each: -(each.size_bytes or 0)))
 
 
-def _sum(source: str, target: str, sent: list[SentTensor], layers: Collection[str]) -> DeviceCopies:
+def _sum(source: str, target: str, sent: list[SentTensor], layers: LayerNames) -> DeviceCopies:
     crossing = [each for each in sent if not each.host_only]
     sizes = [each.size_bytes for each in crossing if each.size_bytes is not None]
     largest = sorted(crossing, key=lambda each: -(each.size_bytes or 0))[:_LARGEST_LISTED]
@@ -98,8 +98,8 @@ def _sum(source: str, target: str, sent: list[SentTensor], layers: Collection[st
         host_only=len(sent) - len(crossing),
         largest=tuple(
             CopiedTensor(
-                spelt_with_layers(each.operation, layers),
-                layer_of(each.operation, layers),
+                layers.spelt(each.operation),
+                layers.of(each.operation),
                 each.dtype,
                 each.shape,
                 each.size_bytes,

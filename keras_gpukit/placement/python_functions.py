@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward, layer_of
+from keras_gpukit.layer_names import LayerNames, is_backward
 from keras_gpukit.placement.names import operation_name
 from keras_gpukit.placement.tf_private import python_function
 from keras_gpukit.records.operations import PYTHON_OPERATIONS
@@ -18,7 +18,7 @@ _LOSS = "compile_loss"
 
 
 def python_functions(
-    graph: Any, layers: Collection[str], metrics: Collection[str]
+    graph: Any, layers: LayerNames, metrics: Collection[str]
 ) -> tuple[PythonFunction, ...]:
     """Returns the functions that the operations of a traced step call, without gradients.
 
@@ -49,12 +49,12 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 
 def _caller(
-    name: str, layers: Collection[str], metrics: Collection[str]
+    name: str, layers: LayerNames, metrics: Collection[str]
 ) -> tuple[PythonRole, str | None]:
     scope, _, rest = name.partition("/")
     if scope.startswith(_LOSS):
         return "loss", rest.partition("/")[0] if "/" in rest else None
-    if (layer := layer_of(name, layers)) is not None:
+    if (layer := layers.of(name)) is not None:
         return "layer", layer.rsplit("/", 1)[-1]
     if metrics and not rest:
         return "metric", next(iter(metrics)) if len(metrics) == 1 else None

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from keras_gpukit.layer_names import layer_of, spelt_with_layers
+from keras_gpukit.layer_names import NO_LAYERS, LayerNames
 from keras_gpukit.placement.copies import sum_copies
 from keras_gpukit.records.operations import Operation, StepOperations
 from keras_gpukit.records.placement import (
@@ -39,7 +39,7 @@ class Surroundings:
     devices: tuple[str, ...]
     knows_gpu_kernels: bool
     has_strategy: bool
-    layers: Collection[str] = ()
+    layers: LayerNames = NO_LAYERS
 
     @property
     def has_gpu(self) -> bool:
@@ -107,12 +107,12 @@ def _row(
     expected: bool,
     why: Why | None,
     registry: Registry,
-    layers: Collection[str],
+    layers: LayerNames,
 ) -> PlacedOperations:
     kind = operation.kind
     return PlacedOperations(
         operation=original_type(kind.type, registry),
-        layer=layer_of(operation.name, layers),
+        layer=layers.of(operation.name),
         device=operation.device,
         count=1,
         requested=kind.ignored_request or kind.requested or None,
@@ -123,8 +123,8 @@ def _row(
     )
 
 
-def _completed(fallback: Fallback, ran: StepOperations, layers: Collection[str]) -> Fallback:
-    names = (spelt_with_layers(name, layers) for name in fallback.names)
+def _completed(fallback: Fallback, ran: StepOperations, layers: LayerNames) -> Fallback:
+    names = (layers.spelt(name) for name in fallback.names)
     return replace(
         fallback,
         names=tuple(dict.fromkeys(names)),

@@ -158,15 +158,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class MissingNames:
-    """Private names of TensorFlow or Keras that a measurement needs, and that are missing.
+    """A measurement that this TensorFlow or Keras does not allow.
 
     Attributes:
         measurement: The measurement, such as "input stall per stage".
-        names: The names, each as "module:Class.attribute".
+        names: Private names that it needs and that are missing, each as "module:Class.attribute".
+            Empty if all are there, and it found nothing in a trial.
     """
 
     measurement: str
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

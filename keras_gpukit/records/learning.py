@@ -31,11 +31,17 @@ class Learning:
     Attributes:
         read: Number of variables that were read: the smallest ones.
         changed: Whether one of them has changed.
+        steps_asked: Steps that an epoch should have; None if neither script nor data say it.
+        cut_short: Number of epochs whose data ended before that.
+        steps_missing: Steps that these epochs lack.
         accumulation: Steps per update, as `gradient_accumulation_steps` says.
         loss_scale: Factor of dynamic loss scaling at the latest reading; None without it.
     """
 
     epochs: int = 0
+    steps_asked: int | None = None
+    cut_short: int = 0
+    steps_missing: int = 0
     non_finite: NonFinite | None = None
     lowest_loss: float | None = None
     highest_loss: float | None = None

@@ -149,8 +149,9 @@ class TimeBreakdown:
         other_s: Seconds of Keras' own work at the end of an epoch, and of callbacks there that are
             listed before the one that shows this.
         tracing_s: Seconds for which later steps were traced or compiled again: those of epochs'
-            first steps whose step function was made again, including their batch, and those for
-            which XLA compiled within other steps.
+            first steps whose step function was made again, including their batch, those of steps
+            for a batch of another shape, and those for which XLA compiled within other steps.
+        tracings_of_shapes: Those of `tracings` for a batch of another shape.
         compilations: Number of programs that XLA compiled in steps after the first, such as for a
             new shape of the batch, without those of `tracings`. Those of validations count except
             for one. All of this process count.
@@ -177,6 +178,7 @@ class TimeBreakdown:
     other_s: float
     tracing_s: float = 0.0
     tracings: int = 0
+    tracings_of_shapes: int = 0
     compilations: int | None = None
     compiling_s: float | None = None
     hangs_s: float = 0.0

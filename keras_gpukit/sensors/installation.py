@@ -66,12 +66,19 @@ def read_build() -> Build:
     import tensorflow as tf
 
     info = tf.sysconfig.get_build_info()
+    cuda = bool(info.get("is_cuda_build"))
+    # From TensorFlow 2.22 on the versions are only in what its extra asks for.
+    needs = {each.name: each.lowest for each in cuda_libraries.read_packages()} if cuda else {}
     return Build(
-        cuda=bool(info.get("is_cuda_build")),
-        cuda_version=info.get("cuda_version"),
-        cudnn_version=info.get("cudnn_version"),
+        cuda=cuda,
+        cuda_version=info.get("cuda_version") or _lowest(needs, "nvidia-cuda-runtime"),
+        cudnn_version=info.get("cudnn_version") or _lowest(needs, "nvidia-cudnn"),
         compute_capabilities=tuple(info.get("cuda_compute_capabilities", ())),
     )
+
+
+def _lowest(needs: dict[str, str | None], package: str) -> str | None:
+    return next((each for name, each in needs.items() if name.startswith(package)), None)
 
 
 def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:

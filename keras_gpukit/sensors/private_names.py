@@ -2,7 +2,7 @@
 
 Without one of its names, a measurement is unknown or less precise; the modules that use a name say
 which. Names are looked for in the source files of the installed packages: nothing of them is run.
-A name is "module:Class.attribute" or "module:name".
+A name is "module:Class.attribute" or "module:name"; "A|B" are a class' names of several versions.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ NEEDED_FOR: dict[str, tuple[str, ...]] = {
         _TRACES,
         "tensorflow.python.grappler.tf_optimizer:OptimizeGraph",
     ),
-    "examples per second": ("keras.src.trainers.trainer:Trainer._loss_tracker",),
+    "examples per second": ("keras.src.trainers.trainer:Trainer|BaseTrainer._loss_tracker",),
     "steps under gradient accumulation": (
         "keras.src.optimizers.base_optimizer:BaseOptimizer._iterations",
     ),
@@ -135,10 +135,10 @@ NEEDED_FOR: dict[str, tuple[str, ...]] = {
     ),
     "round trips between workers": (f"{_CONTEXT}.check_collective_ops_peer_health",),
     "repairs of Keras on several workers": (
-        f"{_TRAINER}:TensorFlowTrainer._maybe_symbolic_build",
-        f"{_TRAINER}:TensorFlowTrainer._make_function",
+        f"{_TRAINER}:TensorFlowTrainer|Trainer._maybe_symbolic_build",
+        f"{_TRAINER}:TensorFlowTrainer|Trainer._make_function",
         f"{_TRAINER}:reduce_per_replica",
-        "keras.src.trainers.trainer:Trainer._initial_epoch",
+        "keras.src.trainers.trainer:Trainer|BaseTrainer._initial_epoch",
     ),
     "loops without fit in unchanged scripts": (f"{_ITERATOR}.__next__",),
     "short tracebacks of unchanged scripts": ("keras.src.utils.traceback_utils:_EXCLUDED_PATHS",),
@@ -158,7 +158,7 @@ def missing_names() -> tuple[MissingNames, ...]:
 def _is_there(name: str) -> bool:
     module, _, path = name.partition(":")
     source = _source(module)
-    return all(re.search(rf"\b{part}\b", source) for part in path.split("."))
+    return all(re.search(rf"\b(?:{part})\b", source) for part in path.split("."))
 
 
 def _source(module: str) -> str:

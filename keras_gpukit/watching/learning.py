@@ -30,9 +30,9 @@ class LearningWatch:
     until the epoch ends. A loss that is finite at the end of a later epoch has recovered.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, epoch_steps: int | None = None) -> None:
         self._session = session
-        self._record = Learning()
+        self._record = Learning(steps_asked=epoch_steps)
         self._bad: dict[str, NonFinite] = {}
         self._names: tuple[str, ...] | None = None
         self._epoch_began_at = session.step
@@ -67,6 +67,7 @@ class LearningWatch:
     def epoch_ended(self, logs: Any) -> None:
         """Looks at the losses of an epoch and, unless weights are known to change, at weights."""
         self._record = replace(self._record, epochs=self._record.epochs + 1)
+        self._note_end_of_data()
         for name, value in (logs or {}).items():
             if "loss" not in name or not isinstance(value, float):
                 continue
@@ -80,6 +81,16 @@ class LearningWatch:
         if self._variables and self._guard.failed_because is None:
             with self._guard:
                 self._read()
+
+    def _note_end_of_data(self) -> None:
+        known, steps = self._record, self._session.step - self._epoch_began_at
+        missing = (known.steps_asked or 0) - steps
+        if missing > 0 and not self._session.model.stop_training:
+            self._record = replace(
+                known,
+                cut_short=known.cut_short + 1,
+                steps_missing=known.steps_missing + missing,
+            )
 
     def _note(self, name: str, value: float, *steps: int) -> None:
         kind = "NaN" if math.isnan(value) else "infinite"

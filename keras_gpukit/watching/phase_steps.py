@@ -16,7 +16,7 @@ from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
 from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.step_windows import StepWindows
-from keras_gpukit.input.wait.tf_private import host_iterator
+from keras_gpukit.input.wait.tf_private import gpu_runs_ahead, host_iterator
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
@@ -275,6 +275,7 @@ class PhaseSteps:
             self._calls.steps_per_execution,
             lambda: self._calls.count,
             overlaps=not self._model.run_eagerly,
+            runs_ahead=gpu_runs_ahead(self._calls.steps_per_execution),
         )
         self.pipeline = choice.pipeline
         return choice

@@ -1,13 +1,15 @@
 """Counts how often functions of user code are traced during a call, and what changed between.
 
 A `tf.function` is traced again for each new Python value and each new shape of an argument. Within
-graph steps Keras calls none from Python, but eager steps and callbacks do.
+graph steps Keras calls none from Python, but eager steps and callbacks do. From Keras 3.16 on, the
+step itself is traced again for a smaller last batch.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +18,8 @@ from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.records.steps import RetracedFunction
 from keras_gpukit.watching import tf_private
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
+
+_STEPS = ("one_step_on_data", "multi_step_on_iterator")  # names of Keras' own steps
 
 
 @dataclass
@@ -29,9 +33,14 @@ class _Seen:
 
 
 class RetracedFunctions:
-    """Notes each tracing of a function of user code between `start` and `close`."""
+    """Notes each tracing of a function of user code between `start` and `close`.
 
-    def __init__(self) -> None:
+    Args:
+        on_step: Called with the seconds of each tracing of Keras' own step.
+    """
+
+    def __init__(self, on_step: Callable[[float], None] = lambda spent_s: None) -> None:
+        self._on_step = on_step
         self._guard = Guard("Counting tracings", "Functions that are traced again are unknown.")
         self._replaced: list[ReplacedAttribute] = []
         self._seen: dict[Any, _Seen] = {}
@@ -76,7 +85,9 @@ class RetracedFunctions:
         with self._guard:
             name, location = name_and_location(python_function)
             if name is None or location is None:
-                return  # a function of a library, such as Keras' own step
+                if getattr(python_function, "__name__", None) in _STEPS:
+                    self._on_step(time.perf_counter() - self._began_s)
+                return  # a function of a library
             seen = self._seen.setdefault(key, _Seen(name, location, id(function)))
             seen.times += 1
             seen.spent_s += time.perf_counter() - self._began_s

@@ -103,7 +103,7 @@ class Session:
             lambda: self.own_steps.end_epoch(),
             self._epoch_ended,
         )
-        self._retraced = RetracedFunctions()
+        self._retraced = RetracedFunctions(lambda spent_s: self.wall.note_tracing(spent_s))
         begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
         self.wall = WallTime(
             begins_with,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Literal
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.layer_names import layer_names
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.untouched import untouched
@@ -121,7 +121,9 @@ def _not_predicted_because(
         return "steps on several replicas are not predicted"
     if when == "auto" and not other_bytes:
         return "no device is measured"
-    tracing_s = max(session.wall.spent_s("first step"), TRACED_LAYER_S * len(layer_names(model)))
+    tracing_s = max(
+        session.wall.spent_s("first step"), TRACED_LAYER_S * sum(1 for _ in layers_in(model))
+    )
     if when == "auto" and tracing_s > MOST_OF_THE_RUN * session.wall.total_s:
         return (
             f"tracing again would take over {100 * MOST_OF_THE_RUN:.0f} % of the run; "

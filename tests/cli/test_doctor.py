@@ -9,6 +9,7 @@ import pytest
 from helpers.json_output import valid_json
 
 from keras_gpukit.cli import doctor, examination
+from keras_gpukit.cli.tried_fit import TriedFit
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import (
     Build,
@@ -40,11 +41,16 @@ BROKEN = Machine(
 )
 
 
+class Tried:
+    def __init__(self, lacking):
+        self.lacks, self.stop = (lambda: lacking), lambda: None
+
+
 @pytest.fixture
 def examine(monkeypatch, capsys):
     """Runs the command on a machine given as facts."""
 
-    def run(machine, *arguments, packages=(), health=(), not_measured=(), known=()):
+    def run(machine, *arguments, packages=(), health=(), not_measured=(), known=(), lacking=()):
         def read():
             if isinstance(machine, Exception):
                 raise machine
@@ -56,6 +62,7 @@ def examine(monkeypatch, capsys):
         monkeypatch.setattr(examination, "read_health", lambda gpus, xids: health)
         monkeypatch.setattr(examination, "missing_names", lambda: not_measured)
         monkeypatch.setattr(examination, "compilations", lambda: known)
+        monkeypatch.setattr(examination, "TriedFit", lambda: Tried(lacking))
         monkeypatch.setenv("COLUMNS", "120")
         parser = argparse.ArgumentParser()
         doctor.add_parser(parser.add_subparsers())
@@ -290,3 +297,32 @@ def test_this_very_machine(run_python):
     assert done.stderr == ""  # nothing of TensorFlow's log
     assert data["not_measured"] == []
     assert bool(data["plan"]["causes"]) != data["can_train_on_gpu"]
+
+
+def test_a_measurement_that_found_nothing_in_a_trial_is_told(examine):
+    _, text = examine(HEALTHY, lacking=("memory prediction",))
+    assert "memory prediction" in text
+    assert "a small model was trained, and it found nothing" in " ".join(text.split())
+
+
+def test_a_gpu_newer_than_the_build_is_told_with_what_helps(examine):
+    gpu = DriverGPU(0, "NVIDIA GeForce RTX 5080", "GPU-0", 16 << 30, (12, 0))
+    build = replace(HEALTHY.build, compute_capabilities=("sm_89", "compute_90"))
+    driver = Driver(version="570.1", cuda_version=(12, 8), gpus=(gpu,))
+    _, text = examine(replace(HEALTHY, driver=driver, build=build))
+    words = " ".join(text.split())
+    assert "compute capability 12.0, and this TensorFlow has kernels up to 9.0" in words
+    assert "jit_compile=False" in words
+
+
+def test_two_distributions_of_keras_are_told(examine, monkeypatch):
+    both = {"keras": ["keras", "keras-nightly"]}
+    monkeypatch.setattr(examination, "packages_distributions", lambda: both)
+    data = valid_json("doctor", examine(HEALTHY, "--json")[1])
+    (problem,) = (each for each in data["problems"] if each["code"] == "two_keras")
+    assert "keras and keras-nightly" in problem["text"]
+
+
+@pytest.mark.slow
+def test_every_measurement_finds_something_in_a_small_fit():
+    assert TriedFit().lacks() == ()

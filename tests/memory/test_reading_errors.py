@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.layer_names import layer_of, spelt_with_layers
+from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.memory.oom_message import OOMMessage, read_message, read_state
 
 MIB = 2**20
@@ -76,6 +76,9 @@ def test_a_log_without_a_report_or_with_a_damaged_one_says_nothing():
     assert read_state(LOG[: LOG.index("InUse")]) is None
 
 
+NAMES = frozenset({"conv2d", "conv2d_1", "backbone"})
+
+
 @pytest.mark.parametrize(
     ("operation", "layer"),
     [
@@ -88,10 +91,23 @@ def test_a_log_without_a_report_or_with_a_damaged_one_says_nothing():
     ],
 )
 def test_an_operation_belongs_to_the_layer_whose_scope_it_is_in(operation, layer):
-    assert layer_of(operation, {"conv2d", "conv2d_1", "backbone"}) == layer
+    assert LayerNames(NAMES, numbered=True).of(operation) == layer
+
+
+@pytest.mark.parametrize(
+    ("operation", "layer"),
+    [
+        ("model/conv2d/Relu", "conv2d"),
+        ("model/conv2d_1/Relu", "conv2d_1"),
+        ("model/conv2d_1_1/Relu", "conv2d_1"),  # called once more
+        ("model/backbone_1/conv2d/Relu", "backbone/conv2d"),
+    ],
+)
+def test_without_a_scope_of_its_building_only_further_calls_are_numbered(operation, layer):
+    assert LayerNames(NAMES, numbered=False).of(operation) == layer
 
 
 def test_names_are_shown_with_layers_as_the_model_calls_them():
-    layers = {"conv2d", "conv2d_1", "backbone"}
-    spelt = spelt_with_layers("model_1/backbone_1/conv2d_1_2/Relu_1", layers)
+    layers = LayerNames(NAMES, numbered=True)
+    spelt = layers.spelt("model_1/backbone_1/conv2d_1_2/Relu_1")
     assert spelt == "model_1/backbone/conv2d_1/Relu_1"

@@ -1323,6 +1323,13 @@ def test_steps_compiled_for_new_shapes_say_which_and_what_to_do(open_shapes, tim
     assert (found.saving.low_s, found.saving.high_s) == (35.0, 40.0)
 
 
+def test_a_step_traced_for_a_smaller_last_batch_is_told_from_one_made_again():
+    summary = spent(tracing_s=40.0, tracings=2, tracings_of_shapes=2)
+    found = finding("tracing-again", summary)
+    assert found.title.startswith("The step was traced again twice for batches of another size: ")
+    assert "drop_remainder=True" in found.advice[0]
+
+
 @pytest.mark.parametrize(
     ("cause", "argument", "why", "advice"),
     [
@@ -1382,7 +1389,11 @@ def test_every_rule_is_exercised_by_the_tables():
         "workers-train-alone",
     }  # test_worker_rules.py
     of_ends = {"out-of-memory", "host-out-of-memory", "ended-by-error", "killed"}
-    of_ends |= {"loss-not-finite", "not-learning"}  # test_out_of_memory.py, test_not_learning.py
+    of_ends |= {
+        "loss-not-finite",
+        "not-learning",
+        "data-ran-out",
+    }  # test_out_of_memory.py, test_not_learning.py
     # and tests of their own these
     of_others = {"host-memory-runs-out", "first-step-memory", "many-short-calls", "own-profile"}
     of_others |= {"outside-calls", "eager-step"}  # whole_run/

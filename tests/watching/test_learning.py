@@ -112,3 +112,26 @@ def test_loss_scaling_that_skips_every_update_is_named_and_a_few_are_healthy(row
     assert [each.code for each in dead] == ([] if code is None else [code])
     if code:
         assert dead[0].title.endswith("loss scaling skipped every update")
+
+
+class StopsInEpoch(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = batch == 4
+
+
+@pytest.mark.filterwarnings("ignore")  # Keras says that the input ran out of data
+@pytest.mark.parametrize(
+    ("repeats", "callbacks", "cut_short", "missing"),
+    [(1, [], 2, 8), (None, [], 0, 0), (None, [StopsInEpoch()], 0, 0)],
+)
+@pytest.mark.parametrize("spe", [1, 2])
+def test_epochs_whose_data_run_out_are_counted(spe, repeats, callbacks, cut_short, missing):
+    """Keras begins the data anew after each epoch that they cut short: 8 steps, 4, 8, 4."""
+    data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).repeat(repeats)
+    monitor = gpukit.Monitor(None, verbose=0)
+    model = dense()
+    model.compile("adam", "mse", steps_per_execution=spe)
+    model.fit(data, epochs=4, steps_per_epoch=8, verbose=0, callbacks=[monitor, *callbacks])
+    learning = monitor.summary.learning
+    assert (learning.cut_short, learning.steps_missing) == (cut_short, missing)
+    assert learning.steps_asked == 8

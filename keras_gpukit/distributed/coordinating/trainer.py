@@ -29,7 +29,7 @@ from keras_gpukit.distributed.coordinating.steps import (
     Coordinator,
     WorkerStep,
 )
-from keras_gpukit.distributed.repairs.keras_private import trainer_module
+from keras_gpukit.distributed.repairs.keras_private import trainer_class, trainer_module
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.records.cluster import Cluster
 
@@ -58,10 +58,9 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     at_once = _AT_ONCE_PER_WORKER * len(workers)
     trainer, servers = trainer_module(), cluster.addresses["ps"]
     _replace(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
-    _replace(trainer.TensorFlowTrainer, "_make_function", _make_function, coordinator)
-    _replace(
-        trainer.TensorFlowTrainer, "make_predict_function", _make_predict_function, coordinator
-    )
+    trains = trainer_class(trainer)
+    _replace(trains, "_make_function", _make_function, coordinator)
+    _replace(trains, "make_predict_function", _make_predict_function, coordinator)
     for name in ("assign_add", "assign_sub"):
         _replace(keras.Variable, name, _add_on_the_server, name)
     calls = ("fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch")

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
+from keras_gpukit.distributed.repairs.keras_private import is_multi_worker, trainer_class
 
 
 def build_from_own_part(trainer: Any) -> None:
@@ -52,7 +52,8 @@ def build_from_signature(trainer: Any) -> None:
 
 def _build_from(trainer: Any, batch_of: Callable[[Any, Any], Any]) -> None:
     """Makes Keras build a model from a batch that a function returns, unless it returns None."""
-    original = trainer.TensorFlowTrainer._maybe_symbolic_build
+    trains = trainer_class(trainer)
+    original = trains._maybe_symbolic_build
 
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         given = None if iterator is None else batch_of(self, iterator)
@@ -60,4 +61,4 @@ def _build_from(trainer: Any, batch_of: Callable[[Any, Any], Any]) -> None:
             iterator, data_batch = None, given
         original(self, iterator=iterator, data_batch=data_batch)
 
-    trainer.TensorFlowTrainer._maybe_symbolic_build = _maybe_symbolic_build
+    trains._maybe_symbolic_build = _maybe_symbolic_build

@@ -1,6 +1,6 @@
 """Lets Keras run several steps per execution when replicas communicate by collectives.
 
-Keras 3.12 to 3.15 traces the step as a separate function inside `tf.while_loop` and `tf.cond`.
+Keras 3.12 to 3.16 traces the step as a separate function inside `tf.while_loop` and `tf.cond`.
 TensorFlow 2.21 numbers a collective when the function that contains it is called. It passes the
 number through control flow, but not through a function within control flow: `You must feed a value
 for placeholder tensor … with dtype int32`. Here the steps follow each other in one function. Each
@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import trainer_module
+from keras_gpukit.distributed.repairs.keras_private import trainer_class, trainer_module
 
 
 def take_steps_in_one_function(trainer: Any) -> None:
     """Makes Keras run all steps of an execution in one function."""
-    trains = trainer.TensorFlowTrainer
+    trains = trainer_class(trainer)
     original, _ = trains._make_function, trains._autoconvert_optionals  # a step needs both
 
     def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:

@@ -52,6 +52,7 @@ class MeterChoice:
 
     Args:
         overlaps: Whether a call of several steps fetches while it computes. Eager calls do not.
+        runs_ahead: Whether a GPU may still compute a step when the next batch is fetched.
 
     Attributes:
         pipeline: Recorder of the stages' costs, from the meters' readings of tf.data's model.
@@ -64,7 +65,9 @@ class MeterChoice:
         calls: Callable[[], int],
         *,
         overlaps: bool,
+        runs_ahead: bool = False,
     ) -> None:
+        self._runs_ahead = runs_ahead
         self._steps_per_execution = steps_per_execution
         self._calls = calls
         self._is_unreadable = False
@@ -94,7 +97,9 @@ class MeterChoice:
             return BatchArrivalMeter(feed, self._calls, self._steps_per_execution)
         total_s = fetch_time(iterator)
         if total_s is not None:  # fetches are timed only if tf.data's model does not suffice
-            overlaps = self._steps_per_execution > 1 or times_its_fetches(iterator)
+            overlaps = (
+                self._runs_ahead or self._steps_per_execution > 1 or times_its_fetches(iterator)
+            )
             try:
                 meter = FetchLatencyMeter(total_s, overlaps=overlaps)
                 host = host_iterator(iterator)
@@ -117,6 +122,8 @@ class MeterChoice:
             on_reading=self.pipeline.read if watches_stages else None,
             hidden=self._hidden,
         )
+        if self._runs_ahead:
+            meter.confidence = "upper bound"
         if watches_stages:
             self.pipeline.follow(host_iterator(iterator))
         return meter

@@ -2,8 +2,9 @@
 
 Seen on TensorFlow 2.21: `DistributedIterator._iterators` and its constructor, the workers'
 `_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset` and
-`._iterator_resource`. Seen on Keras 3.12 to 3.15: the module of its step functions. If one is gone,
-the mechanism that needs it is not chosen.
+`._iterator_resource`. Seen on Keras 3.12 to 3.16: the module of its step functions, and in it
+`TensorFlowTrainer`, which is `Trainer` from 3.16 on. If one is gone, the mechanism that needs it is
+not chosen.
 """
 
 from __future__ import annotations
@@ -15,6 +16,21 @@ from keras_gpukit.input.pipelines.structure import once_per_dataset
 
 HIDE_MODELS = ("GPU",)
 """Kinds of devices without an operation that reads the model of an iterator there."""
+
+
+def gpu_runs_ahead(steps_per_execution: int) -> bool:
+    """Whether a GPU may still compute a step when the host fetches the next batch.
+
+    From Keras 3.16 on, with one step per execution, Python fetches a batch and then calls the
+    step, which may return before the GPU has computed it. Up to 3.15 one call does both, and reads
+    back from the device whether there was a batch. Not seen on a GPU yet; on CPUs steps are over
+    when their call returns.
+    """
+    import tensorflow as tf
+    from keras.src.backend.tensorflow import trainer
+
+    fetches_apart = steps_per_execution == 1 and not hasattr(trainer, "TensorFlowTrainer")
+    return fetches_apart and bool(tf.config.list_logical_devices("GPU"))
 
 
 def host_iterator(iterator: Any) -> Any:

@@ -69,6 +69,9 @@ class WallTime:
         self._apart_s = 0.0
         # Seconds of steps that were traced again, and their number.
         self._traced: tuple[float, int] = (0.0, 0)
+        # Those of them since the current part began, and all that a new shape caused.
+        self._noted: tuple[float, int] = (0.0, 0)
+        self._new_shapes = 0
         self._by_callback = by_callback
         self._callbacks_at_epochs = callbacks_at_epochs
         self._callbacks_by_thirds = callbacks_by_thirds
@@ -126,8 +129,24 @@ class WallTime:
 
         They include the wait for its batch, whose length is unknown, and XLA's compilations.
         """
-        self._traced = self._traced[0] + seconds, self._traced[1] + 1
+        noted_s, noted = self._noted
+        self._traced = self._traced[0] + seconds - noted_s, self._traced[1] + 1 - noted
+        self._new_shapes -= noted
         self._compiled_before = self._compiled()
+
+    def note_tracing(self, seconds: float) -> None:
+        """Counts the seconds of a tracing of Keras' own step, within a step, for a new shape.
+
+        That of a run's first step is part of it, and that of an epoch's new step function is in
+        what `add_tracing` counts.
+        """
+        if self.part == "steps":
+            (traced_s, tracings), (noted_s, noted) = self._traced, self._noted
+            self._traced, self._noted = (
+                (traced_s + seconds, tracings + 1),
+                (noted_s + seconds, noted + 1),
+            )
+            self._new_shapes += 1
 
     def add_epoch_wait(self, seconds: float, began_s: float) -> None:
         """Moves the wait for an epoch's first batch from the part "steps" to "epoch start"."""
@@ -185,6 +204,7 @@ class WallTime:
             other_s=max(total_s - inside_s - sum(parts.values()) - in_validation.spent_s, 0.0),
             tracing_s=tracing_s + in_validation.spent_s,
             tracings=tracings,
+            tracings_of_shapes=self._new_shapes,
             compilations=compiled.programs + in_validation.programs if compiled else None,
             compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
             by_callback=self._by_callback(total_s, between_s),
@@ -216,6 +236,7 @@ class WallTime:
     def _turn(self, next_in: _Now) -> None:
         if self.part != next_in.part and {self.part, next_in.part} & _WITH_STEPS:
             self._count_compilations()
+        self._noted = (0.0, 0)
         ended, restarts_s = self._now_in, self._now_in.restarts_s
         if ended.part == "epoch start":
             took_s = next_in.since_s - ended.since_s

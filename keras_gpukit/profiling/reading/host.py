@@ -149,7 +149,7 @@ def computations(events: Events) -> tuple[Numbers, Numbers]:
     carry the step's name lie between them, such as those that wait for something. Most operations
     run once per step. Those that run more often, or not in every step, are ignored.
     """
-    chosen = events.of(lambda name: STEP in name or name == _XLA_STEP)
+    chosen = _in_steps(events) | events.of(_XLA_STEP.__eq__)
     if not chosen.any():
         return NOTHING.begin_ps, NOTHING.end_ps
     kinds, runs = np.unique(events.kind[chosen], return_counts=True)
@@ -160,6 +160,21 @@ def computations(events: Events) -> tuple[Numbers, Numbers]:
         for times_ps in (events.begin_ps, events.end_ps)
     )
     return begin_ps.min(axis=0), end_ps.max(axis=0)
+
+
+def _in_steps(events: Events) -> Mask:
+    """Returns a mask of what runs within the step's function.
+
+    Where Python calls that function itself, as Keras does from 3.16 on with one step per execution,
+    its name is not part of its operations' names: these are all that no tf.data thread runs.
+    """
+    inlined = events.of(lambda name: STEP in name)
+    if inlined.any() or not any(name.startswith(_FUNCTION) for name in events.names):
+        return inlined
+    operations = events.of(
+        lambda name: bool(_OPERATION.match(name)) and not _CONTAINERS.search(name)
+    )
+    return operations & ~events.on(lambda name: name.startswith(_DATA_THREADS))
 
 
 def _nested(events: Events, fetches: Mask) -> Mask:
@@ -186,7 +201,7 @@ def _operations(events: Events) -> Mask:
     did not run on a tf.data thread count.
     """
     contains = events.of(lambda name: bool(_CONTAINERS.search(name)))
-    steps = events.of(lambda name: STEP in name and bool(_OPERATION.match(name)))
+    steps = _in_steps(events) & events.of(lambda name: bool(_OPERATION.match(name)))
     compiled = events.carrying("hlo_op")
     eager = events.of(lambda name: name.startswith(_EAGER))
     waiting = events.of(lambda name: bool(_ASYNC_OPERATION.match(name)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from operator import or_
 from statistics import median
 from typing import NamedTuple
@@ -23,9 +23,14 @@ from keras_gpukit.profiling.reading.spans import Spans
 from keras_gpukit.records.profile import KernelProfile, Kind, LayerProfile, LayerRole
 
 LARGEST = 3
+UNUSUAL = 0.25
+"""Share of scopes without a number, or with a large one, from which calls are not numbered; our
+choice."""
 BETWEEN = "between operations"
 UNNAMED = "other operations"
-_NUMBERED = re.compile(r"_\d+$")
+_NUMBERED = re.compile(r"_(\d+)$")
+MOST_CALLS = 2
+"""Largest number of most calls' scopes with Keras up to 3.15: see `calls_are_numbered`."""
 # Scopes around layers that are no models: of gradients, loops, branches, and replicas of
 # MirroredStrategy.
 _AROUND = re.compile(r"(gradient_tape|while|body|cond|branch_executed|replica(_\d+)?|_\d+)$")
@@ -89,13 +94,20 @@ def time_by_layer(
     """
     sums: dict[tuple[str, LayerRole], _Sum] = {}
     each: list[Spans] = []
-    for events, chosen in [(gpu.plane.events, gpu.computing) for gpu in gpus.each] or [
-        (host.events, host.operations)
-    ]:
+    computing = [(gpu.plane.events, gpu.computing) for gpu in gpus.each]
+    computing = computing or [(host.events, host.operations)]
+    numbered = calls_are_numbered(
+        {
+            events.operation(index)
+            for events, chosen in computing
+            for index in np.flatnonzero(chosen).tolist()
+        }
+    )
+    for events, chosen in computing:
         chosen = chosen & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
         each.append(Spans.of(events, chosen) & computed)
         for name, operation, begin_ps, time_ps in _runs(events, chosen, computed):
-            path, role, backward = place_of(operation)
+            path, role, backward = place_of(operation, numbered)
             key = "/".join(path) or (UNNAMED if role == "other" else role), role
             total = sums.setdefault(key, _Sum())
             kind = kind_of(name if gpus.each else operation_name(operation)[1])
@@ -156,13 +168,27 @@ def _runs(events: Events, chosen: Mask, computed: Spans) -> Iterator[tuple[str, 
         yield name, events.operation(index), int(events.begin_ps[index]), int(times_ps[index])
 
 
+def calls_are_numbered(operations: Collection[str]) -> bool:
+    """Whether the scopes in which layers are called are numbered, by the names of operations.
+
+    Keras calls each layer in a scope with its name. Up to 3.15 it is the second scope of that name,
+    after the one in which the layer was built, so TensorFlow numbers it, mostly by 1 or 2. From
+    3.16 on, a number is part of the layer's name: some layers have none, or larger ones.
+    """
+    places = map(partial(place_of, numbered=False), operations)
+    scopes = {scope for place in places if place.role == "layer" for scope in place.path}
+    numbers = [_NUMBERED.search(scope) for scope in scopes]
+    unusual = sum(number is None or int(number[1]) > MOST_CALLS for number in numbers)
+    return unusual <= UNUSUAL * len(scopes)
+
+
 @lru_cache(maxsize=65536)
-def place_of(operation: str) -> Place:
+def place_of(operation: str, numbered: bool) -> Place:
     """Finds the layer of an operation, by the scopes in its name.
 
-    Keras calls each layer in a scope with its name. It is the second scope of that name, after the
-    one in which the layer was built, so TensorFlow numbers it: "sequential_1/dense_7_1/MatMul"
-    belongs to "sequential/dense_7".
+    Args:
+        operation: Its name, such as "sequential_1/dense_7_1/MatMul", of "sequential/dense_7".
+        numbered: Whether the scope of a call has a number after the layer's name.
     """
     name, _ = operation_name(operation)
     *scopes, _ = name.split("/")
@@ -179,9 +205,10 @@ def place_of(operation: str) -> Place:
     path: list[str] = []
     for scope in scopes:
         of_function = _FUNCTIONS.match(scope) and (len(path) != 1 or scope[0].isupper())
-        if of_function or not _NUMBERED.search(scope):  # a layer of a model may be called "add"
+        # A layer of a model may be called "add".
+        if of_function or (numbered and not _NUMBERED.search(scope)):
             break
-        layer = _NUMBERED.sub("", scope)
+        layer = _NUMBERED.sub("", scope) if numbered else scope
         if layer in path:  # the body of a loop repeats the scopes around it
             del path[path.index(layer) + 1 :]
         else:

@@ -78,6 +78,7 @@ def programs_of(space: Any) -> Mapping[str, Program]:
         if plane.name == PLANE
         for entry in plane.event_metadata
         for stat in entry.value.stats
+        if stat.bytes_value  # TensorFlow 2.22 adds the program's number
     }
 
 

@@ -10,8 +10,8 @@ from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import StepSource
 
-# Keras' train functions, as its TensorFlow trainer names them (seen with Keras 3.12 and 3.15).
-_TRAIN_FUNCTIONS = frozenset({"multi_step_on_iterator", "one_step_on_iterator"})
+# Keras' train functions, as its TensorFlow trainer names them: seen with Keras 3.12, 3.15, 3.16.
+_TRAIN_FUNCTIONS = frozenset({"multi_step_on_iterator", "one_step_on_iterator", "one_step_on_data"})
 # Event of a pipeline's start, at the start of an epoch or a validation. The time there belongs to
 # no step. No other sign is reliable: a pause may also be long because a callback is slow.
 _PIPELINE_BEGINS = "MakeIterator::Root"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from keras_gpukit.layer_names import layer_of
+from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
@@ -77,8 +77,9 @@ class PreprocessingInModel(TimeRule):
 def _times_s(profile: ProfileRecord, layers: Collection[str]) -> Counter[str]:
     """Returns the seconds per step of each layer's operations."""
     times_s: Counter[str] = Counter()
+    names = LayerNames(frozenset(layers), numbered=True)
     for operation in profile.operations:
-        if layer := layer_of(operation.name, layers):
+        if layer := names.of(operation.name):
             times_s[layer.split("/")[0]] += operation.time_s / profile.steps  # type: ignore[assignment]
     return times_s
 

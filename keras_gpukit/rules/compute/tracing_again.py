@@ -11,11 +11,11 @@ from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 WITHOUT_XLA = (
     "Or train without XLA, which compiles for each new shape: `compile(jit_compile=False)`"
 )
-LAST_BATCH = (
+DROP_REMAINDER = (
     "Leave out an epoch's smaller last batch: `ds.batch(n, drop_remainder=True)`, or pass to fit a "
-    "number of examples that is a multiple of batch_size",
-    WITHOUT_XLA,
+    "number of examples that is a multiple of batch_size"
 )
+LAST_BATCH = (DROP_REMAINDER, WITHOUT_XLA)
 RESIZE = ("Bring images to one size: `ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
           "label))` before `ds.batch`")  # fmt: skip
 PAD = (
@@ -80,6 +80,9 @@ class TracingAgain(TimeRule):
             figures.append(figure("per_compilation", compiling_s / parts.compilations, "s"))
         if compiling_s >= max(made_s, retraced_s):
             what, advice = _shapes(summary, parts.compilations or 0)
+        elif made_s >= retraced_s and parts.tracings_of_shapes == parts.tracings:
+            again = f"The step was traced again {times(parts.tracings)}"
+            what, advice = f"{again} for batches of another size", (DROP_REMAINDER,)
         elif made_s >= retraced_s:
             what, advice = f"{self.title} {parts.tracings} times", (STEP_FUNCTION,)
         else:

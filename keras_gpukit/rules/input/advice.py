@@ -7,7 +7,7 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input import contention
-from keras_gpukit.rules.input.contention import WAITING_CALLS, gil_is_contended, mostly_waits
+from keras_gpukit.rules.input.contention import WAITING_CALLS, input_holds_gil, mostly_waits
 from keras_gpukit.rules.input.python_advice import (
     AHEAD,
     ARRAYS,
@@ -111,7 +111,7 @@ def advice_for(record: InputRecord, summary: RunSummary) -> tuple[Advice, ...]:
 def _advice_for(record: InputRecord, summary: RunSummary) -> tuple[str | Advice, ...]:
     stage, source, cores = bottleneck(record), record.python, summary.environment.cpu_count
     in_processes = source is not None and source.in_processes
-    holds_gil = not in_processes and gil_is_contended(record.contention, cores)
+    holds_gil = not in_processes and input_holds_gil(record, cores)
     waits = mostly_waits(record, summary)
     measure = _advise("measure")
     if source is not None and source.library != "Keras":

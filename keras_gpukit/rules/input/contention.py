@@ -16,6 +16,8 @@ GIL_WAIT_S = 0.25e-3
 CORES_BUSY_FRACTION = 0.70
 # Least processor time of a process that contends for the GIL, in cores; our choice.
 LEAST_GIL_CORES = 0.5
+# Least processor time of the threads that make batches if they hold the GIL, in cores; our choice.
+LEAST_HOLDER_CORES = 0.2
 # Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
 # batch replayed from memory is not quite the same as a fetched one.
 SMALLEST_SHORTFALL = 0.10
@@ -81,6 +83,19 @@ def gil_is_contended(record: ContentionRecord | None, cores: int | None) -> bool
     return record.cores_busy_fraction * cores >= LEAST_GIL_CORES
 
 
+def input_holds_gil(record: InputRecord, cores: int | None) -> bool:
+    """Whether threads wait for the GIL, and those that make batches may be what holds it.
+
+    Threads that hardly compute do not hold it: then it is the script's other code, as another fit.
+    """
+    contention = record.contention
+    if contention is None or not gil_is_contended(contention, cores):
+        return False
+    if contention.input_cores_fraction is None or not cores or not _is_made_ahead(record.pipeline):
+        return True
+    return contention.input_cores_fraction * cores >= LEAST_HOLDER_CORES
+
+
 def cores_left(summary: RunSummary) -> float:
     """Returns the share of all cores that processes outside the job left to this run; 1 if unknown.
 
@@ -103,7 +118,7 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     contention, cores = record.contention, summary.environment.cpu_count
     if contention is None or contention.cores_busy_fraction is None or not cores:
         return False
-    if gil_is_contended(contention, cores) or (record.python and record.python.in_processes):
+    if input_holds_gil(record, cores) or (record.python and record.python.in_processes):
         return False
     busy, queued = contention.cores_busy_fraction, contention.input_queued_ratio
     if contention.input_cores_fraction is not None and _is_made_ahead(record.pipeline):

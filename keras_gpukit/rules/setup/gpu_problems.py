@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import (
+    Build,
     CUDALibrary,
     CUDAPackage,
     DriverGPU,
@@ -169,6 +171,65 @@ def _of_gpu(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
             f"in all since the machine started: {xid.text}",
             meaning.advice,
         )
+
+
+NEWER = (
+    'Compile models with jit_compile=False: XLA may end the process ("PTX version … does not '
+    "support target '{target}'\"). Or use a TensorFlow built for this GPU, as in NVIDIA's "
+    "container nvcr.io/nvidia/tensorflow."
+)
+
+
+def newer_gpus(gpus: Sequence[DriverGPU | GPUInfo], build: Build) -> tuple[Problem, ...]:
+    """Returns a problem for each GPU that is newer than the kernels in TensorFlow's build.
+
+    A binary runs on GPUs of its major compute capability, from its minor one on; PTX on all later
+    ones, once the driver has compiled it:
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/#application-compatibility.
+    """
+    codes = [_code(name) for name in build.compute_capabilities]
+    return tuple(
+        _newer(gpu, gpu.compute_capability, codes)
+        for gpu in gpus
+        if gpu.compute_capability is not None
+        and codes
+        and gpu.compute_capability > max(number for _, number in codes)
+        and not any(
+            kind == "sm" and number[0] == gpu.compute_capability[0] for kind, number in codes
+        )
+    )
+
+
+def _newer(
+    gpu: DriverGPU | GPUInfo,
+    capability: tuple[int, int],
+    codes: Sequence[tuple[str, tuple[int, int]]],
+) -> Problem:
+    here, newest = (
+        f"{major}.{minor}" for major, minor in (capability, max(number for _, number in codes))
+    )
+    has_ptx = any(kind == "compute" for kind, _ in codes)
+    how = (
+        "The driver compiles them for it from PTX when it first needs them, which TensorFlow says "
+        "may take 30 minutes or longer"
+        if has_ptx
+        else "None of them runs on it"
+    )
+    name = "" if gpu.name is None else f" ({gpu.name})"
+    return Problem(
+        "newer_gpu",
+        f"GPU {gpu.index}{name} has compute capability {here}, and this TensorFlow has kernels up "
+        f"to {newest}. {how}.",
+        NEWER.format(target=f"sm_{capability[0]}{capability[1]}"),
+        gpu.index,
+        blocks=not has_ptx,
+    )
+
+
+def _code(name: str) -> tuple[str, tuple[int, int]]:
+    """Reads "sm_89" as ("sm", (8, 9)); "compute_90" is PTX for 9.0 and later."""
+    kind, _, number = name.partition("_")
+    return kind, divmod(int(number), 10)
 
 
 def _names(health: GPUHealth) -> str:

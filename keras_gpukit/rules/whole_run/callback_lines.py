@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 
 from keras_gpukit.records.names import STEP_TIME
@@ -12,6 +13,7 @@ from keras_gpukit.rules.rule import seconds
 MOSTLY = 0.5
 FROM_KERAS = ("TensorBoard", "ModelCheckpoint")
 """Callbacks whose lines are Keras' own, of no use to users."""
+_TRAINER = re.compile(r"\b(TensorFlow)?Trainer\.")  # Keras' class behind `Model`
 GROWS = 2.0
 """Least ratio of the time per call in the last third of a run to that in the first. Our choice: on
 a busy machine, calls of equal work differ by half."""
@@ -52,7 +54,7 @@ def growth(summary: RunSummary, name: str) -> tuple[float, float] | None:
 
 def line_words(line: LineTime) -> str:
     """Names a line: "train.py:31" or "train.py:31 (Model.predict)"."""
-    called = (line.called or "").replace("TensorFlowTrainer.", "Model.")  # Keras' name of it
+    called = _TRAINER.sub("Model.", line.called or "")
     return f"{line.place} ({called})" if called else line.place
 
 

@@ -1,4 +1,4 @@
-"""Whether training is dead: its loss is not finite or constant, or its weights do not change."""
+"""Whether training does nothing, or less than was asked: losses, weights, and epochs cut short."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ choice: the order of a sum changes the seventh digit of a float32."""
 MANY_SKIPPED, SKIPPED_FRACTION = 30, 0.2
 """Number and share of skipped updates that are reported. Our choice: the default loss scale of
 32,768 is halved at most about 20 times at the start; a healthy run then skips one in 2,000."""
+MANY_MISSING = 0.05
+"""Share of missing steps from which that comes before all findings on speed. Our choice: a length
+that was rounded up lacks one step of many."""
 NEARLY_ALL = 0.9
 """Share of skipped updates from which nothing is learnt. Our choice."""
 
@@ -108,6 +111,34 @@ class NotLearning(Rule):
         return None if known.changed else self.abstain()
 
 
+class DataRanOut(Rule):
+    """Epochs that ended before their number of steps, since the data had."""
+
+    code = "data-ran-out"
+    subject = "epochs"
+    title = "Epochs ended early, since the data ran out"
+    requires = "the number of steps that an epoch should have"
+    comes_first = "if critical"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        known = summary.learning
+        if known is None or known.steps_asked is None or not known.epochs:
+            return self.abstain()
+        if not known.cut_short:
+            return None
+        asked = known.epochs * known.steps_asked
+        title = (
+            f"{known.cut_short:,} of {known.epochs:,} epochs ended early, since the data ran out: "
+            f"{asked - known.steps_missing:,} of {asked:,} steps ran"
+        )
+        severe = known.steps_missing >= MANY_MISSING * asked
+        return self.find("critical" if severe else "info", title=title, advice=_MORE_DATA)
+
+
+_MORE_DATA = (
+    "`ds.repeat()`, if epochs of `steps_per_epoch` steps are wanted",
+    "Or leave `steps_per_epoch` out: an epoch is then one pass over the data",
+)
 _ZERO_GRADIENTS = (
     'Check the last layer: `Dense(1, activation="softmax")` is always 1, use "sigmoid"; a "relu" '
     "whose input is negative is always 0",

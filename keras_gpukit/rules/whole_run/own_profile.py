@@ -13,9 +13,10 @@ LEAST_STOP_S = 1.0
 s, that of 500 steps 1.4 s."""
 LONG_S = 10.0
 """From here on a profile is long, even if no call of `fit` is whole within it; our choice."""
-SAVED = (0.7, 1.2)
-"""Range of what is saved of the time that ending the profile takes. Our choice: a short profile has
-to be written as well, and the steps are faster without it, by how much is not known."""
+SAVED = 0.7
+"""Least share of the time that ending the profile takes that is saved. Our choice: a short profile
+has to be written as well. More is saved, since steps are faster without it, by how much is not
+known."""
 
 
 class OwnProfile(Rule):
@@ -42,7 +43,6 @@ class OwnProfile(Rule):
                 advice=_ADVICE,
                 title=f"{_recorded(most)}, and was never stopped: its profile is lost",
             )
-        low_s, high_s = (share * most.stop_s for share in SAVED)
         share = most.stop_s / max(script.wall_s - script.imports_s, most.stop_s, 1e-9)
         if most.stop_s < LEAST_STOP_S or share < WARNING_FRACTION:
             return None
@@ -51,7 +51,7 @@ class OwnProfile(Rule):
             figure("recorded", most.recorded_s, "s"),
             figure("stop_took", most.stop_s, "s"),
             advice=_ADVICE,
-            saving=Saving(low_s, min(high_s, script.wall_s), script.wall_s, "ending the profile"),
+            saving=Saving(SAVED * most.stop_s, None, script.wall_s, "ending the profile"),
             title=f"{_recorded(most)}; its stop() took {seconds(most.stop_s)} s",
         )
 

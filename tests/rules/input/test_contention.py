@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.records.pipeline import ContentionRecord
-from keras_gpukit.rules.input.contention import causes, contention, gil_is_contended
+from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, StageRecord
+from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.rules.input.contention import (
+    causes,
+    contention,
+    gil_is_contended,
+    input_holds_gil,
+)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +52,23 @@ def test_a_shortfall_counts_if_it_is_real_and_large(median, low, found):
 )
 def test_the_gil_is_contended_only_by_a_process_that_computes(wait_s, busy, cores, contended):
     assert gil_is_contended(ContentionRecord(wait_s, busy), cores) == contended
+
+
+@pytest.mark.parametrize(
+    ("input_cores", "kinds", "holds"),
+    [
+        (0.05, ("prefetch", "map"), False),  # of two fits at once, the other one holds it
+        (0.30, ("prefetch", "map"), True),
+        (None, ("prefetch", "map"), True),
+        (0.05, ("map",), True),  # threads of the steps make the batches
+    ],
+)
+def test_threads_that_hardly_compute_do_not_hold_the_gil(input_cores, kinds, holds):
+    stages = tuple(StageRecord(kind, kind) for kind in kinds)
+    fraction = None if input_cores is None else input_cores / 2
+    record = InputRecord(
+        "fit",
+        pipeline=PipelineRecord(stages, stages[-1]),
+        contention=ContentionRecord(0.0006, 0.6, fraction),
+    )
+    assert input_holds_gil(record, 2) == holds

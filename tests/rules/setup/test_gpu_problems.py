@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records.installation import (
+    Build,
     CUDALibrary,
     CUDAPackage,
     DriverGPU,
@@ -13,7 +14,13 @@ from keras_gpukit.records.installation import (
     Xid,
 )
 from keras_gpukit.records.memory import GPUHolder
-from keras_gpukit.rules.setup.gpu_problems import MEANINGS, gpu_problems, library_problems, worst_of
+from keras_gpukit.rules.setup.gpu_problems import (
+    MEANINGS,
+    gpu_problems,
+    library_problems,
+    newer_gpus,
+    worst_of,
+)
 
 GIB = 2**30
 GPU = DriverGPU(2, "NVIDIA H100", "GPU-2", 80 * GIB, (9, 0), "00000000:65:00.0")
@@ -150,3 +157,28 @@ def test_a_broken_library_and_a_package_of_another_version_are_named():
     assert loading.blocks
     assert "nvidia-cudnn-cu12 8.9.7.29 is installed" in clash.text
     assert not clash.blocks
+
+
+WHEEL = Build(True, compute_capabilities=("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"))
+
+
+@pytest.mark.parametrize("capability", [(6, 1), (7, 5), (8, 6), (8, 9), (9, 0), None])
+def test_gpus_that_the_build_has_kernels_for_are_no_problem(capability):
+    assert newer_gpus([replace(GPU, compute_capability=capability)], WHEEL) == ()
+    assert newer_gpus([replace(GPU, compute_capability=capability)], Build(True)) == ()
+
+
+def test_a_gpu_newer_than_the_build_is_told_with_what_helps():
+    new = replace(GPU, name="NVIDIA GeForce RTX 5080", compute_capability=(12, 0))
+    (problem,) = newer_gpus([GPU, new], WHEEL)
+    assert (problem.code, problem.gpu, problem.blocks) == ("newer_gpu", 2, False)
+    assert problem.text == (
+        "GPU 2 (NVIDIA GeForce RTX 5080) has compute capability 12.0, and this TensorFlow has "
+        "kernels up to 9.0. The driver compiles them for it from PTX when it first needs them, "
+        "which TensorFlow says may take 30 minutes or longer."
+    )
+    assert "jit_compile=False" in problem.advice
+    assert "'sm_120'" in problem.advice
+    binaries = Build(True, compute_capabilities=("sm_80", "sm_90"))
+    assert newer_gpus([new], binaries)[0].blocks
+    assert newer_gpus([replace(new, compute_capability=(9, 2))], binaries) == ()

@@ -78,11 +78,29 @@ def test_dead_training_is_said_before_a_slow_input(learning, title):
         # The optimizer given to compile, and another one that is really used.
         replace(HEALTHY, updates=0, loss_scale=2.0**15, first_loss_scale=2.0**15),
         replace(SCALED, updates=980, steps=1000),
+        replace(HEALTHY, steps_asked=150),
         None,
     ],
 )
 def test_healthy_training_is_not_called_dead(learning):
     assert [each.code for each in findings(learning) if each.severity != "info"] == ["input-bound"]
+
+
+def test_epochs_cut_short_come_first_with_the_steps_that_ran():
+    cut = replace(HEALTHY, epochs=12, steps_asked=150, cut_short=6, steps_missing=600)
+    first, second, *_ = findings(cut)
+    assert (first.code, first.severity, second.code) == ("data-ran-out", "critical", "input-bound")
+    assert first.title == (
+        "6 of 12 epochs ended early, since the data ran out: 1,200 of 1,800 steps ran"
+    )
+    assert first.advice[0].startswith("`ds.repeat()`")
+
+
+def test_a_length_that_was_rounded_up_is_a_remark():
+    cut = replace(HEALTHY, epochs=10, steps_asked=100, cut_short=10, steps_missing=10)
+    found = {each.code: each.severity for each in findings(cut)}
+    assert next(iter(found)) == "input-bound"
+    assert found["data-ran-out"] == "info"
 
 
 def test_a_validation_loss_alone_is_a_warning_after_costlier_findings():

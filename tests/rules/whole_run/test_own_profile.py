@@ -23,7 +23,7 @@ def test_a_profile_of_a_whole_fit_is_named_with_its_line_and_what_ending_it_took
         "9.0 s"
     )
     assert finding.severity == "critical"
-    assert (finding.saving.low_s, finding.saving.high_s) == pytest.approx((6.3, 10.8))
+    assert (finding.saving.low_s, finding.saving.high_s) == (pytest.approx(6.3), None)
     assert "TensorBoard(profile_batch=(20, 30))" in finding.advice[0]
 
 
