@@ -2,6 +2,7 @@
 
     nox                    # the important tests: oldest and newest
     nox -s newest-3.12     # with another Python
+    nox -s nightly         # with the next Keras and TensorFlow
     nox -s dist            # wheel and sdist: built, checked, installed and tested
 
 Which versions passed, and when, is in docs/reference/versions.md.
@@ -41,6 +42,18 @@ def newest(session: nox.Session) -> None:
     """The newest TensorFlow and Keras; Keras 3.15 needs Python 3.11."""
     session.install("-e", ".[dev]")
     session.run("pytest", "-q", "-m", LEFT_OUT, *(session.posargs or IMPORTANT))
+
+
+@nox.session(python="3.12")
+def nightly(session: nox.Session) -> None:
+    """Keras of last night, and the newest TensorFlow, release candidates included."""
+    session.install("-e", ".[dev]")
+    session.install("--pre", "--upgrade", "tensorflow")
+    pip = ("uv", "pip", "uninstall") if session.venv_backend == "uv" else ("pip", "uninstall", "-y")
+    session.run(*pip, "keras", "keras-nightly", external=session.venv_backend == "uv")
+    session.install("--pre", "--no-deps", "keras-nightly")
+    folders = session.posargs or (*IMPORTANT, "tests/distributed", "tests/cli/test_doctor.py")
+    session.run("pytest", "-q", "-m", LEFT_OUT, *folders)
 
 
 @nox.session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from typing import Any
 
 _NUMBERED = re.compile(r"(.+)_\d+")
 _BACKWARD = "gradient_tape/"
-_PROBE = "probe"
 
 
 @dataclass(frozen=True)
@@ -60,33 +58,11 @@ class LayerNames:
 NO_LAYERS = LayerNames(frozenset(), numbered=True)
 
 
-def layer_names(model: Any) -> LayerNames:
-    """Returns the names of a model's layers, and of the layers and models within them."""
-    names = frozenset(layer.name for layer in layers_in(model))
-    return LayerNames(names, calls_are_numbered())
-
-
 def layers_in(model: Any) -> Iterator[Any]:
     """Yields a model's layers, and the layers and models within them."""
     for each in getattr(model, "layers", None) or getattr(model, "_layers", None) or ():
         yield each
         yield from layers_in(each)
-
-
-@functools.cache
-def calls_are_numbered() -> bool:
-    """Whether Keras opens two scopes for a layer that is built: up to 3.15 it does.
-
-    A small layer shows it: this takes a few milliseconds, once.
-    """
-    import keras
-    import tensorflow as tf
-
-    layer = keras.layers.ReLU(name=_PROBE)
-    layer.build((1,))
-    with tf.init_scope():  # whatever is being traced, this is not part of it
-        traced = tf.function(layer, autograph=False).get_concrete_function(tf.TensorSpec((1,)))
-    return any(each.name.startswith(f"{_PROBE}_1/") for each in traced.graph.get_operations())
 
 
 def is_backward(operation: str) -> bool:

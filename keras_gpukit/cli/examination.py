@@ -157,7 +157,7 @@ def _tensorboard_problems(installed: dict[str, str | None]) -> tuple[Problem, ..
 def _two_keras() -> tuple[Problem, ...]:
     """Returns a problem if two distributions have put their files into one folder `keras`.
 
-    TensorFlow 2.22.0rc0 requires keras-nightly; who also asks for keras gets both.
+    TensorFlow 2.22.0rc0 requires keras-nightly; pip installs both if another package needs keras.
     """
     distributions = sorted(set(packages_distributions().get("keras", ())))
     if len(distributions) < 2:

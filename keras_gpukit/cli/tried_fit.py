@@ -50,8 +50,12 @@ class TriedFit:
         self._process.wait()
 
 
-def lacking(summary: RunSummary, used_variables: int, layers: tuple[str, ...]) -> tuple[str, ...]:
+def lacking(
+    summary: RunSummary | None, used_variables: int, layers: tuple[str, ...]
+) -> tuple[str, ...]:
     """Returns the measurements that found nothing in a fit in which all have something to find."""
+    if summary is None:
+        return ("all of them",)
     wait, placement = summary.input, summary.operations
     rows = placement.rows if placement else ()
     named = {each.layer.rpartition("/")[2] for each in rows if each.layer}

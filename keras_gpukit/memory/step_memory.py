@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward, layer_names
+from keras_gpukit.layer_names import is_backward
 from keras_gpukit.memory import cudnn_rnn
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
@@ -18,6 +18,7 @@ from keras_gpukit.memory.step_graph import GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
+from keras_gpukit.sensors.layer_scopes import layer_names
 
 LARGEST_LISTED = 5
 # The search for the largest batch starts at the first size. It ends at the second for models whose

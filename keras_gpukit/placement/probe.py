@@ -10,7 +10,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from keras_gpukit.errors import failure
-from keras_gpukit.layer_names import layer_names
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.copies import (
     Shapes,
@@ -26,6 +25,7 @@ from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.operations import StepOperations
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.sensors.layer_scopes import layer_names
 
 # The runtime builds the graphs of a train function once, so a later fit of the same model has none
 # to collect. Clearing the runtime's kernel cache would rebuild them, but it would also restart the

@@ -50,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     endings.Killed(),
     not_learning.LossNotFinite(),
     not_learning.NotLearning(),
+    not_learning.DataRanOut(),
     hangs.FirstStepNotOver(),
     settings.SlowSettings(),
     many_calls.ManyShortCalls(),

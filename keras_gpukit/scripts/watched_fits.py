@@ -14,7 +14,7 @@ from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.script_calls import ScriptCalls
 from keras_gpukit.scripts.script_profiles import ScriptProfiles
 
-ALWAYS_MONITORED = 16
+ALWAYS_MONITORED = 10
 """Number of first fits that are always monitored. Our choice: more than the rules need to judge
 growth from fit to fit."""
 MOST_COST = 0.01

@@ -19,6 +19,11 @@ from keras_gpukit.records.steps import RetracedFunction
 from keras_gpukit.watching import tf_private
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
+
+def _ignore(spent_s: float) -> None:
+    pass
+
+
 _STEPS = ("one_step_on_data", "multi_step_on_iterator")  # names of Keras' own steps
 
 
@@ -39,7 +44,7 @@ class RetracedFunctions:
         on_step: Called with the seconds of each tracing of Keras' own step.
     """
 
-    def __init__(self, on_step: Callable[[float], None] = lambda spent_s: None) -> None:
+    def __init__(self, on_step: Callable[[float], None]) -> None:
         self._on_step = on_step
         self._guard = Guard("Counting tracings", "Functions that are traced again are unknown.")
         self._replaced: list[ReplacedAttribute] = []
@@ -58,6 +63,7 @@ class RetracedFunctions:
         """Notes no more tracings; may be called repeatedly."""
         for each in self._replaced:
             each.restore()
+        self._on_step = _ignore  # it refers to the run
 
     def record(self) -> tuple[RetracedFunction, ...] | None:
         """Returns the functions that were traced more than once, the longest time first.

@@ -11,6 +11,7 @@ from helpers import prepared
 from helpers.processes import TESTS
 from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
 
+from keras_gpukit.layer_names import NO_LAYERS
 from keras_gpukit.placement.copies import infer_shapes, read_sent, sent_outputs, sum_copies
 
 
@@ -108,7 +109,7 @@ def graph(text):
 def test_only_what_crosses_to_the_gpus_memory_counts(batch_size, size_bytes):
     partitions = [graph(ON_CPU), graph(ON_GPU)]
     shapes = infer_shapes(graph(BATCH), sent_outputs(partitions), batch_size)
-    (copies,) = sum_copies(read_sent(partitions, shapes), set())
+    (copies,) = sum_copies(read_sent(partitions, shapes), NO_LAYERS)
     assert (copies.source, copies.target, copies.count) == ("CPU:0", "GPU:0", 3)
     assert (copies.size_bytes, copies.unknown) == (size_bytes, 0 if batch_size else 1)
     # Text and shapes stay in host memory, where the GPU's kernels read them.

@@ -21,6 +21,7 @@ from placement.cases.watching import (
 )
 
 import keras_gpukit as gpukit
+from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.placement import tf_private
 from keras_gpukit.placement.graphs import find_step, read_step
 from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
@@ -129,7 +130,7 @@ ON_GPU_MACHINE = Surroundings(
     devices=("CPU:0", "GPU:0"),
     knows_gpu_kernels=True,
     has_strategy=False,
-    layers={"pin", "text", "dense"},
+    layers=LayerNames(frozenset({"pin", "text", "dense"}), numbered=True),
 )
 
 

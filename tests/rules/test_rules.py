@@ -1326,7 +1326,7 @@ def test_steps_compiled_for_new_shapes_say_which_and_what_to_do(open_shapes, tim
 def test_a_step_traced_for_a_smaller_last_batch_is_told_from_one_made_again():
     summary = spent(tracing_s=40.0, tracings=2, tracings_of_shapes=2)
     found = finding("tracing-again", summary)
-    assert found.title.startswith("The step was traced again twice for batches of another size: ")
+    assert found.title.startswith("The step was traced again 2 times for batches of another size: ")
     assert "drop_remainder=True" in found.advice[0]
 
 

@@ -126,7 +126,7 @@ class StopsInEpoch(keras.callbacks.Callback):
 )
 @pytest.mark.parametrize("spe", [1, 2])
 def test_epochs_whose_data_run_out_are_counted(spe, repeats, callbacks, cut_short, missing):
-    """Keras begins the data anew after each epoch that they cut short: 8 steps, 4, 8, 4."""
+    """The epoch after one that the data cut short starts from their beginning: 8 steps, 4, 8, 4."""
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).repeat(repeats)
     monitor = gpukit.Monitor(None, verbose=0)
     model = dense()

@@ -173,10 +173,11 @@ def calls_are_numbered(operations: Collection[str]) -> bool:
 
     Keras calls each layer in a scope with its name. Up to 3.15 it is the second scope of that name,
     after the one in which the layer was built, so TensorFlow numbers it, mostly by 1 or 2. From
-    3.16 on, a number is part of the layer's name: some layers have none, or larger ones.
+    3.16 on, a number is part of the layer's name: some layers have none, or larger ones. Scopes of
+    models and of the layers in them are looked at; those within layers have any names.
     """
     places = map(partial(place_of, numbered=False), operations)
-    scopes = {scope for place in places if place.role == "layer" for scope in place.path}
+    scopes = {scope for place in places if place.role == "layer" for scope in place.path[:2]}
     numbers = [_NUMBERED.search(scope) for scope in scopes]
     unusual = sum(number is None or int(number[1]) > MOST_CALLS for number in numbers)
     return unusual <= UNUSUAL * len(scopes)
@@ -187,7 +188,8 @@ def place_of(operation: str, numbered: bool) -> Place:
     """Finds the layer of an operation, by the scopes in its name.
 
     Args:
-        operation: Its name, such as "sequential_1/dense_7_1/MatMul", of "sequential/dense_7".
+        operation: Name of the operation, such as "sequential_1/dense_7_1/MatMul", whose layer is
+            "sequential/dense_7".
         numbered: Whether the scope of a call has a number after the layer's name.
     """
     name, _ = operation_name(operation)

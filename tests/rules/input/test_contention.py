@@ -64,7 +64,7 @@ def test_the_gil_is_contended_only_by_a_process_that_computes(wait_s, busy, core
     ],
 )
 def test_threads_that_hardly_compute_do_not_hold_the_gil(input_cores, kinds, holds):
-    stages = tuple(StageRecord(kind, kind) for kind in kinds)
+    stages = tuple(StageRecord(kind, kind, "other") for kind in kinds)
     fraction = None if input_cores is None else input_cores / 2
     record = InputRecord(
         "fit",

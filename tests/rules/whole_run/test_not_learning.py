@@ -93,7 +93,7 @@ def test_epochs_cut_short_come_first_with_the_steps_that_ran():
     assert first.title == (
         "6 of 12 epochs ended early, since the data ran out: 1,200 of 1,800 steps ran"
     )
-    assert first.advice[0].startswith("`ds.repeat()`")
+    assert first.advice[0].startswith("ds.repeat()")
 
 
 def test_a_length_that_was_rounded_up_is_a_remark():
