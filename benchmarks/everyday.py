@@ -182,7 +182,7 @@ def main() -> int:
     if options.busy:
         Process(target=_fill_a_core, daemon=True).start()
     rows: dict[str, Any] = saved_rows(options.json, "situations") if options.only else {}
-    for script in sorted(options.folder.glob("*.py")):
+    for script in sorted(options.folder.resolve().glob("*.py")):
         if options.only is None or options.only in script.stem:
             row = measured(script, ways)
             if row is None:
