@@ -86,10 +86,11 @@ def noticed_by(change: Change, tree: Path) -> str | None:
 
 def main() -> int:
     parser = argument_parser(__doc__)
-    parser.add_argument("--only", default="", help="changes with this text in their file or lines")
+    parser.add_argument("--only", nargs="+", help="changes with any of these texts in their names")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
     arguments, changes = parser.parse_args(), read_changes()
-    chosen = [each for each in changes if arguments.only in each.name]
+    only = arguments.only or [""]
+    chosen = [each for each in changes if any(text in each.name for text in only)]
     trees: queue.Queue[Path] = queue.Queue()
 
     def judge(change: Change) -> str | None:
