@@ -13,7 +13,9 @@ from keras_gpukit.records.machine import (
     HostUtilization,
     UtilizationRecord,
 )
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.names import OVERHEAD
+from keras_gpukit.records.run import Overhead
+from keras_gpukit.records.steps import StepWindow, ThroughputRecord
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 
 
@@ -71,7 +73,7 @@ def test_a_gpu_that_was_lost_is_named_with_its_readings():
 
 
 def test_the_host_is_summed_up_over_the_run():
-    samples = HostSample(10.0, 4.0, 7, 90, 100, None), HostSample(30.0, 8.0, 9, 80, 100, 50.0)
+    samples = HostSample(10.0, 4.0, 9, 90, 100, None), HostSample(30.0, 8.0, 7, 80, 100, 50.0)
     found = folded("host", samples)
     assert found.samples == 2
     assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100, 50.0)
@@ -89,6 +91,8 @@ def test_a_container_s_limit_leaves_less_than_the_machine():
     reading = HostSample(memory_available_bytes=80, memory_limit_bytes=10)
     found = folded("host", [replace(reading, memory_limit_used_bytes=used) for used in (7, 9, 8)])
     assert found.host.memory_available_min_bytes == 1
+    wide = replace(reading, memory_limit_bytes=200, memory_limit_used_bytes=9)
+    assert folded("host", [wide]).host.memory_available_min_bytes == 80
     assert found.host.cpu_percent is None
 
 
@@ -124,6 +128,16 @@ def test_points_have_the_weighted_mean_and_gaps_have_none():
     assert set(found["step/time_ms"].mean) == {83.3333}
     assert found["step/time_ms"].step[:2] == (4, 8)
     assert found["input/wait_ms"].step[0] == 32
+
+
+def test_overhead_is_per_step_and_shown_in_microseconds():
+    fold = RunFold(SERIES_POINTS)
+    fold.add("throughput", ThroughputRecord("fit", 100, 98, 0.1, None), 100.0, 100)
+    fold.phase = "fit"
+    fold.add("overhead", Overhead(4e-6, 100, total_s=5e-4, startup_s=0.1), 101.0, 100)
+    summary = fold.summary()
+    assert (summary.overhead_s, summary.startup_s) == (pytest.approx(5e-6), 0.1)
+    assert {series.tag: series.mean for series in summary.series} == {OVERHEAD: (4.0,)}
 
 
 def test_several_points_of_one_step_are_all_kept():
