@@ -34,7 +34,7 @@ def summed_up(*samples: GPUSample):
 def test_a_gpu_is_summed_up_over_the_run():
     hot, power = "hardware thermal slowdown", "software power cap"
     summary = summed_up(
-        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, (power,)),
+        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, (power, hot)),
         GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, (hot, power)),
         GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, ()),
         GPUSample(1, throttle_reasons=None),
@@ -51,7 +51,7 @@ def test_a_gpu_is_summed_up_over_the_run():
         "temperature_max_celsius": 80.0,
         "sm_clock_mhz": 1200.0,
         "throttled_fraction": pytest.approx(2 / 3),
-        "throttle_fractions": {hot: pytest.approx(1 / 3), power: pytest.approx(2 / 3)},
+        "throttle_fractions": dict.fromkeys((hot, power), pytest.approx(2 / 3)),
         "lost_because": None,
     }
 
@@ -128,6 +128,14 @@ def test_points_have_the_weighted_mean_and_gaps_have_none():
     assert set(found["step/time_ms"].mean) == {83.3333}
     assert found["step/time_ms"].step[:2] == (4, 8)
     assert found["input/wait_ms"].step[0] == 32
+
+
+def test_steps_after_the_last_record_count_next_to_those_that_were_in_no_window():
+    fold = RunFold()
+    fold.add("steps", window(5), 101.0, 5)
+    fold.add("throughput", ThroughputRecord("fit", 5, 3, 0.1, None), 101.0, 5)
+    fold.add("steps", window(8), 102.0, 8)
+    assert (fold.throughput().steps, fold.throughput().measured_steps) == (8, 6)
 
 
 def test_overhead_is_per_step_and_shown_in_microseconds():
