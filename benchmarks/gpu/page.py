@@ -59,10 +59,21 @@ def page(folder: Path) -> str:
 
 
 def box(folder: Path, link: str) -> str:
-    """Returns the words of README and first page, with a link to the page as seen from there."""
-    seen = _headlines(folder)
-    seen_line = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
-    return f"{seen_line}> {_summary(folder)} See [the evidence]({link}).\n"
+    """Returns the sentence of README and first page, with a link to the page as seen from there."""
+    judged = _judged(folder).values()
+    seen = [
+        each.headline
+        for _, outcomes in judged
+        for each in outcomes
+        if each.headline and each.holds is not False
+    ]
+    if not seen:
+        return f"{_summary(folder)} See [the evidence]({link}).\n"
+    devices = sorted({_name(one["device"]) for results, _ in judged for one in results})
+    return (
+        f"On an {' and an '.join(devices)}, {', and '.join(seen)}. "
+        f"[What held there, and what did not]({link}).\n"
+    )
 
 
 def with_box(text: str, new: str) -> str:
@@ -92,11 +103,6 @@ def _judged(folder: Path) -> dict[str, tuple[list[Result], list[Outcome]]]:
         results = load_all(folder, part)
         found[name] = list(filter(counts, results)), list(outcomes(part, results).values())
     return found
-
-
-def _headlines(folder: Path) -> str:
-    judged = (outcome for _, outcomes in _judged(folder).values() for outcome in outcomes)
-    return "; ".join(each.headline for each in judged if each.headline and each.holds is not False)
 
 
 def _summary(folder: Path) -> str:
