@@ -141,8 +141,8 @@ def test_a_rule_is_explained_from_its_page(capsys):
     assert "Threshold. Under 2 ms." in printed
     assert "](" not in printed
     assert main(["explain"]) == 0
-    listed = re.findall(r"^([a-z0-9-]+)  ", capsys.readouterr().out, re.MULTILINE)
-    assert sorted(listed) == sorted(rule.code for rule in RULES)
+    head, *listed = re.findall(r"^([a-z0-9-]+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert (head, set(listed)) == ("code", {rule.code for rule in RULES})
 
 
 def test_a_rule_that_is_not_there_gets_the_closest_one(capsys):

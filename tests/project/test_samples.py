@@ -59,7 +59,7 @@ def left_over(part: str) -> int:
 def parts(block: str) -> list[str]:
     """What is between the values of a panel's sentences, wrapped lines joined."""
     lines = (line.strip("│╭╮╰╯─ ") for line in block.splitlines() if not line.startswith("$ "))
-    lines = (f"{line}." if ROW.match(line) else line for line in lines)
+    lines = (f". {line}" if ROW.match(line) else line for line in lines)
     text = " ".join(line for line in lines if line)
     return [each for sentence in LABEL.split(text) for each in ENDS.split(sentence)]
 
