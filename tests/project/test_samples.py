@@ -23,7 +23,7 @@ NAMES = "augment|decay|dense|fetch|follow|load|multi head attention|the bias gra
 """Functions, arguments and layers of the scripts in samples."""
 ENDS = re.compile(
     rf"(?<=[.:;,]) | - |\n|\{{.*?\}}|\b(?:{NAMES})\b|"
-    r"[−+-]?\d[\d.,]*×? ?(?:ms|s|µs|min|%|MB|GB|MiB)?(?!\w)"
+    r"[+-]?\d[\d.,]*×? ?(?:ms|s|µs|min|%|MB|GB|MiB)?(?!\w)"
 )
 """Ends of sentences, and values."""
 WORD = re.compile(r"(?<![\w./(=-])[A-Za-z][a-z]*(?![\w(/]|[.=]\w)")
