@@ -101,7 +101,8 @@ class RunReport:
             `buffered_batches`, `between_s`. A window is already a mean over about a second.
         host: Figures of the host: the fields of `HostSample`.
         gpus: Figures by GPU index: `utilization_percent`, `memory_used_bytes`,
-            `memory_total_bytes`, `power_watts`, `temperature_celsius`, `sm_clock_mhz`, and
+            `memory_total_bytes`, `power_watts`, `temperature_celsius`, `sm_clock_mhz`,
+            `sm_active_percent`, `tensor_active_percent`, `memory_bandwidth_percent`, and
             `throttled`, 0 or 1. The index is text, since JSON requires that of keys.
         events: Epochs, validations, saves and the like, each kind in order.
         folder: Log folder of the run, relative to the report's folder, such as "sweep/lr-0.1"; ""
