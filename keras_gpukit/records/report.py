@@ -9,7 +9,7 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import Hang, RunEvent
-from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -153,7 +153,6 @@ class Report(Displayed):
     notes: tuple[str, ...] = ()
     schema: int = SCHEMA
     script: ScriptRecord | None = None
-    script_finding: Finding | None = None
 
     @property
     def newest_profile(self) -> CaptureReport | None:

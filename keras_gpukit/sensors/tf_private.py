@@ -25,7 +25,7 @@ def traces_of(step_function: Any) -> list[Any]:
     """Returns the traces of a model's step function, as `ConcreteFunction`s, the first one first.
 
     Keras' step function calls a `tf.function` that is in its closure, in one wrapper or several.
-    Empty if there is none, or if `tf.function` has no `_list_all_concrete_functions`.
+    Empty without such a function, or if it has no `_list_all_concrete_functions`.
     """
     function = _unwrapped(step_function)
     inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}

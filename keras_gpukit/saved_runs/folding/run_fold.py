@@ -53,7 +53,8 @@ GPU = (
     # `SHOWN_OF_GPU` figures have a time series; these are the others.
     *("memory_process_bytes", "memory_others_bytes", "power_limit_watts"),
 )
-_GPU_STREAMS = (*GPU[: SHOWN_OF_GPU - 1], "throttled", *GPU[SHOWN_OF_GPU - 1 :])
+_THROTTLED_AT = SHOWN_OF_GPU - 1
+_GPU_STREAMS = (*GPU[:_THROTTLED_AT], "throttled", *GPU[_THROTTLED_AT:])
 MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 host_values, gpu_values = operator.attrgetter(*HOST), operator.attrgetter(*GPU)
 memory_values = operator.attrgetter(*MEMORY)
@@ -169,7 +170,11 @@ class RunFold:
         index, reasons = str(sample.index), sample.throttle_reasons
         stream = self._stream(self.gpus, index, _GPU_STREAMS)
         values = gpu_values(sample)
-        stream.add(time_s, step, (*values[:6], tags.is_throttled(reasons), *values[6:]))
+        stream.add(
+            time_s,
+            step,
+            (*values[:_THROTTLED_AT], tags.is_throttled(reasons), *values[_THROTTLED_AT:]),
+        )
         if reasons:
             self._throttling.setdefault(index, Counter()).update(reasons)
 
