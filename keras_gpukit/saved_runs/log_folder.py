@@ -58,7 +58,7 @@ class LogFolder:
     def _report(self, now_s: float) -> Report:
         if not self.path.is_dir():
             if not self.path.exists():
-                raise FileNotFoundError(f"There is no folder {self.path}.")
+                raise FileNotFoundError(f"There is no folder {str(self.path)!r}.")
             raise NotADirectoryError(f"{self.path} is a file; give the folder that was `log_dir`.")
         files, everywhere = find_run_files(self.path)
         captures = captures_under(self.path)

@@ -182,7 +182,7 @@ def test_one_of_several_runs_is_named(logs, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("logs/none", "logs/main"), "There is no folder logs/none"),
+        (("logs/none", "logs/main"), "There is no folder 'logs/none'"),
         (("logs/started", "logs/main"), "No run in logs/started has recorded anything yet"),
         (("logs#none", "logs/main"), "There is no run 'none' under logs; runs: "),
     ],

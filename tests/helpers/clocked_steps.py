@@ -29,10 +29,11 @@ def clocked_steps(
     examples=None,
     stood_still_since=lambda moment_s: False,
     now=time.perf_counter,
+    steps_per_execution=1,
     **options,
 ):
-    calls, fold = CallTimes(1, first_step), RunFold()
-    totals = StepTotals("fit", 1, fold.measured)
+    calls, fold = CallTimes(steps_per_execution, first_step), RunFold()
+    totals = StepTotals("fit", steps_per_execution, fold.measured)
 
     def add(window):
         fold.add("steps", window, window.time_s, window.step)

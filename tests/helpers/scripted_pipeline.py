@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import NamedTuple
 
-from keras_gpukit.input.wait import pipeline_model
+from keras_gpukit.input.wait import hidden_wait, pipeline_model
+from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.pipeline_model import GAPS_KEPT, LONGEST_GAP_S
 
 
@@ -31,6 +33,7 @@ class ScriptedPipeline:
         self.now_s = 0.0
         self.stages = stages or (Stage("Prefetch"), Stage("BatchV2"))
         self.fetched = 0
+        self.fetching_s = 0.0
         self.gaps_us = []
         self._fetch_ended_s = None
 
@@ -43,14 +46,27 @@ class ScriptedPipeline:
             if gap_s < LONGEST_GAP_S:
                 self.gaps_us = [*self.gaps_us, round(gap_s * 1e6)][-GAPS_KEPT:]
         self.now_s += wait_s
+        self.fetching_s += wait_s
         self._fetch_ended_s = self.now_s
         self.fetched += has_data
 
-    def step(self, wait_s, compute_s, *, until_fetch_s=0.0):
-        """One call with one step: enters, fetches, computes."""
-        self.now_s += until_fetch_s
-        self.fetch(wait_s)
-        self.now_s += compute_s
+    def execution(self, steps, *, of=1, hides=False):
+        """One call of several steps, each a fetch and its computation, in seconds.
+
+        With fewer steps than usual, the data end in it.
+
+        Args:
+            of: Usual number of steps.
+            hides: Whether each fetch but the first runs while the step before computes.
+        """
+        before_s = 0.0
+        for wait_s, compute_s in steps:
+            self.fetch(wait_s)
+            self.now_s += max(before_s - wait_s, 0.0) if hides else compute_s
+            before_s = compute_s
+        if len(steps) < of:
+            self.fetch(0.0, has_data=False)
+        self.now_s += before_s if hides else 0.0
 
     def ends(self):
         """The call that finds no data."""
@@ -85,10 +101,31 @@ class _Reading:
 
 def read_scripted(monkeypatch):
     """Makes `PipelineModelMeter` read the models of scripted pipelines instead of tf.data's."""
+    real = pipeline_model.host_iterator
     for name, made in {
-        "host_iterator": lambda iterator: iterator,
+        "host_iterator": lambda each: each if isinstance(each, ScriptedPipeline) else real(each),
         "has_model": lambda iterator: True,
         "check_model": lambda iterator: None,
         "read_model": lambda iterator: _Reading(iterator.numpy()),
     }.items():
         monkeypatch.setattr(pipeline_model, name, made)
+
+
+def calibrated_hidden_wait(monkeypatch, steps, *, empty_call_s=0.0):
+    """Returns a `HiddenWait`; entering and leaving a call that finds no data takes so long."""
+    now_s = [0.0]
+
+    def step(iterator):
+        now_s[0] += empty_call_s
+        raise StopIteration
+
+    clock = SimpleNamespace(sleep=lambda seconds: None, perf_counter=lambda: now_s[0])
+    for name, made in {
+        "is_made_by_keras": lambda function: True,
+        "empty_iterator": lambda iterator: iterator,
+        "time": clock,
+    }.items():
+        monkeypatch.setattr(hidden_wait, name, made)
+    hidden = HiddenWait(step, steps)
+    hidden.calibrate(iter(()))
+    return hidden

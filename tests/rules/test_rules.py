@@ -411,6 +411,10 @@ FIRES = [
         spent(validation_s=50.1),
     ),
     ("long-validation info: of the time without the first step 30 %", spent(validation_s=30.0)),
+    (
+        "long-validation warning: of the time without the first step 50 %",
+        spent(validation_s=40.0, first_step_s=20.0, other_s=5.0),
+    ),
     ("mostly-not-compute warning: time of other 40 %", spent(other_s=40.0, validation_s=20.0)),
     ("mostly-not-compute warning: time of unknown 80 %", unsure(0.0, 20.0, 0.0)),
     ("mostly-not-compute warning: time of other 51 %", unsure(None, None, 51.0)),
@@ -471,6 +475,7 @@ FIRES = [
     ("host-cpu-saturated warning: cores busy 70 %", run(input=stall(0.5), utilization=BUSY_HOST)),
     ("host-cpu-saturated info: this process 50 %", on_gpu(input=QUICK, utilization=BUSY_HOST)),
     ("page-faults warning: of the CPU time in the kernel 25 %", faulting()),
+    ("page-faults warning: kernel time per fault 4 µs", faulting()),
     (
         "page-faults info: page faults per step 1000",
         faulting(gpus=(A100,), stall_fraction=0.5),
@@ -1364,6 +1369,9 @@ def test_a_hang_names_what_it_waited_for_and_is_no_compute():
     assert (parts.input_s, parts.hangs_s, parts.compute_s) == (5.0, 30.0, 65.0)
     measured = spent(input_s=35.0)  # by a meter that sees a long wait
     assert with_hangs(measured, (LOADS,)).breakdown == measured.breakdown
+    longer = replace(LOADS, step=70, lasted_s=40.0)
+    evidence = finding("hang", with_hangs(spent(), (LOADS, longer))).evidence
+    assert [each.value for each in evidence] == [2, 40.0, 70]
 
 
 def test_a_verdict_survives_being_saved():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from helpers.processes import ROOT
 
+from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.machine import GPUUtilization, UtilizationRecord
@@ -20,7 +21,14 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.savings import (
+    of_callbacks,
+    of_gil,
+    of_page_faults,
+    of_rates,
+    of_run,
+    severity,
+)
 
 GPU = GPUInfo(0, compute_capability=(8, 0))
 WALL_S = 25.0
@@ -159,6 +167,36 @@ def test_steps_of_a_cpu_also_gain_where_callbacks_between_them_go(parts, gpus, h
     throughput = replace(summary.throughput, step_time_s=0.018)
     found = saving("slow-callbacks", replace(summary, throughput=throughput))
     assert (found.low_s, found.high_s) == (pytest.approx(11.75), pytest.approx(high_s))
+
+
+def test_pauses_for_callbacks_slow_steps_by_no_more_than_these_callbacks_took():
+    throughput = ThroughputRecord("fit", 1000, 1000, 0.033, None, WALL_S)
+    found = of_callbacks(replace(run(), throughput=throughput), 5.0, 6.0)
+    assert (found.low_s, found.high_s) == (5.0, pytest.approx(6.0 * 1.15))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "low_s", "high_s"),
+    [((), 0.5 * 0.3 * 23, 2 * 0.3 * 23), ((GPU,), 0.0, 2 * 0.3 * 18.5)],
+)
+def test_without_page_faults_half_to_twice_the_kernel_s_share_is_saved(gpus, low_s, high_s):
+    found = of_page_faults(run(gpus=gpus), 0.3)
+    assert (found.low_s, found.high_s) == (pytest.approx(low_s), pytest.approx(high_s))
+
+
+def test_code_that_releases_the_gil_saves_the_wait_and_at_most_its_own_time():
+    found = of_gil(run(), 0.002)
+    assert (found.low_s, found.high_s) == (18.5, pytest.approx(18.5 + 2.0))
+
+
+def test_steps_that_are_twice_as_fast_save_half_of_their_time():
+    found = of_rates(run(), Rate(1.5, 1.25, 2.0, "times"))
+    assert (found.low_s, found.high_s) == (pytest.approx(23 / 5), pytest.approx(23 / 2))
+
+
+def test_the_wait_is_a_share_of_the_time_without_the_first_step():
+    first, *_ = judge(run()).findings
+    assert first.title == "80 % of the time is spent waiting for data"  # 18.5 of 23 s
 
 
 def test_cores_taken_from_steps_that_do_not_wait_save_at_most_their_time():

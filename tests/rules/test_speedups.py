@@ -33,12 +33,18 @@ def test_codes_and_names_can_be_asked_for():
 
 def test_a_promise_is_about_the_steps_alone():
     parts = TimeBreakdown(20.0, 6.0, 4.0, 0.0, 0.0, 10.0, 0.0, 0.0)
-    finding = Finding("input-bound", "", "critical", (), (), Saving(5.0, None, 20.0, "wait"))
+    finding = Finding("input-bound", "", "critical", (), (), Saving(2.0, None, 20.0, "wait"))
     summary = RunSummary(
         Environment({}), input=InputRecord("fit", breakdown=parts), verdict=Verdict((finding,))
     )
-    assert speedups.promises(summary) == (Promise("input-bound", 2.0, None),)
+    assert speedups.promises(summary) == (Promise("input-bound", 1.25, None),)
     assert speedups.promises(replace(summary, verdict=Verdict())) == ()
+
+
+def test_of_several_findings_the_one_that_promises_most_counts():
+    made = (Promise("slow-epoch-start", 1.1, 3.0), Promise("input-bound", 1.2, 1.5))
+    assert speedups.promise_of("input", made) == made[0]
+    assert speedups.promise_of("jit", made) is None
 
 
 @pytest.mark.parametrize(
@@ -52,4 +58,4 @@ def test_a_promise_is_about_the_steps_alone():
     ],
 )
 def test_the_loss_stays_within_the_tolerance(ratio, because):
-    assert speedups.changes_the_loss(ratio, 0.05) == because
+    assert speedups.changes_the_loss(ratio, speedups.TOLERANCE) == because

@@ -17,7 +17,7 @@ from keras_gpukit.records.machine import (
 )
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
-from keras_gpukit.records.worker_comparison import WorkerFigures
+from keras_gpukit.records.worker_comparison import ComparedStep, WorkerFigures
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
@@ -55,7 +55,17 @@ def test_the_worker_that_arrives_last_is_named_with_its_cause(culprit, cause):
     late_ms = figures(finding)[f"delay of worker {culprit}"]
     assert 17 <= late_ms <= 20  # the others arrive up to 3 ms apart
     assert finding.saving.low_s == pytest.approx(late_ms)  # of each of the 1,000 steps
+    what, own_ms = ("input wait", 21.0) if cause == "input" else ("compute", 39.0)
+    assert figures(finding)[f"{what} of worker {culprit}"] == pytest.approx(own_ms)
     assert finding.severity == "critical"
+
+
+def test_a_late_worker_costs_what_the_middle_half_of_its_delays_do():
+    late = tuple(ComparedStep(n, 0.2, 0.001, 0.18 - 0.01 * n) for n in range(8))
+    even = tuple(ComparedStep(n, 0.2, 0.001, 0.18) for n in range(8))
+    workers = cluster(WorkerFigures(0, compared=even), WorkerFigures(1, compared=late))
+    saving = found("straggler", run(workers, step_time_s=0.1)).saving
+    assert (saving.low_s, saving.high_s) == (pytest.approx(20.0), pytest.approx(50.0))
 
 
 def test_even_workers_have_no_straggler_whatever_the_exchange_takes():
@@ -98,7 +108,9 @@ def test_slow_links_of_one_worker_are_named_where_nobody_is_late():
     finding = found("straggler", run(slow, step_time_s=0.12))
     assert finding.title == "Worker 1 is a straggler: its network is slow"
     assert figures(finding)["round trip to worker 1"] == pytest.approx(10.0)
-    assert 0 < finding.saving.low_s < finding.saving.high_s
+    # Three messages of a ring over the slow link, each half a round trip, and back; at most all.
+    assert finding.saving.low_s == pytest.approx(3 * (10 - 0.7))
+    assert finding.saving.high_s == pytest.approx(100.0)
     assert "worker 1" in judge(run(slow)).not_applicable["communication-bound"]
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.scripted_pipeline import calibrated_hidden_wait
 
-from keras_gpukit.input.wait import hidden_wait
-from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.meters import Stretch
 
 OVERHEAD_S = 0.0003
@@ -28,8 +27,7 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
         overheads_s: Between two fetches.
         empty_call_s: What entering and leaving a call takes that finds no data.
     """
-    hidden = HiddenWait(empty_call(monkeypatch, empty_call_s), fetches_s.shape[1])
-    hidden.calibrate(iter(()))
+    hidden = calibrated_hidden_wait(monkeypatch, fetches_s.shape[1], empty_call_s=empty_call_s)
     gaps_s = overheads_s.copy()
     # Computes overlap with the next fetch of the call; the last one is in its gap as a whole.
     gaps_s[:, 1:] += np.maximum(computes_s[:, :-1] - fetches_s[:, 1:], 0.0)
@@ -39,21 +37,6 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
     stretch = Stretch(entries_s, entries_s[1:], entries_s[-1])
     planted_s = durations_s.sum() - computes_s.sum() - overheads_s.sum()
     return hidden.read(stretch, gaps_s, None), planted_s, durations_s.sum()
-
-
-def empty_call(monkeypatch, seconds):
-    """Returns a step function of which a call without data takes so long."""
-    now_s = [0.0]
-
-    def step(iterator):
-        now_s[0] += seconds
-        raise StopIteration
-
-    monkeypatch.setattr(hidden_wait, "is_made_by_keras", lambda function: True)
-    monkeypatch.setattr(hidden_wait, "empty_iterator", lambda iterator: iterator)
-    monkeypatch.setattr(hidden_wait.time, "sleep", lambda seconds: None)
-    monkeypatch.setattr(hidden_wait.time, "perf_counter", lambda: now_s[0])
-    return step
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8, 100])

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.clocked_steps import clocked_steps
-from helpers.scripted_pipeline import ScriptedPipeline, Stage, read_scripted
+from helpers.scripted_pipeline import (
+    ScriptedPipeline,
+    Stage,
+    calibrated_hidden_wait,
+    read_scripted,
+)
 
-from keras_gpukit.input.wait.meters import NotMeasurable, Stretch
+from keras_gpukit.input.wait import meters
+from keras_gpukit.input.wait.meters import FetchLatencyMeter, NotMeasurable, RequestMeter, Stretch
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 
 pytestmark = pytest.mark.tensorflow
@@ -23,30 +31,43 @@ def _scripted(monkeypatch):
     read_scripted(monkeypatch)
 
 
-def meter_of(pipeline):
-    return PipelineModelMeter(pipeline, 1, on_reading=lambda reading: None)
+def meter_of(pipeline, steps=1, hidden=None):
+    return PipelineModelMeter(pipeline, steps, on_reading=lambda reading: None, hidden=hidden)
 
 
-def run(pipeline, *epochs, choose=meter_of, after_step=lambda number: None, **options):
-    """Runs one step for each (wait, compute) of each epoch; returns the windows and the record."""
+def run(
+    pipeline, *epochs, choose=None, source=None, after_step=lambda number: None, of=1, hides=False
+):
+    """Runs one step for each (wait, compute) of each epoch; returns the windows and the record.
+
+    Args:
+        source: Iterator that the step function gets, if it is not the pipeline itself.
+        of: Steps per execution.
+        hides: Whether fetches of an execution hide behind its computation.
+    """
     windows = []
-    timed = clocked_steps(choose, windows.append, now=pipeline.now, **options)
+    timed = clocked_steps(
+        choose or (lambda each: meter_of(each, of)),
+        windows.append,
+        now=pipeline.now,
+        steps_per_execution=of,
+    )
     steps = iter(())
 
-    def step(source):
-        each = next(steps, None)
-        if each is None:
-            source.ends()
-        source.step(*each)
+    def execute(source):
+        found = list(itertools.islice(steps, of))
+        if not found:
+            pipeline.ends()
+        pipeline.execution(found, of=of, hides=hides)
 
-    call = timed.clock.wrap(step)
+    call, source = timed.clock.wrap(execute), source or pipeline
     for epoch in epochs:
         steps = iter(epoch)
-        for number in range(len(epoch)):
-            call(pipeline)
+        for number in range(-(-len(epoch) // of)):
+            call(source)
             after_step(number)
         with contextlib.suppress(StopIteration):
-            call(pipeline)
+            call(source)
         timed.windows.end_epoch()
         timed.clock.pause()
     timed.clock.work_out()
@@ -176,6 +197,96 @@ def test_more_steps_in_an_execution_than_gaps_are_not_measurable():
         PipelineModelMeter(ScriptedPipeline(), 101)
 
 
+def test_steps_of_an_execution_have_their_waits_together():
+    """Where nothing hides, as in eager steps."""
+    steps = [(0.001 * (1 + each % 7), 0.004 + 0.001 * (each % 5)) for each in range(160)]
+    windows, record = run(ScriptedPipeline(), steps, of=8)
+    counted = steps[8:-8]
+    assert total(windows, "steps") == record.measured_steps == len(counted)
+    assert total(windows) == pytest.approx(sum(wait_s for wait_s, _ in counted), abs=MICROSECOND)
+    of_each = [sum(wait_s for wait_s, _ in counted[at : at + 8]) / 8 for at in range(0, 144, 8)]
+    assert record.distribution.worst_s == pytest.approx(max(of_each), abs=MICROSECOND)
+
+
+def test_the_end_of_the_data_within_an_execution_shifts_no_wait():
+    steps = [(0.001 * (1 + each % 7), 0.004 + 0.001 * (each % 5)) for each in range(8 * 12 + 3)]
+    windows, _ = run(ScriptedPipeline(), steps, steps, of=8)
+    # The last execution counts for none of its steps, and ends the one before.
+    counted_s = sum(wait_s for wait_s, _ in steps[8 : 8 * 12])
+    assert total(windows, "steps") == 2 * 8 * 11
+    assert total(windows) == pytest.approx(2 * counted_s, abs=2 * MICROSECOND)
+
+
+def test_the_start_of_executions_is_the_wait_for_all_of_the_first_one():
+    pipeline = ScriptedPipeline()
+    meter, entries = meter_of(pipeline, 3), []
+    for first_s in (0.4, 0.02):
+        entries.append(pipeline.now_s)
+        pipeline.execution([(first_s, 0.1), (0.03, 0.2), (0.05, 0.3)])
+    first = Stretch(np.array(entries), np.array([entries[1]]), pipeline.now_s)
+    assert meter.start(meter.take(), first).wait_s == pytest.approx(0.48, abs=MICROSECOND)
+
+
+@pytest.mark.parametrize(
+    ("fetch_s", "waited_s"),
+    # Eight steps of 4 ms: of slow fetches, all that takes longer; of quick ones, the first.
+    [(0.012, 8 * 0.012 + 0.004 - 8 * 0.004), (0.001, 0.001)],
+)
+def test_fetching_that_hides_behind_the_steps_of_an_execution_is_no_wait(
+    monkeypatch, fetch_s, waited_s
+):
+    hidden = calibrated_hidden_wait(monkeypatch, 8)
+    windows, record = run(
+        ScriptedPipeline(),
+        [(fetch_s, 0.004)] * 400,
+        choose=lambda each: meter_of(each, 8, hidden),
+        of=8,
+        hides=True,
+    )
+    assert record.confidence == "sampled"
+    assert record.measured_steps == 48 * 8
+    assert total(windows) == pytest.approx(48 * waited_s, abs=48 * MICROSECOND)
+    assert record.most_stall_fraction == pytest.approx(record.stall_fraction)
+
+
+class OfReplicas:
+    """Stands in for the iterator of a mirrored strategy."""
+
+    def __init__(self, *replicas):
+        host = SimpleNamespace(_device_iterators=replicas)
+        self._iterators = [SimpleNamespace(_iterator=host)]
+
+
+def test_of_several_replicas_the_first_one_s_pipeline_is_read():
+    first, other = ScriptedPipeline(), ScriptedPipeline()
+    other.execution([(0.3, 0.1)] * 5)
+    windows, _ = run(first, [(0.002, 0.004)] * 30, source=OfReplicas(first, other))
+    assert total(windows) == pytest.approx(28 * 0.002, abs=MICROSECOND)
+
+
+def test_fetches_that_tf_data_adds_up_are_the_wait():
+    """As of a `PyDataset` of several workers, whose autotuning Keras turns off."""
+    pipeline = ScriptedPipeline()
+    meter = FetchLatencyMeter(lambda: pipeline.fetching_s, overlaps=False)
+    windows, record = run(pipeline, [(0.003, 0.009)] * 200, choose=lambda each: meter)
+    assert record.measured_steps == 198
+    assert total(windows) == pytest.approx(198 * 0.003, abs=MICROSECOND)
+    assert record.stall_fraction == pytest.approx(0.25)
+    assert record.confidence == "exact"
+
+
+def test_predict_waits_from_each_request_to_its_arrival(monkeypatch):
+    times_s = iter([0.0, 0.5, 2.0, 2.25])
+    monkeypatch.setattr(meters, "time", SimpleNamespace(perf_counter=lambda: next(times_s)))
+    meter = RequestMeter()
+    meter.start(meter.take(), None)
+    for _ in range(2):
+        meter.requested()
+        meter.fetched()
+    meter.fetched()  # without a request
+    assert meter.read([meter.take()], None).wait_s == 0.75
+
+
 @pytest.mark.parametrize(
     ("stages", "buffered"),
     [
@@ -196,7 +307,7 @@ def start_of(pipeline, first_wait_s=0.4, compute_s=0.1):
     meter, entries = meter_of(pipeline), []
     for wait_s in (first_wait_s, 0.02):
         entries.append(pipeline.now_s)
-        pipeline.step(wait_s, compute_s)
+        pipeline.execution([(wait_s, compute_s)])
     taken = meter.take()
     first = Stretch(np.array(entries), np.array([entries[1]]), pipeline.now_s)
     return meter.start(taken, first)

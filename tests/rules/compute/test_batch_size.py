@@ -36,5 +36,12 @@ def test_the_margin_is_at_least_one_example(passed):
     assert rules.with_margin(needed - 1) < recommended
 
 
+def test_what_failed_is_not_tried_again_and_what_is_only_predicted_leaves_a_tenth():
+    assert [rules.lowered(failed, 1) for failed in (1, 2, 10, 1000)] == [1, 1, 9, 990]
+    assert rules.lowered(1000, 3) == 970
+    assert rules.below_failed(100) == 90
+    assert rules.predicted_limit_bytes(1000) == 900
+
+
 def test_one_example_has_no_margin():
     assert rules.with_margin(1) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keras_gpukit.records.benchmark import Ceilings
-from keras_gpukit.records.environment import Environment, GPUInfo
+from keras_gpukit.records.environment import Environment, GPUInfo, Worker
 from keras_gpukit.records.flops import StepFlops
 from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -146,8 +146,11 @@ def test_float32_products_are_in_tf32_where_the_gpu_has_it(settings, precision):
     assert roofline_of(run(10, {"float32": 1e12}, **settings)).precisions == (precision,)
 
 
-def test_replicas_share_the_operations():
-    two = run(10, {"bfloat16": 2e12}, replicas=2, gpus=(H100, replace(H100, index=1)))
+@pytest.mark.parametrize("worker", [None, Worker("worker", 0, 2)])
+def test_replicas_of_a_process_share_the_operations(worker):
+    replicas = 4 if worker else 2
+    gpus = (H100, replace(H100, index=1))
+    two = run(10, {"bfloat16": 2e12}, replicas=replicas, gpus=gpus, worker=worker)
     assert roofline_of(two).tflops == pytest.approx(roofline_of(run(10, {"bfloat16": 1e12})).tflops)
 
 

@@ -11,7 +11,7 @@ from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
 CHEAP = StageRecord("batch", "batch", "batching", share=0.1)
 SLOW = StageRecord("load", "map", "reading", share=0.9)
-PIPELINE = PipelineRecord((CHEAP, SLOW), slowest_s=0.005)
+PIPELINE = PipelineRecord((CHEAP, SLOW, CHEAP), slowest_s=0.005)
 
 
 def test_the_stage_with_the_largest_share_of_the_slowest_segment_is_the_bottleneck():

@@ -34,6 +34,17 @@ def test_it_says_what_the_first_step_took_and_what_later_steps_need():
     ]
 
 
+def test_of_several_gpus_the_one_with_the_largest_difference_is_named():
+    little = DeviceMemory("GPU:1", 2 * GIB, 16 * GIB, 16 * GIB, 16 * GIB, 14 * GIB)
+    (found,) = (each for each in judged(little, GPU).findings if each.code == CODE)
+    assert found.evidence[0].name == "first step on GPU:0"
+    full = [each for each in judged(little, GPU).findings if each.code == "memory-nearly-full"]
+    assert not full  # 14 of 16 GiB
+    fuller = replace(little, later_peak_bytes=15 * GIB)
+    (found,) = (each for each in judged(GPU, fuller).findings if each.code == "memory-nearly-full")
+    assert found.evidence[0].name == "peak use of GPU:1"
+
+
 @pytest.mark.parametrize(
     "change",
     [

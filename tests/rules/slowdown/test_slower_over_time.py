@@ -236,6 +236,11 @@ def test_steps_that_are_fast_again_have_an_end():
     assert finding.saving.low_s == pytest.approx(20 * 10 * 0.08)
 
 
+def test_a_slowdown_costs_what_is_over_the_slow_and_the_quick_steps_before():
+    saving = slower(run({"step/time_ms": [36.0, 44.0] * 18 + [120.0] * 28})).saving
+    assert (saving.low_s, saving.high_s) == pytest.approx((280 * 0.076, 280 * 0.084))
+
+
 @pytest.mark.parametrize(
     ("point_s", "after", "words"),
     [

@@ -42,6 +42,7 @@ def test_new_models_are_named_with_all_first_steps_but_one_as_the_saving():
     assert (finding.saving.low_s, finding.saving.of_s) == (16.0, 48.0)
     # 48 - 9 - 2 - 31 s are between the calls, where the models are built.
     assert finding.saving.high_s == pytest.approx(1.1 * 20.0 + 6.0)
+    assert found(FOLDS, wall_s=21.0, imports_s=0.0).saving.high_s == 21.0  # all there is
     assert "set_weights" in finding.advice[0]
     assert {figure.name: figure.value for figure in finding.evidence}["calls"] == 14
 
@@ -86,6 +87,10 @@ def test_calls_for_one_batch_and_calls_for_an_epoch_get_their_own_advice():
     loop = found(LOOP, wall_s=55.0)
     assert loop.title == "200 calls of fit (loop.py:5): 18 of 55 s went to starting them"
     assert "epochs=N" in loop.advice[0]
+    # Of calls for one batch each, 0.8 to 1.1 of their starts; of others 0.4 to 1.
+    assert (scores.saving.low_s, scores.saving.high_s) == (40.0, pytest.approx(55.0))
+    assert (loop.saving.low_s, loop.saving.high_s) == (pytest.approx(7.2), 18.0)
+    assert [each.value for each in loop.evidence] == [200, 0.1, 0.2]
 
 
 HEALTHY = {

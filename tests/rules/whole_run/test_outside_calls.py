@@ -50,6 +50,8 @@ def test_a_function_is_named_if_no_single_line_takes_most_of_it():
     (finding,) = found(*lines, replace(lines[0], place="train.py:9", seconds=5.0))
     assert finding.title.endswith("before fit, in prepare, most of it on the line train.py:7")
     assert finding.title.startswith("17 of 47 s")
+    (finding,) = found(replace(lines[0], seconds=10.0, source="clean(rows)"), lines[1])
+    assert finding.title.startswith("10 of 47 s passed before fit, in clean(rows) (train.py:7)")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,7 @@ def test_a_line_of_plain_python_stands_for_its_function():
 def test_short_or_small_times_are_no_finding():
     assert not found(replace(ADAPT, seconds=2.9), wall_s=10.0)
     assert not found(replace(ADAPT, seconds=4.6))  # under a tenth
+    assert found(replace(ADAPT, seconds=4.8))[0].severity == "warning"
     assert not found(replace(ADAPT, called="Function.__call__"))  # a step of the script's own
     assert not found()
 
