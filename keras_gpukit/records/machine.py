@@ -134,6 +134,10 @@ class GPUSample:
     Attributes:
         index: Position among the GPUs that TensorFlow lists.
         utilization_percent: Share of the last sampling period in which a kernel ran.
+        sm_active_percent: Share of the multiprocessors that were busy since the last reading, as
+            NVML reports from Hopper on.
+        tensor_active_percent: Share of the time in which these used tensor cores.
+        memory_bandwidth_percent: Share of the GPU memory's bandwidth that was used.
     """
 
     index: int
@@ -146,6 +150,9 @@ class GPUSample:
     power_limit_watts: float | None = None
     temperature_celsius: float | None = None
     sm_clock_mhz: int | None = None
+    sm_active_percent: float | None = None
+    tensor_active_percent: float | None = None
+    memory_bandwidth_percent: float | None = None
     throttle_reasons: tuple[str, ...] | None = None
 
 
@@ -198,6 +205,9 @@ class GPUUtilization:
     power_limit_watts: float | None = None
     temperature_max_celsius: float | None = None
     sm_clock_mhz: float | None = None
+    sm_active_percent: float | None = None
+    tensor_active_percent: float | None = None
+    memory_bandwidth_percent: float | None = None
     throttled_fraction: float | None = None
     throttle_fractions: dict[str, float] | None = None
     lost_because: str | None = None

@@ -205,6 +205,9 @@ class FakeNVML:
     def _nvmlSystemGetCudaDriverVersion(self) -> int:
         return 12060
 
+    def _nvmlGpmQueryDeviceSupport(self, gpu: FakeGPU) -> Any:
+        return SimpleNamespace(isSupportedDevice=0)
+
     def _nvmlDeviceGetCount(self) -> int:
         return len(self.gpus)
 

@@ -32,9 +32,9 @@ def summed_up(*samples: GPUSample):
 def test_a_gpu_is_summed_up_over_the_run():
     hot, power = "hardware thermal slowdown", "software power cap"
     summary = summed_up(
-        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, (power,)),
-        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, (hot, power)),
-        GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, ()),
+        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, 60.0, 4.0, 30.0, (power,)),
+        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, 40.0, 8.0, None, (hot, power)),
+        GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, throttle_reasons=()),
         GPUSample(1, throttle_reasons=None),
     )
     assert vars(summary) == {
@@ -48,6 +48,9 @@ def test_a_gpu_is_summed_up_over_the_run():
         "power_limit_watts": 340.0,
         "temperature_max_celsius": 80.0,
         "sm_clock_mhz": 1200.0,
+        "sm_active_percent": 50.0,
+        "tensor_active_percent": 6.0,
+        "memory_bandwidth_percent": 30.0,
         "throttled_fraction": pytest.approx(2 / 3),
         "throttle_fractions": {hot: pytest.approx(1 / 3), power: pytest.approx(2 / 3)},
         "lost_because": None,

@@ -101,6 +101,9 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
     for gpu in summary.gpus:
         busy = units.if_known(gpu.utilization_percent, units.number)
         yield f"GPU {gpu.index} busy", busy and f"{busy} %"
+        tensor = units.if_known(gpu.tensor_active_percent, units.number)
+        if tensor is not None:
+            yield f"GPU {gpu.index} tensor cores busy", f"{tensor} %"
     for gpu in summary.gpus:
         lost = gpu.lost_because
         yield f"GPU {gpu.index}", lost and f"not read to the end: {lost}"

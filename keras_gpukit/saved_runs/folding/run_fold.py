@@ -44,14 +44,17 @@ SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""
 MOST_CAPTURES = 200
 MOST_HANGS = 20
-SHOWN_OF_GPU = 7
+SHOWN_OF_GPU = 10
 HOST = tuple(HostSample.__dataclass_fields__)
 GPU = (
     *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
     *("power_watts", "temperature_celsius", "sm_clock_mhz"),
+    *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
     # `SHOWN_OF_GPU` figures have a time series; these are the others.
     *("memory_process_bytes", "memory_others_bytes", "power_limit_watts"),
 )
+_THROTTLED_AT = SHOWN_OF_GPU - 1
+_GPU_STREAMS = (*GPU[:_THROTTLED_AT], "throttled", *GPU[_THROTTLED_AT:])
 MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 host_values, gpu_values = operator.attrgetter(*HOST), operator.attrgetter(*GPU)
 memory_values = operator.attrgetter(*MEMORY)
@@ -165,9 +168,13 @@ class RunFold:
 
     def _add_gpu(self, sample: GPUSample, time_s: float, step: int | None) -> None:
         index, reasons = str(sample.index), sample.throttle_reasons
-        stream = self._stream(self.gpus, index, (*GPU[:6], "throttled", *GPU[6:]))
+        stream = self._stream(self.gpus, index, _GPU_STREAMS)
         values = gpu_values(sample)
-        stream.add(time_s, step, (*values[:6], tags.is_throttled(reasons), *values[6:]))
+        stream.add(
+            time_s,
+            step,
+            (*values[:_THROTTLED_AT], tags.is_throttled(reasons), *values[_THROTTLED_AT:]),
+        )
         if reasons:
             self._throttling.setdefault(index, Counter()).update(reasons)
 
@@ -351,6 +358,9 @@ class RunFold:
             power_limit_watts=figures["power_limit_watts"].last,
             temperature_max_celsius=figures["temperature_celsius"].highest,
             sm_clock_mhz=figures["sm_clock_mhz"].mean,
+            sm_active_percent=figures["sm_active_percent"].mean,
+            tensor_active_percent=figures["tensor_active_percent"].mean,
+            memory_bandwidth_percent=figures["memory_bandwidth_percent"].mean,
             throttled_fraction=throttled.mean,
             throttle_fractions=(
                 {reason: count / throttled.weight for reason, count in reasons}
