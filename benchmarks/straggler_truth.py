@@ -57,13 +57,14 @@ def main() -> None:
     named = sum(row["is_right"] for row in planted.values())
     quiet = sum(row["is_right"] for name, row in rows.items() if name not in planted)
     kept = sum(bool(row["is_kept"]) for row in planted.values())
+    inside = sum(bool(row["is_inside"]) for row in planted.values())
     print_table(
         "Stragglers among four workers",
         ("trial", "step", "exchange", "the chief's verdict", "promised", "saved", "right"),
         [_shown(name, row) for name, row in rows.items()],
         f"Named {named} of {len(planted)} (bar {NAMED} of {OF}), "
         f"none named in {quiet} of {len(rows) - len(planted)} even trials (bar: all).",
-        f"What fixing it saves was in range in {kept} of {len(planted)}.",
+        f"Savings in range: {kept} of {len(planted)}, without slack {inside}.",
     )
     if options.json:
         save(
@@ -73,6 +74,9 @@ def main() -> None:
             named=named,
             quiet=quiet,
             kept=kept,
+            inside=inside,
+            planted=len(planted),
+            even=len(rows) - len(planted),
             trials=rows,
         )
     if not options.only and (named < NAMED or quiet < len(rows) - len(planted)):
@@ -109,7 +113,7 @@ def _with_savings(rows: dict[str, Any]) -> dict[str, Any]:
     steps_s = {name: statistics.fmean(row["step_ms"]) / 1e3 for name, row in rows.items()}
     even_s = [step_s for name, step_s in steps_s.items() if name.startswith("even")]
     for name, row in rows.items():
-        row["saved_s"] = row["is_kept"] = None
+        row["saved_s"] = row["is_kept"] = row["is_inside"] = None
         if name.startswith("even") or not even_s or row["promised_s"] is None:
             continue
         count = row["steps"]
@@ -118,6 +122,7 @@ def _with_savings(rows: dict[str, Any]) -> dict[str, Any]:
         slack_s = TOLERANCE * row["wall_s"] + (max(even_s) - min(even_s)) * count
         row["saved_s"] = saved_s
         row["is_kept"] = low_s - slack_s <= saved_s <= (high_s or row["wall_s"]) + slack_s
+        row["is_inside"] = low_s <= saved_s <= (high_s or row["wall_s"])
     return rows
 
 

@@ -1,7 +1,8 @@
 """Fills in, when the site is built, what the code and the results of benchmarks already say.
 
 `{{ overhead: variants/bare again/ratio_median as .3f }}` is that figure of
-`benchmarks/results/overhead.json`, in Python's format; `as len` is how many there are.
+`benchmarks/results/overhead.json`, in Python's format; `as len` is how many there are. In a path,
+`*` stands for each row: `as true` counts those in which it holds, `as known` those that know.
 """
 
 from __future__ import annotations
@@ -44,8 +45,12 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def figure(name: str, path: str, form: str | None) -> str:
     """Returns a figure of a results file; a path that does not exist ends the build."""
     value = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-    for key in path.split("/"):
+    each, _, field = path.partition("/*/")
+    for key in each.split("/"):
         value = value[key]
+    if field:
+        found = [row[field] for row in value.values() if row[field] is not None]
+        return str(found.count(True) if form == "true" else len(found))
     if form == "len":
         return str(len(value))
     return f"{value:{form or ''}}".replace("%", " %")
@@ -55,7 +60,7 @@ def commands() -> str:
     """Returns the help of each command."""
     from keras_gpukit.cli.main import parsers
 
-    os.environ["COLUMNS"] = "90"
+    os.environ["COLUMNS"] = "74"  # the width of the column on the site
     parser, _ = parsers()
     sections = [f"```text\n{parser.format_help()}```"]
     [subparsers] = [

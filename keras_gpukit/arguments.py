@@ -146,7 +146,7 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
             "log_dir", f"{accepted}, {where}, or copy the folder there later", log_dir, ValueError
         )
     if not text or "\0" in text:
-        refuse("log_dir", f"{accepted}, on a file system", log_dir, ValueError)
+        refuse("log_dir", f"{accepted}; an empty one names no folder", log_dir, ValueError)
     try:
         path = Path(text).expanduser()
         if path.is_dir():

@@ -33,8 +33,16 @@ INTRODUCTION = """\
 # Evidence from real GPUs
 
 Which of the claims about GPUs hold on a real GPU, which are false, and which are open because
-nothing has measured them. Every other test of this project runs on CPUs. Anyone with an NVIDIA GPU
-can run the checks, in about eleven minutes on a large card and without network access:
+nothing has measured them. Every other test of this project runs on CPUs.
+"""
+APPENDIX = """\
+A verdict is about the code that ran. Where that has been corrected since, the row says so; the
+claim stays false until it runs again. The rest of this page has each claim with its figures.
+
+## Run it again
+
+Anyone with an NVIDIA GPU can run the checks, in about eleven minutes on a large card and without
+network access:
 
 ```
 python -m benchmarks.gpu --out benchmarks/results/gpu --minutes 11
@@ -45,9 +53,6 @@ The first command runs the parts below in slices, each in its own process with a
 writes one JSON file per slice. `python -m benchmarks.gpu stall:8-steps memory` runs one slice and
 one part. Started again, it continues with the cases that are missing. The second command makes this
 page from these files. On a CPU the parts run as well, to test themselves, but prove nothing.
-
-A verdict is about the code that ran. Where that has been corrected since, the row says so; the
-claim stays false until it runs again.
 """
 
 
@@ -55,14 +60,27 @@ def page(folder: Path) -> str:
     """Returns the page in Markdown, from the results in a folder."""
     parts = [load_part(name) for name in part_names()]
     sections = [_section(part, load_all(folder, part)) for part in parts]
-    return "\n".join([INTRODUCTION, f"{_summary(folder)}\n", *sections])
+    rows = [_count(part, load_all(folder, part)) for part in parts if part.claims]
+    table = ["| question | held | wrong | open |", "|---|---|---|---|", *rows, ""]
+    return "\n".join([INTRODUCTION, f"{_summary(folder)}\n", *table, APPENDIX, *sections])
 
 
 def box(folder: Path, link: str) -> str:
-    """Returns the words of README and first page, with a link to the page as seen from there."""
-    seen = _headlines(folder)
-    seen_line = f"> **Seen on a real GPU:** {seen}.\n>\n" if seen else ""
-    return f"{seen_line}> {_summary(folder)} See [the evidence]({link}).\n"
+    """Returns the sentence of README and first page, with a link to the page as seen from there."""
+    judged = _judged(folder).values()
+    seen = [
+        each.headline
+        for _, outcomes in judged
+        for each in outcomes
+        if each.headline and each.holds is not False
+    ]
+    if not seen:
+        return f"{_summary(folder)} See [the evidence]({link}).\n"
+    devices = sorted({_name(one["device"]) for results, _ in judged for one in results})
+    return (
+        f"On an {' and an '.join(devices)}, {', and '.join(seen)}. "
+        f"[What held there, and what did not]({link}).\n"
+    )
 
 
 def with_box(text: str, new: str) -> str:
@@ -94,11 +112,6 @@ def _judged(folder: Path) -> dict[str, tuple[list[Result], list[Outcome]]]:
     return found
 
 
-def _headlines(folder: Path) -> str:
-    judged = (outcome for _, outcomes in _judged(folder).values() for outcome in outcomes)
-    return "; ".join(each.headline for each in judged if each.headline and each.holds is not False)
-
-
 def _summary(folder: Path) -> str:
     judged = _judged(folder)
     verdicts = [outcome.holds for _, outcomes in judged.values() for outcome in outcomes]
@@ -122,6 +135,12 @@ def _summary(folder: Path) -> str:
 
 def _name(device: dict[str, Any]) -> str:
     return ", ".join(gpu["name"] for gpu in device["gpus"]) or "a GPU that NVML does not show"
+
+
+def _count(part: Part, results: list[Result]) -> str:
+    judged = [outcome.holds for outcome in outcomes(part, results).values()]
+    held, wrong, open_ = (judged.count(each) for each in (True, False, None))
+    return f"| [{_cell(part.question)}](#{part.name}) | {held} | {wrong} | {open_} |"
 
 
 def _section(part: Part, results: list[Result]) -> str:

@@ -68,7 +68,7 @@ class Outcome:
     evidence: str
     """One sentence with the figures, or with the reason why the claim was not judged."""
     headline: str | None = None
-    """What README's first screen says of it, unless it is falsified."""
+    """What README says of it, without an interval, unless it is falsified."""
     corrected: str = ""
     """If falsified, what has been corrected since; no GPU has shown yet that it is."""
 

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ValueFlags = Mapping[str, Collection[str] | None]
 """Flags that are followed by a value, each with the values it accepts; None for any value."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that names the flag or command that was likely meant.
+
+    An unknown flag of a command is that command's error, with its usage.
+    """
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parses arguments, and ends with an error if one is unknown."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with 2 and the message, with a suggestion if a known word is close."""
+        known: list[str] = []
+        if wrong := re.search(r"invalid choice: '([^']+)'(.*)", message):
+            known = re.findall(r"[\w-]+", wrong[2].replace("choose from", ""))
+        elif wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            known = [flag for each in self._actions for flag in each.option_strings]
+        close = get_close_matches(wrong[1], known, 1) if wrong else []
+        super().error(f"{message}; did you mean {close[0]}?" if close else message)
 
 
 def split(

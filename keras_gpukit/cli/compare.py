@@ -42,7 +42,7 @@ def add_parser(subparsers: Any) -> None:
         "run_a", metavar="RUN_A", type=_run, help=f"the run to compare with: {run_help}"
     )
     parser.add_argument(
-        "run_b", metavar="RUN_B", type=_run, help="the run that may be slower or faster"
+        "run_b", metavar="RUN_B", type=_run, nargs="?", help="the run that may be slower or faster"
     )
     parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
     parser.add_argument(
@@ -71,7 +71,7 @@ def _run(text: str) -> str:
 
 
 def _condition(text: str) -> FailCondition:
-    from keras_gpukit.rules.comparing.conditions import parse_condition
+    from keras_gpukit.rules.comparing.compare import parse_condition
 
     try:
         return parse_condition(text)
@@ -82,10 +82,11 @@ def _condition(text: str) -> FailCondition:
 def run(args: argparse.Namespace) -> int:
     """Prints the comparison."""
     from keras_gpukit.reports.junit import junit
-    from keras_gpukit.rules.comparing.compare import compare_runs
-    from keras_gpukit.rules.comparing.conditions import is_inconclusive, judge_condition
+    from keras_gpukit.rules.comparing.compare import compare_runs, is_inconclusive, judge_condition
     from keras_gpukit.whole_files import replace_file
 
+    if args.run_b is None:
+        return fail("compare", f"give two runs; `keras-gpukit report {args.run_a}` shows one")
     if args.more:
         error = ValueError(
             f"compares two runs, and received {2 + len(args.more)}; patterns of repeated runs need "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from keras_gpukit.cli.json_output import add_json_flags
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.cli.examination import examine, findings_of, view
     from keras_gpukit.cli.quiet import quiet_tensorflow
 
+    if sys.stderr.isatty():
+        print("Checking …", file=sys.stderr)  # it takes seconds, more on a busy machine
     with quiet_tensorflow() as show_log:
         found = examine()
         if found.machine.build.cuda is None:  # TensorFlow or Keras could not be loaded

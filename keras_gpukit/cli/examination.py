@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from collections.abc import Iterator
@@ -124,7 +125,7 @@ def examine() -> Examination:
         not_measured += tuple(MissingNames(each) for each in tried.lacks() or ())
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
         machine = Machine(driver=read_driver(), environment=read_environment())
-        planned = Plan(causes=(import_fails(error),))
+        planned = Plan(causes=(import_fails(error, os.environ.get("KERAS_BACKEND")),))
         tried.stop()
     health = read_health(machine.driver.gpus, read_xids())
     packages = read_packages() if machine.libraries else ()
@@ -217,7 +218,7 @@ def findings_of(found: Examination) -> DoctorFindings:
 
 
 def view(found: Examination) -> RenderableType:
-    """Returns a line with a mark for each checked item, then what `configure_gpus()` would do."""
+    """Returns the answer and what `configure_gpus()` would do, then a line for each check."""
     lines = (*_checks(found), *_packages(found), *_gpus(found), *_measurements(found))
     facts = table([(plain(mark, style=_STYLES[mark]), name, said) for mark, name, said in lines])
     planned = found.planned
@@ -230,7 +231,7 @@ def view(found: Examination) -> RenderableType:
         shown.append(plain(f"{kind}: {problem}", style=style))
     warnings = planned.warnings if planned.gpus else ()
     shown += [plain(f"Warning: {each}", style="yellow") for each in warnings]
-    return Group(facts, "", *shown)
+    return Group(*shown, "", facts)
 
 
 def _checks(found: Examination) -> Iterator[Check]:
@@ -238,7 +239,8 @@ def _checks(found: Examination) -> Iterator[Check]:
     for package, number in found.versions.items():
         yield _found(package, number, "not installed")
     driver = machine.driver
-    yield _found("NVIDIA driver", driver.version, f"not available ({driver.error})")
+    lacking = "not found" if driver.error == "LibraryNotFound" else f"NVML says {driver.error}"
+    yield _found("NVIDIA driver", driver.version, lacking)
     if driver.cuda_version is not None:
         yield "ok", "  runs CUDA up to", "{}.{}".format(*driver.cuda_version)
     backend, build = machine.keras_backend, machine.build
@@ -250,7 +252,12 @@ def _checks(found: Examination) -> Iterator[Check]:
         with_cuda = ", ".join(f"{name} {number}" for name, number in known.items() if number)
         with_cuda = with_cuda or "a CUDA of unknown version"
         yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
-    yield from map(_library, machine.libraries)
+    missing = [each for each in machine.libraries if each.path is None]
+    if driver.version is None and missing:
+        count = f"{len(missing)} of {len(machine.libraries)} not found"
+        yield "missing", "CUDA libraries", f"{count}; that matters once there is a driver"
+    else:
+        yield from map(_library, machine.libraries)
     gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in machine.gpus)
     yield _found("GPUs that TensorFlow sees", gpus or None, "none")
     for name, value in machine.environment.items():

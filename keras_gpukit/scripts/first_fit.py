@@ -18,7 +18,7 @@ its optimizer. It prints the answer, or raises an exception that says why there 
 def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
     """Runs a script up to its first `fit`, and ends it there; returns why there is no answer."""
     has_asked = False
-    failed_because: str | None = "the script called no fit()"
+    failed_because: str | None = "the script called no fit(); give one that calls Keras' fit()"
 
     def watch_fits() -> None:
         nonlocal failed_because

@@ -40,7 +40,7 @@ def serve(
 ) -> None:
     """Runs in the trial process: runs the script. Its first `fit` ends the process."""
     prepare(log, changes)
-    reason = "the script called no fit()"
+    reason = "the script called no fit(); give one that calls Keras' fit()"
 
     def keras_imported() -> None:
         nonlocal reason

@@ -210,11 +210,9 @@ def _check(dataset: Any, cache: Any, cache_folder: Any) -> None:
     import tensorflow as tf
 
     if not isinstance(dataset, tf.data.Dataset) and not _is_py_dataset(dataset):
-        raise wrong_kind(
-            dataset,
-            "dataset must be a tf.data.Dataset or a keras.utils.PyDataset; tune it before it is "
-            "distributed.",
-        )
+        late = "; tune it before it is distributed" * ("Distributed" in type(dataset).__name__)
+        accepted = f"`dataset` must be a tf.data.Dataset or a keras.utils.PyDataset{late}."
+        raise wrong_kind(dataset, accepted)
     if not isinstance(cache, bool) and cache not in ("ask", "memory", "disk"):
         raise ValueError(
             f'`cache` must be "ask", "memory", "disk", True or False. Received: cache={cache!r}'

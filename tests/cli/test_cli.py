@@ -22,8 +22,9 @@ import keras_gpukit
 from keras_gpukit.cli.demo import image_files, print_code
 from keras_gpukit.cli.demo_pipelines import as_advised, as_written
 from keras_gpukit.cli.json_output import PRINTED
-from keras_gpukit.cli.main import main, parsers
+from keras_gpukit.cli.main import GROUPS, main, parsers
 from keras_gpukit.cli.quiet import LEVEL
+from keras_gpukit.rules.verdict import RULES
 
 FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn")
 
@@ -59,7 +60,7 @@ def test_help_loads_no_framework():
 from contextlib import suppress
 from keras_gpukit.cli.json_output import PRINTED
 from keras_gpukit.cli.main import main, parsers
-for command in ([], ["run"], ["launch"], ["demo"], ["doctor"], ["report"]):
+for command in ([], ["explain"], ["run"], ["launch"], ["demo"], ["doctor"], ["report"]):
     with suppress(SystemExit):
         main([*command, "--help"])
 """
@@ -107,8 +108,10 @@ def test_unknown_public_name():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "the following arguments are required: COMMAND"),
         (["train"], "invalid choice: 'train'"),
+        (["rnu", "x.py"], "; did you mean run?"),
+        (["run", "--profle", "x.py"], "keras-gpukit run: error: unrecognized arguments: --profle"),
+        (["run", "--profle", "x.py"], "; did you mean --profile?"),
         (["demo", "--log-dir", __file__], f"--log-dir: {__file__} is not a folder"),
         (["demo", "--data-dir", ""], "--data-dir: the folder's name is empty"),
         (["demo", "extra"], "unrecognized arguments: extra"),
@@ -119,6 +122,34 @@ def test_wrong_arguments_say_what_is_wrong(arguments, complaint, capsys):
         main(arguments)
     assert exit_info.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_without_a_command_it_prints_its_help_with_each_command_in_a_group(capsys):
+    assert main([]) == 0
+    printed = capsys.readouterr().out
+    assert "keras-gpukit run train.py" in printed
+    parser, _ = parsers()
+    [commands] = (each.choices for each in parser._actions if isinstance(each.choices, dict))
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(commands)
+    assert printed.index("Find out:") < printed.index("  run ") < printed.index("Memory:")
+
+
+def test_a_rule_is_explained_from_its_page(capsys):
+    assert main(["explain", "(tiny-steps)"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("tiny-steps: Many tiny steps")
+    assert "Threshold. Under 2 ms." in printed
+    assert "](" not in printed
+    assert main(["explain"]) == 0
+    head, *listed = re.findall(r"^([a-z0-9-]+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert (head, set(listed)) == ("code", {rule.code for rule in RULES})
+
+
+def test_a_rule_that_is_not_there_gets_the_closest_one(capsys):
+    assert main(["explain", "input-bond"]) == 2
+    assert "no rule 'input-bond'; did you mean input-bound?" in capsys.readouterr().err
+    assert main(["explain", "xyz"]) == 2
+    assert "did you mean" not in capsys.readouterr().err
 
 
 def test_an_interrupt_ends_without_a_traceback(monkeypatch):

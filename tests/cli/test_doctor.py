@@ -174,7 +174,7 @@ def test_a_library_that_cannot_be_loaded_blocks_every_gpu(examine):
 
 def test_each_line_is_marked(examine):
     def lines(machine):
-        text = examine(machine)[1].split("\n\n")[0]
+        text = examine(machine)[1].split("\n\n")[-1]
         return {" ".join(line.split()) for line in text.splitlines()}
 
     assert "set TF_FORCE_GPU_ALLOW_GROWTH 'false'" in lines(HEALTHY)
@@ -224,10 +224,29 @@ def test_json_holds_all_that_was_found(examine):
     ]
 
 
-def test_a_tensorflow_that_cannot_be_imported_is_a_finding(examine):
+def test_a_tensorflow_that_cannot_be_imported_is_a_finding(examine, monkeypatch):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
     code, text = examine(ImportError("libfoo.so.1: not found"))
     assert code == 1
-    assert "libfoo.so.1" in text
+    assert "libfoo.so.1: not found). Does `python -c" in " ".join(text.split())
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    _, text = examine(ModuleNotFoundError("No module named 'jax'"))
+    said = "KERAS_BACKEND is 'jax', and keras_gpukit works on TensorFlow only."
+    assert said in " ".join(text.split())
+
+
+def test_the_answer_comes_first_and_without_a_driver_libraries_are_one_line(examine):
+    nothing = Driver(error="LibraryNotFound")
+    libraries = tuple(map(CUDALibrary, ("libcudart.so.12", "libcudnn.so.9")))
+    _, text = examine(replace(BROKEN, driver=nothing, libraries=libraries, environment={}))
+    answer, checks = text.split("\n\n")
+    assert answer.startswith("No GPU is used; training runs on the CPU.\nNo NVIDIA driver is")
+    lines = {" ".join(line.split()) for line in checks.splitlines()}
+    assert {
+        "missing NVIDIA driver not found",
+        "missing CUDA libraries 2 of 2 not found; that matters once there is a driver",
+    } <= lines
+    assert "libcudnn" not in checks
 
 
 def test_its_own_version_is_known_without_being_installed(examine, monkeypatch):

@@ -55,7 +55,7 @@ def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
 def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     wrong = DOCTOR["doctor"] | {"exit_code": 1}
     save(tmp_path, result("setup", {"doctor": wrong}))
-    assert "0 held on NVIDIA Test, 1 were wrong, and" in box(tmp_path, "there.md")
+    assert "0 held on NVIDIA Test, 1 were wrong, and" in page(tmp_path)
     assert "| **false**: Exit code 1" in page(tmp_path)
 
     save(tmp_path, result("setup", DOCTOR))

@@ -49,10 +49,10 @@ def test_each_command_and_flag_is_on_its_page(hooks):
 
 def test_a_figure_comes_from_its_file_or_ends_the_build(hooks):
     shown = hooks.on_page_markdown(
-        "{{ verdict_truth: count }} runs, {{ everyday: named as .0% }} of "
-        "{{ everyday: situations as len }}"
+        "{{ verdict_truth: causes }} runs, {{ everyday: named as .0% }} of "
+        "{{ everyday: situations as len }}, {{ verdict_truth: runs/*/is_kept as true }}"
     )
-    assert re.fullmatch(r"\d\d runs, \d+ % of \d\d", shown)
+    assert re.fullmatch(r"\d\d runs, \d+ % of \d\d, 25", shown)
     with pytest.raises(KeyError):
         hooks.on_page_markdown("{{ verdict_truth: not there }}")
     with pytest.raises(FileNotFoundError):

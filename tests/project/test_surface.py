@@ -56,7 +56,7 @@ def sections():
 
 
 def tags():
-    page = (ROOT / "docs/reference/tags.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/records.md").read_text(encoding="utf-8")
     return re.findall(r"^\| `([^`]+)`", page, flags=re.MULTILINE)
 
 

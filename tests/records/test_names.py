@@ -10,7 +10,7 @@ from keras_gpukit.records import names
 
 
 def test_the_documented_tags_are_the_written_ones():
-    table = (ROOT / "docs" / "reference" / "tags.md").read_text().split("## run.jsonl")[0]
+    table = (ROOT / "docs" / "reference" / "records.md").read_text().split("### run.jsonl")[0]
     documented = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
     gpu = [names.gpu_tag("<index>", figure) for figure in (*names.GPU_FIGURES, "throttled")]
     memory = [names.memory_tag("<device>", figure) for figure in names.MEMORY_FIGURES]

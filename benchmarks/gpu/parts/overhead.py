@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 import time
@@ -101,12 +102,10 @@ def ratio_outcome(row: dict[str, Any], limit: float) -> Outcome:
         f"On a {step_ms:.2f} ms step the ratio is {ratio:.4f} "
         f"(95 % interval {low:.4f} to {high:.4f})"
     )
-    headline = (
-        f"`Monitor` added {100 * (ratio - 1):.1f} % to a step of {step_ms:.1f} ms "
-        f"(95 % interval {100 * (low - 1):.1f} to {100 * (high - 1):.1f} %)"
-    )
     if low <= limit < high:
-        return Outcome(None, f"{evidence}: too noisy for a limit of {limit}.", headline)
+        return Outcome(None, f"{evidence}: too noisy for a limit of {limit}.")
+    most = max(1, math.ceil(100 * (high - 1)))
+    headline = f"`Monitor` added less than {most} % to a step of {step_ms:.1f} ms"
     return Outcome(high <= limit, f"{evidence}.", headline)
 
 

@@ -159,9 +159,8 @@ def stall_outcome(measured: Measured, way: str) -> Outcome:
     if not (outcome.holds and way == "1 step, synchronous"):
         return outcome
     headline = (
-        f"the reported input stall was within {max(known.values()):.2f} percentage points of the "
-        f"GPU's measured idle time while a batch was fetched ({len(known)} input pipelines, one "
-        "step per execution, Keras waiting for each loss)"
+        f"the reported input stall was within about {max(known.values()):.0f} percentage point of "
+        "the GPU's measured idle time with one step per execution"
     )
     return replace(outcome, headline=headline)
 

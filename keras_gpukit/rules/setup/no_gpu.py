@@ -21,6 +21,7 @@ class NoGPU(Rule):
     subject = "GPUs"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
+    charts = ("placement",)
     yields_to = ("float16-on-cpu",)
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -52,11 +53,24 @@ def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
     )
 
 
-def import_fails(error: Exception) -> Cause:
-    """Returns the cause if TensorFlow or Keras cannot be used at all."""
+def import_fails(error: Exception, backend: str | None = None) -> Cause:
+    """Returns the cause if TensorFlow or Keras cannot be used at all.
+
+    Args:
+        error: Exception that importing them raised.
+        backend: Value of `KERAS_BACKEND`, None if it is not set.
+    """
+    failed = failure("Importing TensorFlow and Keras", error)
+    failed = f"{failed[0].upper()}{failed[1:]}"  # a sentence of its own here
+    if backend not in (None, "", "tensorflow"):
+        return Cause(
+            "import_fails",
+            f"{failed}. KERAS_BACKEND is {backend!r}, and keras_gpukit works on TensorFlow only.",
+            "Set KERAS_BACKEND=tensorflow.",
+        )
     return Cause(
         "import_fails",
-        failure("Importing TensorFlow and Keras", error),
+        f"{failed}.",
         "Does `python -c 'import tensorflow, keras'` work? If not, fix that first.",
     )
 
