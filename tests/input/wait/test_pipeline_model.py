@@ -230,10 +230,15 @@ def test_the_start_of_executions_is_the_wait_for_all_of_the_first_one():
 def test_fetching_that_hides_behind_the_steps_of_an_execution_is_no_wait(
     monkeypatch, fetch_s, waited_s
 ):
-    hidden = calibrated_hidden_wait(monkeypatch, 8)
+    hidden, pipeline = calibrated_hidden_wait(monkeypatch, 8), ScriptedPipeline()
+
+    def callback(number):
+        pipeline.now_s += 0.005
+
     windows, record = run(
-        ScriptedPipeline(),
+        pipeline,
         [(fetch_s, 0.004)] * 400,
+        after_step=callback,
         choose=lambda each: meter_of(each, 8, hidden),
         of=8,
         hides=True,
@@ -268,6 +273,14 @@ def test_fetches_that_tf_data_adds_up_are_the_wait():
     assert total(windows) == pytest.approx(198 * 0.003, abs=MICROSECOND)
     assert record.stall_fraction == pytest.approx(0.25)
     assert record.confidence == "exact"
+
+
+def test_fetches_count_for_the_part_of_their_time_that_is_in_the_stretch():
+    meter = FetchLatencyMeter(lambda: 0.0, overlaps=False)
+    meter.start(1.0, Stretch(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
+    # A second of fetches from 2 to 7 s, in a stretch from 1 to 5 s.
+    stretch = Stretch(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
+    assert meter.read([2.0], stretch).wait_s == pytest.approx(0.8)
 
 
 def test_predict_waits_from_each_request_to_its_arrival(monkeypatch):
@@ -317,6 +330,33 @@ def test_the_part_of_it_that_fills_a_shuffle_buffer():
         Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map")
     )
     assert start_of(pipeline).shuffle_fraction == pytest.approx(940 / 1000)
+
+
+def test_a_start_that_is_read_late_has_its_gap_among_the_first():
+    pipeline, entries = ScriptedPipeline(), []
+    meter = PipelineModelMeter(pipeline, 1)
+    for wait_s in (0.4, 0.02, 0.03, 0.04):
+        entries.append(pipeline.now_s)
+        pipeline.execution([(wait_s, 0.1)])
+    first = Stretch(np.array(entries[:2]), np.array(entries[1:2]), entries[2])
+    assert meter.start(None, first).wait_s == pytest.approx(0.4, abs=MICROSECOND)
+    stretch = Stretch(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
+    assert meter.read([meter.take()], stretch).wait_s == pytest.approx(0.05, abs=MICROSECOND)
+
+
+def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_alone():
+    pipeline, entries = ScriptedPipeline(), []
+    meter = meter_of(pipeline)
+    for number in range(153):
+        entries.append(pipeline.now_s)
+        pipeline.execution([(0.002, 0.004)])
+        if number == 1:
+            first = Stretch(np.array(entries), np.array(entries[1:]), pipeline.now_s)
+            meter.start(meter.take(), first)
+    stretch = Stretch(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
+    reading = meter.read([meter.take()], stretch)
+    assert reading.wait_s == pytest.approx(151 * 0.002, abs=151 * MICROSECOND)
+    assert reading.waits_s is None
 
 
 def test_a_first_call_of_ten_seconds_of_compute_is_unknown():
