@@ -40,6 +40,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/check_words.py
+	$(BIN)/python .ci/check_budgets.py
 
 docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict

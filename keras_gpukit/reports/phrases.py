@@ -198,7 +198,7 @@ def checks(verdict: Verdict) -> str | None:
     Of checks that do not concern the run, such as those of clusters, nothing is said.
     """
     reasons = Counter(
-        _LONGER if code in verdict.too_short else one_line(reason).removeprefix("there is ")
+        _LONGER if code in verdict.too_short else one_line(reason)
         for code, reason in verdict.not_applicable.items()
         if code not in verdict.not_concerned
     )

@@ -16,7 +16,7 @@ from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
 
 TOO_SHORT = "the run was too short"
-NO_GPU = "there is no GPU"
+NO_GPU = "no GPU"
 MINIMUM_SAMPLES = 5
 """Least number of readings of the machine; means of fewer show start-up rather than training.
 
@@ -39,8 +39,8 @@ class NotApplicable:
     concerns: bool = True
 
 
-NO_CLUSTER = NotApplicable("there is no cluster", concerns=False)
-ONE_REPLICA = NotApplicable("there is one replica", concerns=False)
+NO_CLUSTER = NotApplicable("no cluster", concerns=False)
+ONE_REPLICA = NotApplicable("one replica", concerns=False)
 ONE_WORKER = NotApplicable(
     "the run has one worker and one replica, or others were not compared here", concerns=False
 )
@@ -48,6 +48,37 @@ NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script", co
 
 Outcome = Finding | NotApplicable | None
 """A finding, the reason why the rule could not judge, or None if it looked and found nothing."""
+
+
+class Measure:
+    """A number that a rule gives as evidence: an attribute of the rule's class, and its key.
+
+    Attributes:
+        sentence: Sentence with its {value}, and with {of}, the stage, device or worker that it is
+            about. One that begins with a comma continues the sentence before it.
+        unit: Unit of the number, as of a `Figure`.
+    """
+
+    def __init__(self, sentence: str, unit: str = "") -> None:
+        self.sentence, self.unit = sentence, unit
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.key = name
+
+    def __call__(self, value: float, of: str = "") -> Figure:
+        """Returns the figure with this number."""
+        return Figure(self.key, value, self.unit, of, self.sentence)
+
+
+class Share(Measure):
+    """A share, given from 0 to 1 and shown in percent."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, "%")
+
+    def __call__(self, value: float, of: str = "") -> Figure:
+        """Returns the figure with this share."""
+        return super().__call__(100 * value, of)
 
 
 class Rule(ABC):
@@ -61,20 +92,27 @@ class Rule(ABC):
         subject: Part of the run that the rule looks at, in a few words; rules may share it.
         title: The finding in one line.
         requires: The evidence that the rule needs to judge.
+        charts: Charts that show a finding, the most relevant first; empty for none.
+        in_captures: Whether a finding is on single steps, which captures show.
+        tried_by: Changes that `tune` tries for a finding, the first one first; empty if only the
+            author of the model can change it.
         comes_first: Which of its findings precede those of other rules, however severe these are.
         ends_run: Whether its findings are on what ended a run.
         judges_first_step: Whether it also judges a run in which no step ended.
         yields_to: Codes of rules whose findings say more than one of this rule, which is then left
             out; None for all rules.
         yields_to_remarks: Whether remarks of those rules say more, too.
-        same_cause: Codes of rules whose finding may have the same cause as one of this rule, by the
-            basis of the saving; see `verdict`.
+        same_cause: Codes of rules whose finding may have the same cause as one of this rule, by
+            what that is about; see `verdict`.
     """
 
     code: ClassVar[str]
     subject: ClassVar[str]
     title: ClassVar[str]
     requires: ClassVar[str]
+    charts: ClassVar[tuple[str, ...]]
+    in_captures: ClassVar[bool] = False
+    tried_by: ClassVar[tuple[str, ...]] = ()
     comes_first: ClassVar[Literal["never", "if critical", "always"]] = "never"
     ends_run: ClassVar[bool] = False
     judges_first_step: ClassVar[bool] = False
@@ -103,6 +141,7 @@ class Rule(ABC):
         advice: Sequence[str | Advice],
         saving: Saving | None = None,
         title: str | None = None,
+        about: str = "",
     ) -> Finding:
         """Returns a finding. A negligible saving is left out and makes the finding a remark.
 
@@ -113,7 +152,7 @@ class Rule(ABC):
         actions = tuple(map(advise, advice))
         lines = tuple(each.text for each in actions)
         title = title or self.title
-        return Finding(self.code, title, severity, evidence, lines, saving, actions=actions)
+        return Finding(self.code, title, severity, evidence, lines, saving, None, actions, about)
 
 
 def advise(text: str | Advice, kind: str = "") -> Advice:
@@ -168,13 +207,3 @@ def times(count: int) -> str:
 def seconds(duration_s: float) -> str:
     """Formats seconds for a title, without the unit: "9.4", "176"."""
     return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"
-
-
-def figure(key: str, value: float, unit: str = "", of: str = "") -> Figure:
-    """Returns a figure, named by its key and what it is a figure of."""
-    return Figure(f"{key.replace('_', ' ')} {of}".rstrip(), value, unit, key, of)
-
-
-def percent(key: str, fraction: float, of: str = "") -> Figure:
-    """Returns a share, 0 to 1, as a figure in percent."""
-    return figure(key, 100 * fraction, "%", of)

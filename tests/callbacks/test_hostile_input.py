@@ -14,14 +14,7 @@ import tensorflow as tf
 from helpers.launches import wait_for
 from helpers.prepared import Prepared
 from helpers.processes import environment
-from helpers.training import (
-    BATCH,
-    FEATURES,
-    arrays,
-    sleeping_model,
-    slow_dataset,
-    small_model,
-)
+from helpers.training import BATCH, FEATURES, arrays, sleeping_model, slow_dataset, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.wait import pipeline_model

@@ -160,7 +160,6 @@ def test_a_gpu_that_nothing_describes_is_still_listed(machine, monkeypatch):
         ("nvmlDeviceGetMemoryInfo", {"memory_used_bytes", "memory_total_bytes"}),
         ("nvmlDeviceGetUtilizationRates", {"utilization_percent"}),
         ("nvmlDeviceGetPowerUsage", {"power_watts"}),
-        ("nvmlDeviceGetEnforcedPowerLimit", {"power_limit_watts"}),
         ("nvmlDeviceGetTemperature", {"temperature_celsius"}),
         ("nvmlDeviceGetClockInfo", {"sm_clock_mhz"}),
         ("nvmlDeviceGetCurrentClocksEventReasons", {"throttle_reasons"}),

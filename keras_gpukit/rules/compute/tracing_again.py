@@ -6,7 +6,7 @@ from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
-from keras_gpukit.rules.rule import Outcome, figure, percent, seconds, times
+from keras_gpukit.rules.rule import Measure, Outcome, Share, seconds, times
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 
@@ -55,6 +55,10 @@ class TracingAgain(TimeRule):
     code = "tracing-again"
     subject = "tracing"
     title = "The step function was made and traced again"
+    traced_again = Measure("The step was traced again {value}", "times")
+    compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
+    per_compilation = Measure("One compilation takes {value}", "s")
+    of_the_script = Share("This takes {value} of the script's time")
 
     def judge(self, summary: RunSummary) -> Outcome:
         script = summary.script
@@ -72,7 +76,7 @@ class TracingAgain(TimeRule):
         share = again_s / whole_s
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
-            percent("of_the_time", share),
+            self.of_the_script(share),
             advice=advice,
             saving=Saving(again_s, None, script.wall_s, "tracing again"),
             title=f"{what}: {seconds(again_s)} s of {seconds(script.wall_s)} s",
@@ -96,12 +100,12 @@ class TracingAgain(TimeRule):
             basis="tracing and compiling again",
         )
         took = f"{seconds(again_s)} s of {seconds(parts.wall_s)} s"
-        figures = [percent("of_the_time", again_s / parts.wall_s)]
+        figures = [self.of_the_time(again_s / parts.wall_s)]
         if parts.tracings:
-            figures.append(figure("traced_again", parts.tracings, "times"))
+            figures.append(self.traced_again(parts.tracings))
         if parts.compilations:
-            figures.append(figure("compiled_again_by_XLA", parts.compilations, "times"))
-            figures.append(figure("per_compilation", compiling_s / parts.compilations, "s"))
+            figures.append(self.compiled_again_by_XLA(parts.compilations))
+            figures.append(self.per_compilation(compiling_s / parts.compilations))
         if compiling_s >= max(made_s, retraced_s):
             what, advice = _shapes(summary, parts.compilations or 0)
         elif made_s >= retraced_s and parts.tracings_of_shapes == parts.tracings:

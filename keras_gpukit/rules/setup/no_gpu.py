@@ -21,6 +21,7 @@ class NoGPU(Rule):
     subject = "GPUs"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
+    charts = ("placement",)
     yields_to = ("float16-on-cpu",)
 
     def judge(self, summary: RunSummary) -> Outcome:

@@ -8,12 +8,10 @@ from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
-from keras_gpukit.rules.rule import Outcome, percent, seconds
+from keras_gpukit.rules.rule import Outcome, Share, seconds
 from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.whole_run.hangs import CACHE, TRIAL
-from keras_gpukit.rules.whole_run.time_parts import (
-    TimeRule,
-)
+from keras_gpukit.rules.whole_run.time_parts import TimeRule
 
 HALF = 0.5
 SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
@@ -56,16 +54,17 @@ class MostlyNotCompute(TimeRule):
     code = "mostly-not-compute"
     subject = "share of compute"
     title = "Most of the time did not go to compute"
+    time_of = Share("{of}: {value} of the time")
+    compute = Share("Computing takes {value}")
 
     def superseded_by(self, finding: Finding) -> Collection[str]:
         """Returns the rules that explain the part; of the first step, those on lasting causes.
 
         Next to a long first step that took most of the run, lasting causes matter less.
         """
-        share = finding.evidence[0]
-        if share.of != ONCE:
-            return COVERED_BY.get(share.of, ())
-        if finding.severity != "info" and share.value > 100 * HALF:
+        if finding.about != ONCE:
+            return COVERED_BY.get(finding.about, ())
+        if finding.severity != "info" and finding.evidence[0].value > 100 * HALF:
             return ("many-short-calls",)
         return "many-short-calls", *(code for codes in COVERED_BY.values() for code in codes)
 
@@ -88,9 +87,9 @@ class MostlyNotCompute(TimeRule):
             is_first and not copies and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
         )
         severity: Severity = "info" if short else "warning"
-        figures = [percent("time_of", spent_s / parts.wall_s, name)]
+        figures = [self.time_of(spent_s / parts.wall_s, name)]
         if parts.compute_s is not None:
-            figures.append(percent("compute", parts.compute_s / parts.wall_s))
+            figures.append(self.compute(parts.compute_s / parts.wall_s))
         advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
         title = f"{self.title}: the largest part is {name}"
         if copies:
@@ -105,4 +104,5 @@ class MostlyNotCompute(TimeRule):
             advice=advice,
             saving=of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True),
             title=title,
+            about=name,
         )
