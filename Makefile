@@ -9,7 +9,7 @@ BROWSER = $(shell grep -rl "mark\.browser" tests)
 AGAIN = $(BIN)/pytest --last-failed --last-failed-no-failures none
 FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
-.PHONY: demo test test-fast test-all versions dist lint docs screenshots clean
+.PHONY: demo test test-fast test-all mutants versions dist lint docs screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
@@ -25,6 +25,10 @@ test-fast: $(VENV)/installed
 # Every test, also the long ones, in one process: for a machine whose GPU two would share.
 test-all: $(VENV)/installed
 	$(BIN)/pytest
+
+# Changes of single figures, each of which a test must notice: a quarter of an hour.
+mutants: $(VENV)/installed
+	$(BIN)/python benchmarks/mutants.py --jobs 2 --json benchmarks/results/mutants.json
 
 # The important tests with the oldest and with the newest TensorFlow and Keras.
 versions: $(VENV)/installed

@@ -353,6 +353,7 @@ def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record,
     [
         (units.size(0), "0 B"),
         (units.size(1536), "1.5 KiB"),
+        (units.size(1000 * 2**20), "1,000 MiB"),
         (units.size(80 * GIB), "80 GiB"),
         (units.size(3 * 1024**5), "3,072 TiB"),
         (units.duration(3e-6), "3 µs"),
