@@ -57,6 +57,7 @@ class TinySteps(Rule):
     charts = ("timeline",)
     in_captures = True
     tried_by = ("steps-per-execution", "batch-size")
+    supersedes = ("mostly-not-compute: callbacks",)
     step_time = Measure("A step takes {value}", "ms")
     steps_measured = Measure(", the mean of {value} steps")
     GPU_idle_between_steps = Share("The GPU idles {value} of a step between steps")
@@ -158,6 +159,7 @@ class LaunchBound(Rule):
     charts = ("captures", "layers", "busy")
     in_captures = True
     tried_by = ("jit", "steps-per-execution", "batch-size")
+    supersedes = ("low-utilization", "dominant-layer")
     of_a_step_waiting_for_launches = Share("{value} of a step are waits for launches")
     kernels_per_step = Measure("A step runs {value} kernels")
     mean_time_of_a_kernel = Measure(", {value} each on average", "µs")
@@ -286,7 +288,6 @@ class LowUtilization(Rule):
     code = "low-utilization"
     subject = "GPU use"
     title = "GPUs idle although input is there"
-    yields_to = ("launch-bound", "python-in-step")
     requires = "readings of the GPUs' utilization"
     charts = ("busy", "timeline")
     tried_by = ("jit", "steps-per-execution", "batch-size")

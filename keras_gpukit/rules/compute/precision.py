@@ -97,6 +97,7 @@ class HalfPrecisionOnCPU(Rule):
     title = "float16 on a CPU, which computes it more slowly than float32"
     requires = "the precision"
     charts = ("captures", "layers")
+    supersedes = ("no-gpu",)
     dense_products_slower_by = Measure("Dense products take {value} the time of float32", "×")
 
     def judge(self, summary: RunSummary) -> Outcome:

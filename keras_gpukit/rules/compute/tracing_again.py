@@ -55,6 +55,7 @@ class TracingAgain(TimeRule):
     code = "tracing-again"
     subject = "tracing"
     title = "The step function was made and traced again"
+    supersedes = ("mostly-not-compute: tracing again", "mostly-not-compute: callbacks")
     traced_again = Measure("The step was traced again {value}", "times")
     compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
     per_compilation = Measure("One compilation takes {value}", "s")

@@ -27,7 +27,6 @@ class InputHoldsGIL(Rule):
     code = "input-holds-gil"
     subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
-    yields_to = ("input-bound",)
     yields_to_remarks = False
     requires = (
         f"waits for the GIL, and the time of {MINIMUM_STEPS} steps and of Python code for batches"
@@ -35,6 +34,7 @@ class InputHoldsGIL(Rule):
     charts = ("stages", "input", "timeline")
     in_captures = True
     tried_by = ("input",)
+    supersedes = ("input-takes-cores",)
     wait_for_the_GIL = Measure("A thread waits {value} for the GIL", "ms")
     time_per_batch_of = InputBound.time_per_batch_of
     step_time = Measure("A step takes {value}", "ms")
@@ -110,7 +110,6 @@ class InputTakesCores(Rule):
     code = "input-takes-cores"
     subject = "cores for input"
     title = "Making batches takes cores away from the steps"
-    yields_to = ("input-holds-gil",)  # the same code also holds the GIL, scarcer than cores
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
     charts = ("stages", "input", "timeline")
     in_captures = True

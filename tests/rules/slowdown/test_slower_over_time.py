@@ -76,7 +76,7 @@ def test_a_slow_stage_is_named_with_when_and_how_much():
     assert any("read_record" in line for line in finding.advice)
     lost_s = 28 * 10 * ADDED_MS / 1e3
     assert finding.saving.low_s == pytest.approx(lost_s) == finding.saving.high_s
-    assert finding.saving.of_s == WALL_S
+    assert (finding.saving.of_s, finding.saving.basis) == (WALL_S, "input wait since then")
 
 
 def test_a_slowdown_of_the_input_comes_before_the_wait_that_came_with_it():
