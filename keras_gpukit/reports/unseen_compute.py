@@ -37,7 +37,7 @@ def unseen_compute(summary: RunSummary) -> str | None:
 
 
 def _of_own_loop(summary: RunSummary) -> str | None:
-    """Returns a sentence on a training loop of the script's own, whose steps were not looked into."""
+    """Returns a sentence on a loop of the script's own, whose steps were not looked into."""
     steps, record = summary.throughput, summary.input
     is_monitored = summary.overhead_s is not None
     if is_monitored or steps is None or steps.step_time_s is None or summary.profile is not None:
