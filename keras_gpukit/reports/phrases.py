@@ -187,7 +187,8 @@ def see_more(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short, or whose compute was not looked into."""
     decisive = {ACCOUNT_OF_TIME} if is_judged(summary) else {ACCOUNT_OF_TIME, "input-bound"}
     if decisive.isdisjoint(summary.verdict.too_short):
-        return HOW if is_judged(summary) and unseen_compute(summary) else None
+        can_profile = summary.breakdown is not None and summary.profile is None
+        return HOW if can_profile and is_judged(summary) and unseen_compute(summary) else None
     return "Train for 10 s and 100 steps or more."
 
 

@@ -20,6 +20,8 @@ from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, RE
 
 FEW, NEARLY_ALL = 0.25, 0.8
 SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
+RESTARTS_FRACTION = 0.25
+"""Share of the time from which starts that do not wait for data are no remark; our choice."""
 OPENING_RATIO = 3.0
 """Smallest ratio of what a stage takes per element at an epoch's start to what it takes later, from
 which the start itself is what takes long; our choice."""
@@ -60,7 +62,7 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
         seen = severity(of_run(summary, low_s, None, basis="epoch starts"), summary)
         title: str | None
         if start.mean_s < MOSTLY * each_s:
-            seen = seen if share >= MOSTLY else "info"
+            seen = seen if share >= RESTARTS_FRACTION else "info"
             title, advice = _restarts(summary, parts, start, each_s)
         elif few := _slow_ones(start.longest_s, start.epochs, waits_s):
             title = f"{few} of {start.epochs} epochs took long to start"
