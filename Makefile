@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PROGRAMS = $(shell grep -rlE "mark\.(browser|slurm)" tests)
 FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
-.PHONY: demo test test-fast realtime-rounds test-all versions dist lint docs screenshots clean
+.PHONY: demo test test-fast realtime-rounds test-all mutants versions dist lint docs screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
@@ -30,6 +30,10 @@ realtime-rounds: $(VENV)/installed
 test-all: $(VENV)/installed
 	$(BIN)/pytest
 
+# Changes of single figures, each of which a test must notice: a quarter of an hour.
+mutants: $(VENV)/installed
+	$(BIN)/python benchmarks/mutants.py --jobs 2 --json benchmarks/results/mutants.json
+
 # The important tests with the oldest and with the newest TensorFlow and Keras.
 versions: $(VENV)/installed
 	$(BIN)/nox
@@ -44,6 +48,7 @@ lint: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/check_words.py
+	$(BIN)/python .ci/check_budgets.py
 
 docs: $(VENV)/installed
 	$(BIN)/mkdocs build --strict

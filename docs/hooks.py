@@ -60,7 +60,7 @@ def commands() -> str:
     """Returns the help of each command."""
     from keras_gpukit.cli.main import parsers
 
-    os.environ["COLUMNS"] = "90"
+    os.environ["COLUMNS"] = "74"  # the width of the column on the site
     parser, _ = parsers()
     sections = [f"```text\n{parser.format_help()}```"]
     [subparsers] = [

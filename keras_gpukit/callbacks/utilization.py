@@ -24,7 +24,9 @@ class Utilization(WatchingCallback[UtilizationRecord]):
 
     Writes `gpu/<index>/utilization_percent`, `gpu/<index>/memory_used_bytes`,
     `gpu/<index>/power_watts`, `gpu/<index>/temperature_celsius`, `gpu/<index>/sm_clock_mhz`,
-    `gpu/<index>/throttled`, `host/cpu_percent`, `host/process_cpu_percent`, `host/memory_bytes` and
+    `gpu/<index>/throttled`, from Hopper on `gpu/<index>/sm_active_percent`,
+    `gpu/<index>/tensor_active_percent` and `gpu/<index>/memory_bandwidth_percent`, and
+    `host/cpu_percent`, `host/process_cpu_percent`, `host/memory_bytes` and
     `host/disk_read_bytes_per_s`.
 
     Args:

@@ -3,8 +3,8 @@
 All exist in TensorFlow 2.21 with Keras 3.15. Without
 `tensorflow.python.grappler.tf_optimizer.OptimizeGraph`, the graph is read as it was traced, so
 fused operations count twice. Without `tensorflow.python.framework.op_def_registry.get`, no
-prediction is possible. Without `_list_all_concrete_functions` of a `tf.function`, or without one in
-the closure of Keras' step function, a run shows only the variables that its model refers to.
+prediction is possible. Without the traces of a step, a run shows only the variables that its model
+refers to.
 
 The global state that belongs to no model: `context._rng`, the source of seeds for operations
 without one after `tf.random.set_seed`; `stateful_random_ops.global_generator`; and
@@ -14,10 +14,11 @@ restored: a run that draws from it continues with other numbers.
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Sequence
 from typing import Any
+
+from keras_gpukit.sensors.tf_private import traces_of
 
 
 def optimize(graph_def: Any, fetches: Sequence[str]) -> Any:
@@ -55,20 +56,8 @@ def op_def(operation_type: str) -> Any | None:
 
 def used_variables(step_function: Any) -> tuple[Any, ...]:
     """Returns the `tf.Variable`s that the traces of a model's step function use; () if unknown."""
-    function = _unwrapped(step_function)
-    inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
-    found = (function, *filter(callable, inner.values()))
-    traced = [each for each in map(_unwrapped, found) if _is_traced(each)]
-    traces = [trace for each in traced for trace in each._list_all_concrete_functions()]
+    traces = traces_of(step_function)
     return tuple({id(each): each for trace in traces for each in trace.graph.variables}.values())
-
-
-def _unwrapped(function: Any) -> Any:
-    return inspect.unwrap(function, stop=_is_traced)
-
-
-def _is_traced(function: Any) -> bool:
-    return hasattr(function, "_list_all_concrete_functions")
 
 
 def eager_seeds() -> random.Random | None:

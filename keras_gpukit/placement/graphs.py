@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_gpukit.placement.copies import is_copy
 from keras_gpukit.placement.names import is_own, operation_name, requested_device, short_device
@@ -21,7 +21,9 @@ BOOKKEEPING = frozenset(
 )
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
+_MUST_COMPILE = "_XlaMustCompile"
 _COLOCATED = "loc:@"
+STEP_CALL = "StatefulPartitionedCall"
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
 
 Library = Mapping[str, Any]
@@ -39,6 +41,31 @@ def find_step(graphs: list[Any]) -> Any | None:
     """
     steps = [each for each in graphs if _reads_and_assigns(each.pre_optimization_graph)]
     return max(steps, key=lambda each: int(each.ByteSize()), default=None)
+
+
+class CalledGraphs(NamedTuple):
+    """The graphs of a step that XLA compiles as a whole, in the fields of `FunctionGraphs`."""
+
+    pre_optimization_graph: Any
+    post_optimization_graph: Any
+    partition_graphs: tuple[Any, ...]
+
+
+def call_compiled(trace: Any, device: str) -> CalledGraphs:
+    """Returns the graph of a call of a trace that XLA compiles, on a device.
+
+    TensorFlow makes no graph of such a call if Python calls the trace itself, as Keras does from
+    3.16 on with one step per execution. All its operations are in one program for the device.
+    """
+    import tensorflow as tf
+
+    graph = tf.compat.v1.GraphDef()
+    graph.library.CopyFrom(trace.graph.as_graph_def().library)
+    graph.library.function.add().CopyFrom(trace.function_def)
+    call = graph.node.add(name=STEP_CALL, op=STEP_CALL, device=f"/device:{device}")
+    call.attr["f"].func.name = trace.function_def.signature.name
+    call.attr[_MUST_COMPILE].b = True
+    return CalledGraphs(graph, graph, (graph,))
 
 
 def read_step(graphs: Any) -> StepOperations:
@@ -143,7 +170,7 @@ def _called(node: Any, library: Library) -> list[Any]:
 
 
 def _must_compile(node: Any) -> bool:
-    return "_XlaMustCompile" in node.attr and bool(node.attr["_XlaMustCompile"].b)
+    return _MUST_COMPILE in node.attr and bool(node.attr[_MUST_COMPILE].b)
 
 
 def _library(graph: Any) -> dict[str, Any]:

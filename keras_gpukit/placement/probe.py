@@ -26,6 +26,7 @@ from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.operations import StepOperations
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.sensors.layer_scopes import layer_names
+from keras_gpukit.sensors.tf_private import traces_of
 
 # The runtime builds the graphs of a train function once, so a later fit of the same model has none
 # to collect. Clearing the runtime's kernel cache would rebuild them, but it would also restart the
@@ -96,8 +97,11 @@ class PlacementProbe:
         try:
             step = graphs.find_step(tf_private.take_collected_graphs())
             function = inspect.unwrap(self._model.train_function)
+            if step is None and function in _known:
+                return _known[function]
+            step = step or self._compiled_step()
             if step is None:
-                return _known.get(function, _MADE_BEFORE)
+                return _MADE_BEFORE
             if not step.partition_graphs:
                 raise PlacementUnknownError(_OTHER_THREAD)
             ran = _with_sizes(graphs.read_step(step), step, _batch_size(self._model, examples()))
@@ -110,6 +114,16 @@ class PlacementProbe:
             return record
         except Exception as error:
             return _unknown(error)
+
+    def _compiled_step(self) -> Any | None:
+        """Returns the graphs of a step that XLA compiles and Python calls; None for another."""
+        import tensorflow as tf
+
+        traces = traces_of(self._model.train_function) if self._model.jit_compile else ()
+        if not traces or self._model.steps_per_execution > 1:
+            return None
+        device = "GPU:0" if tf.config.list_logical_devices("GPU") else "CPU:0"
+        return graphs.call_compiled(traces[0], device)
 
 
 def _with_sizes(ran: StepOperations, step: Any, batch_size: int | None) -> StepOperations:

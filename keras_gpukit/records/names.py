@@ -79,6 +79,9 @@ GPU_FIGURES = (
     "power_watts",
     "temperature_celsius",
     "sm_clock_mhz",
+    "sm_active_percent",
+    "tensor_active_percent",
+    "memory_bandwidth_percent",
 )
 """Fields of a `GPUSample` that have a TensorBoard tag. In addition, "throttled" has one."""
 MEMORY_FIGURES = ("current_bytes", "peak_bytes")

@@ -9,7 +9,7 @@ from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import Hang, RunEvent
-from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -101,7 +101,8 @@ class RunReport:
             `buffered_batches`, `between_s`. A window is already a mean over about a second.
         host: Figures of the host: the fields of `HostSample`.
         gpus: Figures by GPU index: `utilization_percent`, `memory_used_bytes`,
-            `memory_total_bytes`, `power_watts`, `temperature_celsius`, `sm_clock_mhz`, and
+            `memory_total_bytes`, `power_watts`, `temperature_celsius`, `sm_clock_mhz`,
+            `sm_active_percent`, `tensor_active_percent`, `memory_bandwidth_percent`, and
             `throttled`, 0 or 1. The index is text, since JSON requires that of keys.
         events: Epochs, validations, saves and the like, each kind in order.
         folder: Log folder of the run, relative to the report's folder, such as "sweep/lr-0.1"; ""
@@ -152,7 +153,6 @@ class Report(Displayed):
     notes: tuple[str, ...] = ()
     schema: int = SCHEMA
     script: ScriptRecord | None = None
-    script_finding: Finding | None = None
 
     @property
     def newest_profile(self) -> CaptureReport | None:

@@ -21,6 +21,13 @@ _TOO_FEW = "a run has too few windows after its warm-up (train for half a minute
 _BOUND = "the windows of a run show its wait only as an upper bound"
 _SHORT_NAME = 16
 """Longest name of a run, in characters, that titles a column as it is."""
+_AFTER_WARM_UP = (
+    "Figures with an interval leave out the first fifth of each run, so its report's differ."
+)
+_AS_FACTOR = 1.2
+"""Changes from this factor on are said as one, as people say them; our choice."""
+_LEAST = 0.0005
+"""Smallest change that is not shown as 0."""
 _NAMES = {
     "step_time": "step time",
     "examples_per_s": "examples/s",
@@ -60,9 +67,13 @@ def headline(compared: RunComparison) -> tuple[str, str]:
         return "info", f"No difference outside the noise: {found}"
     if figure.mark == "not distinguishable":
         return "unknown", f"Not distinguishable from noise: {found} To tell, {_more(compared)}."
-    return (
-        ("good", f"Faster: {found}") if figure.mark == "better" else ("warning", f"Slower: {found}")
-    )
+    is_better = figure.mark == "better"
+    word = "Faster" if is_better else "Slower"
+    factor = 1 + figure.change
+    factor = 1 / factor if 0 < factor < 1 else factor
+    if factor >= _AS_FACTOR and figure.unit in ("s", "/s"):
+        word = f"{units.number(factor)}× {word.lower()}"
+    return "good" if is_better else "warning", f"{word}: {found}"
 
 
 def _more(compared: RunComparison) -> str:
@@ -87,6 +98,9 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
             f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
             f"{shares[1]} during {compared.b}, so a change may be due to them"
         )
+    if cause.kind == "stage" and None in (cause.a, cause.b):
+        # It may be in both pipelines: behind a full cache it does not run.
+        return f"only {compared.a if cause.b is None else compared.b} ran {cause.name}"
     if cause.kind in ("stage", "setting", "placement"):
         values = [str(each) if each is not None else "absent" for each in (cause.a, cause.b)]
         return f"{cause.name}: {values[0]} → {values[1]}"
@@ -141,10 +155,12 @@ def _figures(compared: RunComparison) -> Table:
             each.mark or "",
         )
         for each in compared.figures
-        if each.a is not None or each.b is not None
+        if (each.a is not None or each.b is not None)
+        # Equal numbers of steps or weights say nothing.
+        and (each.has_windows or each.change is None or abs(each.change) >= _LEAST)
     )
     columns = ("figure", *_titles(compared), "change", "95 % interval", "")
-    return Table(columns, rows)
+    return Table(columns, rows, _AFTER_WARM_UP if any(row[4] for row in rows) else "")
 
 
 def _settings(compared: RunComparison) -> Table:
@@ -219,7 +235,8 @@ def _interval(figure: FigureChange) -> str:
 
 def _percent(figure: FigureChange, change: float) -> str:
     of = "pp" if figure.unit == "share" else "%"
-    return f"{100 * change:+.1f} {of}"  # pp: percentage points
+    shown = 0.0 if abs(change) < _LEAST else 100 * change  # and not "-0.0"
+    return f"{shown:+.1f} {of}"  # pp: percentage points
 
 
 def _signed(seconds: float) -> str:

@@ -197,7 +197,7 @@ def checks(verdict: Verdict) -> str | None:
     Of checks that do not concern the run, such as those of clusters, nothing is said.
     """
     reasons = Counter(
-        _LONGER if code in verdict.too_short else one_line(reason).removeprefix("there is ")
+        _LONGER if code in verdict.too_short else one_line(reason)
         for code, reason in verdict.not_applicable.items()
         if code not in verdict.not_concerned
     )
@@ -327,7 +327,12 @@ def _gpus(record: UtilizationRecord) -> list[str]:
     if mean is None:
         return []
     count = sum(gpu.utilization_percent is not None for gpu in record.gpus)
-    return [f"{'GPU' if count == 1 else f'{count} GPUs'} {units.number(mean)} % busy"]
+    said = f"{'GPU' if count == 1 else f'{count} GPUs'} {units.number(mean)} % busy"
+    tensor = [gpu.tensor_active_percent for gpu in record.gpus]
+    known = [each for each in tensor if each is not None]
+    if known:
+        said += f", tensor cores {units.number(sum(known) / len(known))} %"
+    return [said]
 
 
 def _memory(record: MemoryRecord) -> list[str]:

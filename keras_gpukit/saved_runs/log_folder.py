@@ -17,9 +17,7 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
-from keras_gpukit.rules import judge
 from keras_gpukit.rules.profiled_steps import of_profile, with_profile
-from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
@@ -27,6 +25,7 @@ from keras_gpukit.saved_runs.run_file import (
     RunFile,
     without_time_series,
 )
+from keras_gpukit.saved_runs.script_verdict import within_script
 from keras_gpukit.saved_runs.worker_figures import with_comparisons
 from keras_gpukit.version import __version__
 
@@ -77,9 +76,8 @@ class LogFolder:
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         script = _script(self.path / FOLDER / SCRIPT_FILE)
-        finding = None if script is None else ManyShortCalls().judge_script(script)
-        if script is not None and finding is not None:
-            runs = [_within(script, run) for run in runs]
+        if script is not None:
+            runs = within_script(script, runs)
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
@@ -96,7 +94,6 @@ class LogFolder:
             ),
             notes=tuple(notes),
             script=script,
-            script_finding=finding,
         )
 
     def _runs(
@@ -169,13 +166,6 @@ def _script(path: Path) -> ScriptRecord | None:
             return None  # of another folder
         return checked_record(msgspec.Raw(path.read_bytes()), ScriptRecord)
     return None
-
-
-def _within(script: ScriptRecord, run: RunReport) -> RunReport:
-    """Judges a run again as one of many of a script, whose own verdict is not repeated for each."""
-    verdict = judge(replace(run.summary, script=script))
-    others = tuple(each for each in verdict.findings if each.code != ManyShortCalls.code)
-    return replace(run, summary=replace(run.summary, verdict=replace(verdict, findings=others)))
 
 
 def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureReport]) -> RunReport:

@@ -21,7 +21,6 @@ from keras_gpukit.scripts.watched_fits import WatchedFits
 from keras_gpukit.watching.script_stacks import STACKS
 
 if TYPE_CHECKING:
-    from keras_gpukit.records.machine import MemoryRecord
     from keras_gpukit.records.report import Report, RunReport
     from keras_gpukit.records.run import RunSummary
     from keras_gpukit.records.script import ScriptError, ScriptRecord
@@ -108,11 +107,15 @@ class Conclusion:
             return
         if script is not None:
             _write_script(script, self._folder.path())
+        from keras_gpukit.saved_runs.script_verdict import within_script
+
         report = _read(log_dirs, self._began_s)
         if report is None:
             self._say("nothing was recorded; a warning above says why.")
             return
         report = replace(report, script=script)
+        if script is not None:
+            report = replace(report, runs=tuple(within_script(script, report.runs)))
         path = self._folder.path() / REPORT
         try:
             _write(report, path)  # first, since printing may fail
@@ -239,19 +242,12 @@ class Conclusion:
         from keras_gpukit.reports import phrases
         from keras_gpukit.reports.run_words import verdict_lines
         from keras_gpukit.reports.script import account
-        from keras_gpukit.rules import judge
-        from keras_gpukit.rules.verdict import ENDED_BY
         from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+        from keras_gpukit.saved_runs.script_verdict import fits_of, main_run
 
         runs, script = report.runs, report.script
-        # Each worker of a cluster has a record of the same fit.
-        fits = [run for run in runs if run.is_chief] or runs
-        # A process that was killed and restarted has left an unfinished run.
-        ended = [run for run in fits if run.state != "unfinished"] or fits
-        longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
-        which = "longest" if len(ended) == len(fits) else "longest that ended"
-        if any(each.code in ENDED_BY for each in fits[0].summary.findings):  # the newest one
-            longest, which = fits[0], "last"
+        fits = fits_of(runs)
+        longest, which = main_run(runs)
         if len(fits) > 1:
             count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
@@ -259,9 +255,6 @@ class Conclusion:
         summary = longest.summary
         if script is not None:
             self._print(f"{account(script)}.")
-            # The newest fit has the readings of memory after all fits of this process.
-            summary = replace(summary, script=script, memory=_with_fits(summary, fits[0].summary))
-            summary = replace(summary, verdict=judge(summary))
         known = summary.captures or ProfilerRecord()  # with the reason for none
         name = longest.name if len(fits) > 1 else None
         self._print_panel(replace(summary, captures=replace(known, captures=captures)), name)
@@ -295,12 +288,6 @@ class Conclusion:
         """
         relative = os.path.relpath(path, self._started_in)
         return str(path) if relative.startswith(os.pardir) else relative
-
-
-def _with_fits(summary: RunSummary, newest: RunSummary) -> MemoryRecord | None:
-    if summary.memory is None or newest.memory is None:
-        return summary.memory
-    return replace(summary.memory, fits=newest.memory.fits)
 
 
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -16,11 +17,8 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
 from keras_gpukit.records.memory import GPUHolder
-from keras_gpukit.sensors.gpu_processes import (
-    ProcessMemory,
-    memory_by_process,
-    program_name,
-)
+from keras_gpukit.sensors.gpm import Activity, GPUActivity
+from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process, program_name
 
 T = TypeVar("T")
 
@@ -71,6 +69,10 @@ class NVMLSensor:
         # One thread may close while another reads.
         self._lock = threading.RLock()  # an interrupt may leave it locked
         self._find(gpus)
+        self._activity: dict[int, GPUActivity] = {}
+        for index, handle in self._handles.items():
+            with suppress(self._nvml.NVMLError):  # GPUs before Hopper, and older drivers
+                self._activity[index] = GPUActivity(self._nvml, handle)
 
     def read(self) -> tuple[GPUSample, ...]:
         """Reads each GPU once; returns no readings after `close`.
@@ -104,6 +106,10 @@ class NVMLSensor:
         """Stops reading, and shuts NVML down."""
         with self._lock:
             self._handles = {}
+            activity, self._activity = self._activity, {}
+            for each in activity.values():
+                with suppress(self._nvml.NVMLError):
+                    each.close()
             self._nvml.nvmlShutdown()
 
     def _find(self, gpus: Sequence[GPUInfo]) -> None:
@@ -127,7 +133,6 @@ class NVMLSensor:
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         power = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
-        power_limit = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         processes = self._memory_by_process(handle)
         self.processes_unknown_because = processes.unknown_because
         reasons = self._ask(self._throttle_mask, handle)
@@ -139,15 +144,23 @@ class NVMLSensor:
             memory_others_bytes=processes.others_bytes,
             memory_total_bytes=None if memory is None else memory.total,
             power_watts=None if power is None else power / 1000,
-            power_limit_watts=None if power_limit is None else power_limit / 1000,
             temperature_celsius=self._ask(
                 nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
             ),
             sm_clock_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            **self._read_activity(index)._asdict(),
             throttle_reasons=None
             if reasons is None
             else tuple(name for bit, name in THROTTLE_REASONS.items() if reasons & bit),
         )
+
+    def _read_activity(self, index: int) -> Activity:
+        """Returns which units were busy. A GPU that fails to say that is not asked again."""
+        try:
+            return self._activity[index].read() if index in self._activity else Activity()
+        except self._nvml.NVMLError:
+            del self._activity[index]
+            return Activity()
 
     def _throttle_mask(self, handle: Any) -> int:
         nvml = self._nvml

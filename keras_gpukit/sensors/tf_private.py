@@ -1,12 +1,14 @@
 """Private names of TensorFlow that sensors and captures need.
 
 Seen on TensorFlow 2.21: `context.context()._initialized`, `.config`,
-`config.is_op_determinism_enabled`, `trace.enabled` and `monitoring.Counter`. If one is missing, a
-public function takes its place, or the answer is None.
+`config.is_op_determinism_enabled`, `trace.enabled`, `monitoring.Counter` and
+`Function._list_all_concrete_functions`. If one is missing, a public function takes its place, or
+the answer is None or empty.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -17,6 +19,27 @@ def is_initialized() -> bool:
         return bool(_context()._initialized)
     except (AttributeError, ImportError):
         return _refuses_changes()
+
+
+def traces_of(step_function: Any) -> list[Any]:
+    """Returns the traces of a model's step function, as `ConcreteFunction`s, the first one first.
+
+    Keras' step function calls a `tf.function` that is in its closure, in one wrapper or several.
+    Empty without such a function, or if it has no `_list_all_concrete_functions`.
+    """
+    function = _unwrapped(step_function)
+    inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    found = (function, *filter(callable, inner.values()))
+    traced = [each for each in map(_unwrapped, found) if _is_traced(each)]
+    return [trace for each in traced for trace in each._list_all_concrete_functions()]
+
+
+def _unwrapped(function: Any) -> Any:
+    return inspect.unwrap(function, stop=_is_traced)
+
+
+def _is_traced(function: Any) -> bool:
+    return hasattr(function, "_list_all_concrete_functions")
 
 
 def is_deterministic() -> bool | None:

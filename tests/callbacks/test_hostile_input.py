@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.processes import wait_for
-from helpers.training import (
-    BATCH,
-    FEATURES,
-    arrays,
-    fast_dataset,
-    small_model,
-)
+from helpers.training import BATCH, FEATURES, arrays, fast_dataset, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.sensors.sampling import Heartbeat

@@ -56,9 +56,9 @@ def compare(a: str, b: str, *options: str) -> int:
 def test_a_slower_run_is_said_with_its_interval_and_what_differs(logs, capsys):
     assert compare("main", "branch") == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Slower: step time +23.9 % (95 % interval +1")
+    assert shown.startswith("1.24× slower: step time +23.9 % (95 % interval +1")
     assert "- decode (train.py:12): 2 parallel → 1 parallel\n" in shown
-    assert "- files (train.py:9): present → absent\n" in shown
+    assert "- only main ran files (train.py:9)\n" in shown
     assert "- decode (train.py:12): 16 ms → 40 ms per batch\n" in shown
     assert "parallel 2 → 1" in shown
     assert "No recorded setting differs; 1" in shown
@@ -163,7 +163,7 @@ def test_json_is_the_record(logs, capsys):
 def test_markdown_has_the_same_tables(logs, capsys):
     assert compare("main", "branch", "--markdown") == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("**Slower: step time +23.9 %")
+    assert shown.startswith("**1.24× slower: step time +23.9 %")
     assert "| decode | 16 ms, 2 parallel, train.py:12, bottleneck | 40 ms" in shown
 
 

@@ -57,7 +57,7 @@ def test_files_of_different_size_give_uneven_shards(runs):
 def test_one_gpus_batch_is_shared_by_two_replicas(runs):
     """The batch, the steps and the replicas are real; this machine has no GPU to read."""
     chief = runs["even"][0]
-    idle = GPUUtilization(0, utilization_percent=20.0, memory_used_max_bytes=2**30)
+    idle = GPUUtilization(0, utilization_percent=20.0)
     seen = replace(
         chief,
         environment=replace(chief.environment, gpus=(GPUInfo(0, "GPU"),)),

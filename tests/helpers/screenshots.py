@@ -20,7 +20,6 @@ from helpers.processes import ROOT
 
 SIZE = {"width": 1280, "height": 860}
 TALL = {"width": 1280, "height": 1700}
-PHONE = {"width": 390, "height": 844}
 FIT_S = 25
 
 
@@ -61,15 +60,11 @@ def take(logs: Path, charts: Path) -> None:
         page.screenshot(path=charts / "profile_tab.png")
         page.close()
 
-        for name, size, scheme in (
-            ("report", TALL, "light"),
-            ("report_phone_dark", PHONE, "dark"),
-        ):
-            page = browser.new_page(viewport=size, color_scheme=scheme)
-            page.goto(report.as_uri())
-            page.locator(".plot .main-svg").first.wait_for()
-            page.screenshot(path=charts / f"{name}.png")
-            page.close()
+        page = browser.new_page(viewport=TALL)
+        page.goto(report.as_uri())
+        page.locator(".plot .main-svg").first.wait_for()
+        page.screenshot(path=charts / "report.png")
+        page.close()
 
 
 def draw_verdict(charts: Path) -> None:

@@ -193,6 +193,7 @@ def test_where_a_gpu_step_went(tmp_path):
     record = read_profile(one_after_the_other().save(tmp_path))
     assert (record.host, record.steps) == ("made-up", COUNTED)
     assert record.step_time_s == pytest.approx(STEP_MS / 1e3)
+    assert record.span_s == pytest.approx(COUNTED * STEP_MS / 1e3)
     assert milliseconds(record.parts_s) == {
         "input wait": 4,
         "kernel launch": 0.2,
@@ -205,6 +206,8 @@ def test_where_a_gpu_step_went(tmp_path):
     }
     assert milliseconds(record.kinds_s) == {"matmul": 3, "elementwise": 0.5}
     assert record.stall_fraction == pytest.approx(0.4)
+    of_four = compared_steps(replace(record, steps_per_execution=4))
+    assert of_four[0].input_s == pytest.approx(1e-3)
 
 
 def test_what_a_gpu_did(tmp_path):
@@ -216,6 +219,7 @@ def test_what_a_gpu_did(tmp_path):
         assert device.host_to_device_bytes == 1_000_000 * COUNTED
         assert device.tensor_core_fraction == pytest.approx(3 / 5)
         assert device.compute_capability == "9.0"
+    assert {layer.path: layer.kernels for layer in record.layers} == {"model/dense": 4.0}
     gemm, *others = record.kernels
     assert (gemm.name, gemm.kind, gemm.tensor_core) == (GEMM, "matmul", True)
     assert (gemm.count, gemm.operation) == (2 * COUNTED, "model/dense/MatMul")
@@ -585,8 +589,11 @@ def test_operations_that_wait_for_other_workers_are_collectives(tmp_path):
     assert all(each.busy_s == pytest.approx(6e-3 / 4) for each in several)
 
 
-def late_gpu(steps, late_ms=3.0):
-    """Two GPUs of one process; the second one computes longer, and waits for no other."""
+def late_gpu(steps, late_ms=3.0, hidden_ms=0.0):
+    """Two GPUs of one process; the second one computes longer, and waits for no other.
+
+    For `hidden_ms`, they compute while they exchange data.
+    """
     capture = Capture()
     gpus = [capture.gpu(index) for index in range(2)]
     for step in range(steps):
@@ -595,6 +602,8 @@ def late_gpu(steps, late_ms=3.0):
         for gpu, work in zip(gpus, (4.0, 4.0 + late_ms), strict=True):
             gpu.event(COMPUTE, GEMM, begin + 1, work)
             gpu.event(COMPUTE, NCCL, begin + 1 + work, 4.0 + late_ms + 0.5 - work)
+            if hidden_ms:
+                gpu.event("Stream #9(Compute)", ADD, begin + 1 + work, hidden_ms)
     return capture
 
 
@@ -607,6 +616,8 @@ def test_the_gpu_that_the_others_wait_for_is_a_straggler(tmp_path):
     assert exchange_s(found) == pytest.approx(0.5e-3)
     several = replace(read_profile(late_gpu(10).save(tmp_path)), steps_per_execution=4)
     assert exchange_s(compared_replicas(several)) == pytest.approx(0.5e-3 / 4)
+    hidden = compared_replicas(read_profile(late_gpu(10, hidden_ms=0.2).save(tmp_path / "h")))
+    assert exchange_s(hidden) == pytest.approx(0.3e-3)
     even = compared_replicas(read_profile(late_gpu(10, late_ms=0.0).save(tmp_path / "even")))
     assert late_member(even) is None
 

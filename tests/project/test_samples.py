@@ -14,13 +14,17 @@ from functools import cache
 import pytest
 from helpers.docs_code import PAGES, ROOT
 
+RULES = ROOT / "docs" / "reference" / "rules.md"
 BLOCK = re.compile(r"^ *```[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^[│ ]*(Verdict|Faster|Slower|No GPU is used)\b", re.MULTILINE)
 LABEL = re.compile(r"\b(?:Verdict|Why|Next|Also:|Fixing it)(?: +|$)")
 ROW = re.compile(r"(ok|missing|broken|set) ")
 """A row of `doctor`."""
-NAMES = "augment|decay|dense|fetch|follow|load|multi head attention|the bias gradient"
-"""Functions, arguments and layers of the scripts in samples."""
+NAMES = (
+    "augment|decay|dense|fetch|follow|load|multi head attention|the bias gradient|"
+    "first one|from the start|this process|validating"
+)
+"""Functions, arguments and layers of the scripts in samples, and words that sentences vary."""
 ENDS = re.compile(
     rf"(?<=[.:;,]) | - |\n|\{{.*?\}}|\b(?:{NAMES})\b|"
     r"[+-]?\d[\d.,]*×? ?(?:ms|s|µs|min|%|MB|GB|MiB)?(?!\w)"
@@ -72,9 +76,21 @@ SAMPLES = [
 ]
 
 
+TABLES = [  # what a verdict says, in the rows of the first screens and of the rules
+    *re.findall(r"^\| [^|`]+ \| `([^`|]+)`.* \|.*\|$", PAGES[0].read_text("utf-8"), re.MULTILINE),
+    *re.findall(r"^\| \[`.*?\) \| (.+?) \|", RULES.read_text("utf-8"), re.MULTILINE),
+]
+
+
 @pytest.mark.parametrize("block", SAMPLES)
 def test_a_sample_has_the_words_that_are_printed_today(block):
     assert [each for each in parts(block) if left_over(each) > LEFT_OVER] == []
+
+
+def test_rows_of_tables_have_the_words_that_are_printed_today():
+    assert len(TABLES) > 55
+    stale = {row for row in TABLES for part in parts(row) if left_over(part) > LEFT_OVER}
+    assert stale == set()
 
 
 def test_words_that_no_code_prints_are_seen():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 from helpers.workers import EXCHANGE_S, cluster, four, ring, steps
 
 from keras_gpukit.records.codec import from_dict, to_dict
@@ -37,7 +38,7 @@ def found(code, summary):
 
 
 def figures(finding):
-    return {each.name: each.value for each in finding.evidence}
+    return by_name(finding)
 
 
 def with_trips(comparison, trips):

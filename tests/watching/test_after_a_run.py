@@ -243,7 +243,7 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
 def test_a_signal_is_named_with_what_it_interrupted(part, named):
     errors = CallErrors(lambda: 1250)
     errors.ended_by("SIGTERM", part)
-    assert errors.last == named
+    assert (errors.last, errors.kind) == (named, "signal")
 
 
 class RaisesIn(keras.callbacks.Callback):

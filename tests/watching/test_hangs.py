@@ -49,7 +49,7 @@ STEP = Frame("/home/me/train.py", "train_step", 50)
 )  # fmt: skip
 def test_the_stacks_show_what_the_process_does(training, others, part, options, expected):
     described = describe(training, others, part, **{"cores": None, "in_cluster": False, **options})
-    assert described.startswith(expected)
+    assert described[1].startswith(expected)
 
 
 class Call:
@@ -139,7 +139,7 @@ def test_a_long_part_is_not_said_again_until_it_takes_twice_as_long(call, after,
 
 
 def test_the_live_page_says_so_while_it_lasts():
-    hang = Hang(100.0, 40, "waiting for input, load (train.py:31)")
+    hang = Hang(100.0, 40, "waiting for input, load (train.py:31)", "input")
     run = RunReport("train", "running", began_s=10.0, ended_s=200.0, hang=hang)
     assert "No step has ended since" in state_note(run)
     assert "waiting for input, load (train.py:31)." in state_note(run)

@@ -30,10 +30,10 @@ def wall_time_chart(run: RunReport) -> Chart | Omitted:
         ("epoch starts", parts.epoch_start_s, "epoch starts", "epochs' first batches"),
         ("validation", parts.validation_s, "validation", "validation within fit"),
         ("callbacks", parts.callbacks_s, "callbacks", "callbacks, and Keras' own loop"),
-        ("tracing again", parts.tracing_s or None, "first step", "steps traced or compiled again"),
-        ("hangs", parts.hangs_s or None, "input", "no step ended for a minute or more"),
+        ("tracing again", parts.tracing_s, "first step", "steps traced or compiled again"),
+        ("hangs", parts.hangs_s, "input", "no step ended for a minute or more"),
         ("other", parts.other_s, "other", "Keras at the end of epochs"),
-        ("unknown", parts.unknown_s or None, "other", "steps whose wait is unknown"),
+        ("unknown", parts.unknown_s, "other", "steps whose wait is unknown"),
     )
     present = [(name, spent_s, COLORS[color]) for name, spent_s, color, _ in named if spent_s]
     rows = tuple(
@@ -44,6 +44,7 @@ def wall_time_chart(run: RunReport) -> Chart | Omitted:
             "" if spent_s is None else units.percentage(spent_s / parts.wall_s),
         )
         for name, spent_s, _, what in named
+        if spent_s != 0  # such as hangs in a run that had none; None is unknown
     )
     table = Table(("part", "what it is", "time", "share"), rows)
     return Chart(f"{time_spent(run.summary) or ''}.", table, _whole_bar(present, parts.wall_s))

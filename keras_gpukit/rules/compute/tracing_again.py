@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
-from keras_gpukit.rules.rule import Outcome, figure, percent, seconds, times
+from keras_gpukit.rules.rule import Measure, Outcome, seconds, times
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 
@@ -53,6 +53,10 @@ class TracingAgain(TimeRule):
     code = "tracing-again"
     subject = "tracing"
     title = "The step function was made and traced again"
+    supersedes = ("mostly-not-compute: tracing again", "mostly-not-compute: callbacks")
+    traced_again = Measure("The step was traced again {value}", "times")
+    compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
+    per_compilation = Measure("One compilation takes {value}", "s")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         compiling_s = parts.compiling_s or 0.0
@@ -72,12 +76,12 @@ class TracingAgain(TimeRule):
             basis="tracing and compiling again",
         )
         took = f"{seconds(again_s)} s of {seconds(parts.wall_s)} s"
-        figures = [percent("of_the_time", again_s / parts.wall_s)]
+        figures = [self.of_the_time(again_s / parts.wall_s)]
         if parts.tracings:
-            figures.append(figure("traced_again", parts.tracings, "times"))
+            figures.append(self.traced_again(parts.tracings))
         if parts.compilations:
-            figures.append(figure("compiled_again_by_XLA", parts.compilations, "times"))
-            figures.append(figure("per_compilation", compiling_s / parts.compilations, "s"))
+            figures.append(self.compiled_again_by_XLA(parts.compilations))
+            figures.append(self.per_compilation(compiling_s / parts.compilations))
         if compiling_s >= max(made_s, retraced_s):
             what, advice = _shapes(summary, parts.compilations or 0)
         elif made_s >= retraced_s and parts.tracings_of_shapes == parts.tracings:

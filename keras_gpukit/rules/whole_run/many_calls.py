@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.rules.rule import NO_SCRIPT, Outcome, Rule, figure, seconds
+from keras_gpukit.rules.rule import NO_SCRIPT, Measure, Outcome, Rule, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 MANY = 5
@@ -68,8 +68,13 @@ class ManyShortCalls(Rule):
     subject = "the script's calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
+    charts = ()
+    supersedes = ("mostly-not-compute: the first step",)
     judges_first_step = True  # the calls of the script are no part of the run
     comes_first = "always"
+    calls = Measure("There are {value} calls")
+    of_each_to_start = Measure(", each takes {value} to start", "s")
+    of_each_in_all = Measure(", {value} in all", "s")
 
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.script is None:
@@ -88,9 +93,9 @@ class ManyShortCalls(Rule):
             return None
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
-            figure("calls", calls.count),
-            figure("of_each_to_start", (calls.starting_s or 0.0) / calls.count, "s"),
-            figure("of_each_in_all", calls.total_s / calls.count, "s"),
+            self.calls(calls.count),
+            self.of_each_to_start((calls.starting_s or 0.0) / calls.count),
+            self.of_each_in_all(calls.total_s / calls.count),
             advice=advice,
             saving=saving,
             title=title,

@@ -9,7 +9,7 @@ from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.stacks import LineTime
-from keras_gpukit.rules.rule import NO_SCRIPT, Outcome, Rule, figure, percent, seconds
+from keras_gpukit.rules.rule import NO_SCRIPT, Measure, Outcome, Rule, Share, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 LEAST_S = 3.0
@@ -58,7 +58,10 @@ class TimeOutsideCalls(Rule):
     subject = "time outside fit"
     title = "Much of the script's time passed outside fit"
     requires = "the lines of a whole script, as `keras-gpukit run` samples them"
+    charts = ()
     judges_first_step = True
+    time_on_the_line = Measure("The line takes {value}", "s")
+    of_the_script = Share(", {value} of the script")
 
     def judge(self, summary: RunSummary) -> Outcome:
         script = summary.script
@@ -74,8 +77,8 @@ class TimeOutsideCalls(Rule):
             return None
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
-            figure("time_on_the_line", spent_s, "s"),
-            percent("of_the_script", share),
+            self.time_on_the_line(spent_s),
+            self.of_the_script(share),
             advice=_advice(line),
             saving=Saving(0.0, spent_s, script.wall_s, f"time in {line.place}", upper_bound=True),
             title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed "

@@ -11,12 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from helpers.clocked_steps import clocked_steps
-from helpers.scripted_pipeline import (
-    ScriptedPipeline,
-    Stage,
-    calibrated_hidden_wait,
-    read_scripted,
-)
+from helpers.scripted_pipeline import ScriptedPipeline, Stage, calibrated_hidden_wait, read_scripted
 
 from keras_gpukit.input.wait import meters
 from keras_gpukit.input.wait.meters import FetchLatencyMeter, NotMeasurable, RequestMeter, Stretch

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from helpers.findings import by_name
 from helpers.series import changing_run, ones_series, series_of_points
 
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
@@ -54,7 +55,7 @@ def fed_by(*parts, **record):
 
 
 def figures_of(finding):
-    return {figure.name: figure.value for figure in finding.evidence}
+    return by_name(finding)
 
 
 def test_a_run_of_a_few_seconds_is_too_short_however_many_epochs_it_has():
@@ -75,7 +76,7 @@ def test_a_slow_stage_is_named_with_when_and_how_much():
     assert any("read_record" in line for line in finding.advice)
     lost_s = 28 * 10 * ADDED_MS / 1e3
     assert finding.saving.low_s == pytest.approx(lost_s) == finding.saving.high_s
-    assert finding.saving.of_s == WALL_S
+    assert (finding.saving.of_s, finding.saving.basis) == (WALL_S, "input wait since then")
 
 
 def test_a_slowdown_of_the_input_comes_before_the_wait_that_came_with_it():
@@ -207,7 +208,7 @@ def test_an_input_that_other_processes_slow_down_says_so():
     result = fed_by(costs(0, 60, 20, 3), costs(80, 128, 21, 214))
     finding = slower(run({**waits(1.0, 212.0), **NEIGHBOURS}, input=result))
     assert "read_record slowed down" in finding.title
-    assert figures_of(finding)["earlier CPU used by other processes"] == pytest.approx(5.0)
+    assert figures_of(finding)["earlier CPU of others"] == pytest.approx(5.0)
     assert "the other processes" in finding.advice[0]
 
 
