@@ -1,6 +1,10 @@
-"""A clock that stands still but for what a test adds to it, in place of a module's `time`."""
+"""A clock that stands still but for what a test adds to it, for a module or a call of Keras."""
 
 from __future__ import annotations
+
+import time
+
+STEP_S = 0.25
 
 
 class StoppedClock:
@@ -39,3 +43,39 @@ class StoppedClock:
         clock = cls()
         monkeypatch.setattr(module, "time", clock)
         return clock
+
+
+def scripted_clock(monkeypatch) -> StoppedClock:
+    """Has calls of Keras that begin from now on timed by a clock that it returns."""
+    from keras_gpukit.input.wait.clock import StepClock
+    from keras_gpukit.input.wait.step_windows import StepWindows
+    from keras_gpukit.input.wait.wall_time import WallTime
+
+    stopped, real = StoppedClock(), time.perf_counter
+    clock = stopped.perf_counter
+    monkeypatch.setattr(time, "perf_counter", clock)
+    for made in (StepClock, StepWindows, WallTime):
+        init = made.__init__
+        positional = tuple(clock if each is real else each for each in init.__defaults__ or ())
+        monkeypatch.setattr(init, "__defaults__", positional or None)
+        if "now" in (init.__kwdefaults__ or {}):
+            monkeypatch.setitem(init.__kwdefaults__, "now", clock)
+    return stopped
+
+
+def clocked_model(clock: StoppedClock):
+    """A model each of whose steps, in training or not, takes a quarter of a second of the clock."""
+    import keras
+
+    class Clocked(keras.Sequential):
+        def train_step(self, data):
+            clock.now_s += STEP_S
+            return super().train_step(data)
+
+        def test_step(self, data):
+            clock.now_s += STEP_S
+            return super().test_step(data)
+
+    model = Clocked([keras.Input((8,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    return model

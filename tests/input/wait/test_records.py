@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.scripted_clock import STEP_S, clocked_model, scripted_clock
+from helpers.stopped_clock import STEP_S, clocked_model, scripted_clock
 from helpers.training import BATCH, SlowPyDataset, fast_dataset, small_model
 
 import keras_gpukit as gpukit
