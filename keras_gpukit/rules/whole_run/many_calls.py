@@ -69,7 +69,7 @@ class ManyShortCalls(Rule):
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
     charts = ()
-    supersedes = ("mostly-not-compute: the first step",)
+    supersedes = ("low-compute-share: the first step",)
     judges_first_step = True  # the calls of the script are no part of the run
     comes_first = "always"
     calls = Measure("There are {value} calls")

@@ -29,15 +29,18 @@ ADVICE: dict[str, tuple[str, ...]] = {
 }
 TIME_DISTRIBUTED = "TimeDistributed"
 """Key, in `Environment.settings`, of the copies that Keras makes of layers over a static axis."""
+UNROLLED = "unroll"
+"""Key of the copies of its cell that a recurrent layer with `unroll=True` makes."""
 MANY_COPIES = 50
 """Fewest copies that are named. Our choice: 240 copies of small layers tripled a first step."""
+NOT_UNROLLED = "Leave out `unroll=True`: a loop then runs the cell, which is traced once"
 BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
 
 
 class MostlyNotCompute(TimeRule):
     """Compute took less than half of the run, and no other rule explains the largest other part."""
 
-    code = "mostly-not-compute"
+    code = "low-compute-share"
     subject = "share of compute"
     title = "Most of the time did not go to compute"
     time_of = Share("{of}: {value} of the time")
@@ -66,7 +69,8 @@ class MostlyNotCompute(TimeRule):
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
         is_first = name == ONCE
-        copies = summary.environment.settings.get(TIME_DISTRIBUTED) if is_first else None
+        settings = summary.environment.settings if is_first else {}
+        copies = settings.get(UNROLLED) or settings.get(TIME_DISTRIBUTED)
         short = (
             is_first and not copies and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
         )
@@ -80,6 +84,8 @@ class MostlyNotCompute(TimeRule):
             took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
             title = f"{copies}: the first step, which traces them, took {took}"
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
+            if UNROLLED in settings:
+                advice = (NOT_UNROLLED,)
         return self.find(
             severity,
             *figures,
