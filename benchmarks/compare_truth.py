@@ -25,7 +25,7 @@ from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.comparison import headline, reasons
 from keras_gpukit.rules.comparing.compare import compare_runs
-from keras_gpukit.rules.compute.page_faults import POOL
+from keras_gpukit.rules.compute.host_cpu import POOL
 from keras_gpukit.saved_runs import load_report
 
 SCRIPT = Path(__file__).parent / "planted" / "compared_run.py"

@@ -9,8 +9,8 @@ missing test, and makes the exit status 1.
 
 from __future__ import annotations
 
+import importlib
 import os
-import queue
 import re
 import subprocess
 import sys
@@ -22,11 +22,12 @@ from pathlib import Path
 from shutil import copy2
 from typing import NamedTuple
 
-import tomllib  # from Python 3.11 on
 from harness import argument_parser
 from results_file import save, saved_rows
 
 ROOT = Path(__file__).parents[1]
+# Before Python 3.11, pytest brings it under its old name.
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 
 class Change(NamedTuple):
@@ -91,19 +92,17 @@ def main() -> int:
     arguments, changes = parser.parse_args(), read_changes()
     only = arguments.only or [""]
     chosen = [each for each in changes if any(text in each.name for text in only)]
-    trees: queue.Queue[Path] = queue.Queue()
 
     def judge(change: Change) -> str | None:
-        by = noticed_by(change, tree := trees.get())
-        trees.put(tree)
+        by = noticed_by(change, tree := trees.pop())
+        trees.append(tree)
         print(f"{by or f'NOT NOTICED, users get {change.users_get}'}: {change.name}", flush=True)
         return by
 
     tests = sorted({test for each in chosen for test in each.tests})
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
-        for number in range(arguments.jobs):
-            trees.put(copied(Path(folder, str(number))))
-        if failed := failure(Path(folder, "0"), tests):
+        trees = [copied(Path(folder, str(number))) for number in range(arguments.jobs)]
+        if failed := failure(trees[0], tests):
             raise SystemExit(f"{failed} fails without a change")
         rows = dict(zip((each.name for each in chosen), pool.map(judge, chosen), strict=True))
     noticed = sum(by is not None for by in rows.values())

@@ -19,7 +19,7 @@ from typing import Any
 from harness import argument_parser, in_own_process, in_turns, print_table
 from results_file import save, saved_rows
 
-from keras_gpukit.rules.compute.page_faults import POOL
+from keras_gpukit.rules.compute.host_cpu import POOL
 
 FIT_S = 8.0
 CODE = "page-faults"

@@ -15,8 +15,9 @@ import tensorflow as tf
 
 import keras_gpukit as gpukit
 from benchmarks.gpu.models import Case
-from keras_gpukit.rules.compute.precision import PEAK_RATIO
+from keras_gpukit.rules.compute.precision import Float32OnTensorCores
 
+GAIN = Float32OnTensorCores.peak_rate_over_that_of_now.key
 EPOCHS, STEPS, EACH = 4, 16, 8
 """Epochs of a training, steps of an epoch, and of an execution: Keras' loop then costs little."""
 
@@ -78,7 +79,7 @@ def promise(case: Case, precision: Precision) -> dict[str, Any]:
         model.fit(case.data(), steps_per_epoch=4, verbose=0, callbacks=[monitor])
     found = (each for each in monitor.summary.findings if each.code == "float32-on-tensor-cores")
     figures = (figure for finding in found for figure in finding.evidence)
-    return {"gain": next((each.value for each in figures if each.name == PEAK_RATIO), None)}
+    return {"gain": next((each.value for each in figures if each.key == GAIN), None)}
 
 
 def train(case: Case, precision: Precision) -> dict[str, Any]:

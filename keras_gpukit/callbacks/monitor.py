@@ -8,13 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from keras_gpukit.arguments import (
-    Verbose,
-    check_auto_or_flag,
-    check_flag,
-    check_verbose,
-    refuse,
-)
+from keras_gpukit.arguments import Verbose, check_auto_or_flag, check_flag, check_verbose, refuse
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory

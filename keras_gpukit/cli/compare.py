@@ -71,7 +71,7 @@ def _run(text: str) -> str:
 
 
 def _condition(text: str) -> FailCondition:
-    from keras_gpukit.rules.comparing.conditions import parse_condition
+    from keras_gpukit.rules.comparing.compare import parse_condition
 
     try:
         return parse_condition(text)
@@ -82,8 +82,7 @@ def _condition(text: str) -> FailCondition:
 def run(args: argparse.Namespace) -> int:
     """Prints the comparison."""
     from keras_gpukit.reports.junit import junit
-    from keras_gpukit.rules.comparing.compare import compare_runs
-    from keras_gpukit.rules.comparing.conditions import is_inconclusive, judge_condition
+    from keras_gpukit.rules.comparing.compare import compare_runs, is_inconclusive, judge_condition
     from keras_gpukit.whole_files import replace_file
 
     if args.run_b is None:

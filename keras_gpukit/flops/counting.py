@@ -13,15 +13,7 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.flops.formulas import FORMULAS, Shape, UnknownShapeError, flops_of
-from keras_gpukit.flops.shapes import (
-    CALLS,
-    LOOPS,
-    Open,
-    called,
-    inferred,
-    shape_of,
-    with_batch,
-)
+from keras_gpukit.flops.shapes import CALLS, LOOPS, Open, called, inferred, shape_of, with_batch
 from keras_gpukit.flops.tf_private import function_graph
 from keras_gpukit.flops.trips import trips_of
 from keras_gpukit.records.flops import StepFlops

@@ -46,6 +46,11 @@ class RunEvent:
         return self.began_s + self.duration_s
 
 
+HangKind = Literal["input", "worker", "idle", "work"]
+"""Kinds of hangs: the process waits for its input, for another worker, or for input or a device, as
+it is idle; or it is in a long part of its work, such as a callback, tracing or computing."""
+
+
 @dataclass(frozen=True)
 class Hang:
     """A time without a step that was much longer than the usual step time.
@@ -56,15 +61,14 @@ class Hang:
         stacks: Python stacks of the training thread and of threads in user code or in the input,
             innermost frames first.
         lasted_s: Time until a step ended; None as long as none has.
+        input_place: Function or file that the input waits in, such as "load (train.py:31)"; None if
+            it does not, or the place is unknown.
     """
 
     began_s: float
     step: int
     activity: str
+    kind: HangKind
     stacks: tuple[str, ...] = ()
     lasted_s: float | None = None
-
-    @property
-    def is_wait(self) -> bool:
-        """Whether the process waited, rather than being in a long part of its work."""
-        return self.activity.startswith("waiting")
+    input_place: str | None = None

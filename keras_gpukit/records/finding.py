@@ -13,16 +13,23 @@ class Figure:
     """One measured number that supports a finding.
 
     Attributes:
+        key: Stable identifier, such as "step_time".
         unit: Unit of the number: "%", "ms", "B", "W", "ops" and so on; "" for none.
-        key: Stable identifier, such as "step_time"; "" in records of older versions.
         of: The stage, device or worker that the figure is about; "" for the run.
+        sentence: Sentence with {value} and {of} in their places; one that begins with a comma
+            continues that of the figure before.
     """
 
-    name: str
+    key: str
     value: float
     unit: str = ""
-    key: str = ""
     of: str = ""
+    sentence: str = "{value}"
+
+    @property
+    def name(self) -> str:
+        """Key and what it is about, in words: "delay of worker 2"."""
+        return f"{self.key.replace('_', ' ')} {self.of}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,9 @@ class Finding:
 
     Attributes:
         advice: Recommended actions, one per line, the most rewarding first.
-        actions: Lines of `advice` with their code; empty in records of older versions.
+        actions: Lines of `advice` with their code.
+        about: Callback, device or cause that it is about, if findings of its code differ in that;
+            "" otherwise.
     """
 
     code: str
@@ -126,6 +135,7 @@ class Finding:
     saving: Saving | None = None
     change: Change | None = None
     actions: tuple[Advice, ...] = ()
+    about: str = ""
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,6 @@ class GPUSample:
     memory_others_bytes: int | None = None
     memory_total_bytes: int | None = None
     power_watts: float | None = None
-    power_limit_watts: float | None = None
     temperature_celsius: float | None = None
     sm_clock_mhz: int | None = None
     sm_active_percent: float | None = None
@@ -189,7 +188,6 @@ class GPUUtilization:
     """One GPU over a whole run: means, unless the name says otherwise.
 
     Attributes:
-        power_limit_watts: Last reading of the enforced power limit.
         throttle_fractions: Share of readings with each throttle reason. Reasons that never occurred
             are left out.
         lost_because: Why NVML could not read the GPU, or stopped during the run.
@@ -197,18 +195,11 @@ class GPUUtilization:
 
     index: int
     utilization_percent: float | None = None
-    memory_used_max_bytes: int | None = None
-    memory_process_max_bytes: int | None = None
     memory_others_max_bytes: int | None = None
     memory_total_bytes: int | None = None
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    temperature_max_celsius: float | None = None
-    sm_clock_mhz: float | None = None
     sm_active_percent: float | None = None
     tensor_active_percent: float | None = None
     memory_bandwidth_percent: float | None = None
-    throttled_fraction: float | None = None
     throttle_fractions: dict[str, float] | None = None
     lost_because: str | None = None
 
@@ -252,7 +243,6 @@ class HostUtilization:
     memory_max_bytes: int | None = None
     memory_available_min_bytes: int | None = None
     memory_total_bytes: int | None = None
-    disk_read_bytes_per_s: float | None = None
     children_cpu_percent: float | None = None
     job_cpu_percent: float | None = None
     others: tuple[ProcessUse, ...] = ()

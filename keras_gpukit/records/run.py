@@ -32,6 +32,9 @@ from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputR
 from keras_gpukit.records.worker_comparison import WorkerComparison
 
 Ending = Literal["completed", "interrupted"]
+EndedKind = Literal["stopped", "signal", "input", "error"]
+"""Kinds of what interrupts a run: the user, by Ctrl-C or an exit; a signal, as of a scheduler; an
+exception of the input pipeline; another exception."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class RunEnd:
     ended_by: str | None = None
     error_message: str | None = None
     error_line: str | None = None
+    ended_kind: EndedKind | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class RunSummary(Displayed):
             because the run still goes on or its process was killed.
         ended_by: Type of the exception that ended the run, and where it was raised, such as
             "ValueError in step 1", or "SIGTERM after step 120"; None if none was seen.
+        ended_kind: Kind of what `ended_by` names; None if none was seen.
         killed_in: Latest progress of a run whose process ended without recording the end.
         series: Time series of the figures, with a few points each.
         workers: Comparison of the workers of a cluster, or of the GPUs of one process. For a
@@ -139,6 +144,7 @@ class RunSummary(Displayed):
     ended_by: str | None = None
     error_message: str | None = None
     error_line: str | None = None
+    ended_kind: EndedKind | None = None
     killed_in: Progress | None = None
     series: tuple[Series, ...] = ()
     workers: WorkerComparison | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -18,13 +17,8 @@ from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import evidence_sentences, in_one_line
 from keras_gpukit.reports.layers import captured_step
 from keras_gpukit.reports.roofline import near_the_limits
-from keras_gpukit.reports.terminal import (
-    is_notebook,
-    panel,
-    plain,
-    print_anywhere,
-    show_as,
-)
+from keras_gpukit.reports.terminal import is_notebook, panel, plain, print_anywhere, show_as
+from keras_gpukit.rules.input.input_bound import InputBound
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
@@ -101,10 +95,12 @@ def _verdict(summary: RunSummary) -> RenderableType:
         rows.append(("Next", more := phrases.see_more(summary)))
         style = "green" if phrases.is_judged(summary) and more is None else ""
     else:
-        # The stall is a share of the steps' time; a title may have a share of the run.
-        is_share = "%" in worst.title
-        shown = takewhile(lambda each: not is_share or each.key != "input_stall", worst.evidence)
-        why = " ".join(evidence_sentences(replace(worst, evidence=tuple(shown)))[:_REASONS])
+        # The stall is a share of the steps' time, which a title that says more has of the run.
+        keys = [each.key for each in worst.evidence]
+        if InputBound.after_the_first_epoch.key not in keys and InputBound.input_stall.key in keys:
+            keys = keys[: keys.index(InputBound.input_stall.key)]
+        shown = worst.evidence[: len(keys)]
+        why = " ".join(evidence_sentences(replace(worst, evidence=shown))[:_REASONS])
         rows = [("Verdict", worst.title), ("Why", why)]
         rows.append(("Next", worst.advice[0] if worst.advice else None))
         time, faster, _ = phrases.saved_parts(worst.saving) if worst.saving else ("", None, "")

@@ -30,7 +30,7 @@ _LONGER = "run under 10 s or 100 steps"
 NOTHING_FOUND = "Nothing was found that slows this run down."
 NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
 _INTERRUPTED = "The run was interrupted."
-ACCOUNT_OF_TIME = "mostly-not-compute"
+ACCOUNT_OF_TIME = "low-compute-share"
 """Code of the rule that accounts for all of a run's time."""
 _CAPTURES_LISTED = 3
 
@@ -187,7 +187,8 @@ def see_more(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short, or whose compute was not looked into."""
     decisive = {ACCOUNT_OF_TIME} if is_judged(summary) else {ACCOUNT_OF_TIME, "input-bound"}
     if decisive.isdisjoint(summary.verdict.too_short):
-        return HOW if is_judged(summary) and unseen_compute(summary) else None
+        can_profile = summary.breakdown is not None and summary.profile is None
+        return HOW if can_profile and is_judged(summary) and unseen_compute(summary) else None
     return "Train for 10 s and 100 steps or more."
 
 
@@ -197,7 +198,7 @@ def checks(verdict: Verdict) -> str | None:
     Of checks that do not concern the run, such as those of clusters, nothing is said.
     """
     reasons = Counter(
-        _LONGER if code in verdict.too_short else one_line(reason).removeprefix("there is ")
+        _LONGER if code in verdict.too_short else one_line(reason)
         for code, reason in verdict.not_applicable.items()
         if code not in verdict.not_concerned
     )

@@ -17,7 +17,6 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.memory.growth import THIS_PROCESS
 from keras_gpukit.rules.rule import advise
-from keras_gpukit.rules.whole_run.endings import IN_INPUT
 from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, tensorboard_costs_s
 
 ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"
@@ -82,8 +81,8 @@ def _is_in(version: str | None, versions: str) -> bool:
 
 def _reads_too_early(summary: RunSummary, finding: Finding) -> bool:
     reads = summary.environment.settings.get(ON_EPOCH_BEGIN, "")
-    line, error = summary.error_line, summary.ended_by or ""
-    return line is not None and IN_INPUT in error and line in re.split(r", | |;", reads)
+    line, is_of_input = summary.error_line, summary.ended_kind == "input"
+    return line is not None and is_of_input and line in re.split(r", | |;", reads)
 
 
 def _is_gradient_of_dense(summary: RunSummary, finding: Finding) -> bool:
@@ -97,11 +96,11 @@ def _writes_each_batch(summary: RunSummary, finding: Finding) -> bool:
     given = _EVERY.search(summary.environment.settings.get(f"{TENSORBOARD}.update_freq", ""))
     is_rare = given is not None and int(given[1]) > 1
     is_costly = "update_freq" in tensorboard_costs_s(summary)
-    return is_rare and is_costly and finding.title.startswith(TENSORBOARD)
+    return is_rare and is_costly and finding.about == TENSORBOARD
 
 
 def _grows(finding: Finding) -> bool:
-    return THIS_PROCESS in finding.title
+    return finding.about == THIS_PROCESS
 
 
 def _compiles_each_model(summary: RunSummary, finding: Finding) -> bool:

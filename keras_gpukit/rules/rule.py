@@ -6,7 +6,7 @@ Also what rules share: figures, words for them, and readings of the machine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,9 +14,10 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Advice, Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
 
 TOO_SHORT = "the run was too short"
-NO_GPU = "there is no GPU"
+NO_GPU = "no GPU"
 MINIMUM_SAMPLES = 5
 """Least number of readings of the machine; means of fewer show start-up rather than training.
 
@@ -39,8 +40,8 @@ class NotApplicable:
     concerns: bool = True
 
 
-NO_CLUSTER = NotApplicable("there is no cluster", concerns=False)
-ONE_REPLICA = NotApplicable("there is one replica", concerns=False)
+NO_CLUSTER = NotApplicable("no cluster", concerns=False)
+ONE_REPLICA = NotApplicable("one replica", concerns=False)
 ONE_WORKER = NotApplicable(
     "the run has one worker and one replica, or others were not compared here", concerns=False
 )
@@ -48,6 +49,37 @@ NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script", co
 
 Outcome = Finding | NotApplicable | None
 """A finding, the reason why the rule could not judge, or None if it looked and found nothing."""
+
+
+class Measure:
+    """A number that a rule gives as evidence: an attribute of the rule's class, and its key.
+
+    Attributes:
+        sentence: Sentence with its {value}, and with {of}, the stage, device or worker that it is
+            about. One that begins with a comma continues the sentence before it.
+        unit: Unit of the number, as of a `Figure`.
+    """
+
+    def __init__(self, sentence: str, unit: str = "") -> None:
+        self.sentence, self.unit = sentence, unit
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.key = name
+
+    def __call__(self, value: float, of: str = "") -> Figure:
+        """Returns the figure with this number."""
+        return Figure(self.key, value, self.unit, of, self.sentence)
+
+
+class Share(Measure):
+    """A share, given from 0 to 1 and shown in percent."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, "%")
+
+    def __call__(self, value: float, of: str = "") -> Figure:
+        """Returns the figure with this share."""
+        return super().__call__(100 * value, of)
 
 
 class Rule(ABC):
@@ -61,24 +93,33 @@ class Rule(ABC):
         subject: Part of the run that the rule looks at, in a few words; rules may share it.
         title: The finding in one line.
         requires: The evidence that the rule needs to judge.
+        charts: Charts that show a finding, the most relevant first; empty for none.
+        in_captures: Whether a finding is on single steps, which captures show.
+        tried_by: Changes that `tune` tries for a finding, the first one first; empty if only the
+            author of the model can change it.
         comes_first: Which of its findings precede those of other rules, however severe these are.
         ends_run: Whether its findings are on what ended a run.
         judges_first_step: Whether it also judges a run in which no step ended.
-        yields_to: Codes of rules whose findings say more than one of this rule, which is then left
-            out; None for all rules.
-        yields_to_remarks: Whether remarks of those rules say more, too.
-        same_cause: Codes of rules whose finding may have the same cause as one of this rule, by the
-            basis of the saving; see `verdict`.
+        supersedes: Codes of findings that are left out next to one of this rule, which says more;
+            with what they are about, as in "cpu-fallback: host function", if only then.
+        yields_to_all: Whether any other finding says more than one of this rule.
+        yields_to_remarks: Whether remarks say more, too.
+        same_cause: Codes of rules whose finding may have the same cause as one of this rule, by
+            what that is about; see `verdict`.
     """
 
     code: ClassVar[str]
     subject: ClassVar[str]
     title: ClassVar[str]
     requires: ClassVar[str]
+    charts: ClassVar[tuple[str, ...]]
+    in_captures: ClassVar[bool] = False
+    tried_by: ClassVar[tuple[str, ...]] = ()
     comes_first: ClassVar[Literal["never", "if critical", "always"]] = "never"
     ends_run: ClassVar[bool] = False
     judges_first_step: ClassVar[bool] = False
-    yields_to: ClassVar[Collection[str] | None] = ()
+    supersedes: ClassVar[tuple[str, ...]] = ()
+    yields_to_all: ClassVar[bool] = False
     yields_to_remarks: ClassVar[bool] = True
     same_cause: ClassVar[dict[str, str]] = {}
 
@@ -86,9 +127,10 @@ class Rule(ABC):
     def judge(self, summary: RunSummary) -> Outcome:
         """Judges a run."""
 
-    def superseded_by(self, finding: Finding) -> Collection[str] | None:
-        """Returns the codes of rules whose findings say more than this one; None for all rules."""
-        return self.yields_to
+    def yields_to(self, other: Rule, finding: Finding) -> bool:
+        """Whether a finding of another rule says more than this finding of this one."""
+        names = {finding.code, f"{finding.code}: {finding.about}"}
+        return self.yields_to_all or not names.isdisjoint(other.supersedes)
 
     def abstain(self, because: str | NotApplicable | None = None) -> NotApplicable:
         """Returns no answer. By default the reason is that the required evidence is missing."""
@@ -103,6 +145,7 @@ class Rule(ABC):
         advice: Sequence[str | Advice],
         saving: Saving | None = None,
         title: str | None = None,
+        about: str = "",
     ) -> Finding:
         """Returns a finding. A negligible saving is left out and makes the finding a remark.
 
@@ -113,7 +156,21 @@ class Rule(ABC):
         actions = tuple(map(advise, advice))
         lines = tuple(each.text for each in actions)
         title = title or self.title
-        return Finding(self.code, title, severity, evidence, lines, saving, actions=actions)
+        return Finding(self.code, title, severity, evidence, lines, saving, None, actions, about)
+
+
+class ScriptRule(Rule):
+    """A rule on a whole script, which no chart of a run shows."""
+
+    charts = ()
+    judges_first_step = True  # what a script does is no part of a run
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        return self.abstain(NO_SCRIPT) if not summary.script else self.judge_script(summary.script)
+
+    @abstractmethod
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
+        """Judges a script, also without a summary of one of its runs."""
 
 
 def advise(text: str | Advice, kind: str = "") -> Advice:
@@ -168,13 +225,3 @@ def times(count: int) -> str:
 def seconds(duration_s: float) -> str:
     """Formats seconds for a title, without the unit: "9.4", "176"."""
     return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"
-
-
-def figure(key: str, value: float, unit: str = "", of: str = "") -> Figure:
-    """Returns a figure, named by its key and what it is a figure of."""
-    return Figure(f"{key.replace('_', ' ')} {of}".rstrip(), value, unit, key, of)
-
-
-def percent(key: str, fraction: float, of: str = "") -> Figure:
-    """Returns a share, 0 to 1, as a figure in percent."""
-    return figure(key, 100 * fraction, "%", of)

@@ -8,6 +8,7 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.speedup import Promise, TriedChange
 from keras_gpukit.rules.savings import time_of_steps_s
+from keras_gpukit.rules.verdict import RULES
 
 CHANGES = (
     "input",
@@ -21,23 +22,7 @@ CHANGES = (
 )
 """Names of all changes, in the order in which they are tried unless findings promise more."""
 
-TRIED_BY: dict[str, tuple[str, ...]] = {
-    "input-bound": ("input",),
-    "input-holds-gil": ("input",),
-    "input-takes-cores": ("input",),
-    "slow-epoch-start": ("input",),
-    "slow-settings": ("graph", "jit"),
-    "tiny-steps": ("steps-per-execution", "batch-size"),
-    "launch-bound": ("jit", "steps-per-execution", "batch-size"),
-    "low-utilization": ("jit", "steps-per-execution", "batch-size"),
-    "unfused-operations": ("jit",),
-    "float32-layers": ("jit",),
-    "slow-metrics": ("jit",),
-    "dense-embedding-update": ("jit",),
-    "float32-on-tensor-cores": ("mixed-precision",),
-    "memory-mostly-unused": ("batch-size",),
-    "page-faults": ("memory-pool",),
-}
+TRIED_BY = {rule.code: rule.tried_by for rule in RULES if rule.tried_by}
 """Changes that a finding advises, by the code of its rule. Findings without one here advise what
 only the author of the model can change."""
 

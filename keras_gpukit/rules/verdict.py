@@ -11,7 +11,6 @@ from keras_gpukit.rules.compute import (
     host_cpu,
     host_work,
     launch_bound,
-    page_faults,
     precision,
     preprocessing_in_model,
     slow_kernels,
@@ -19,9 +18,9 @@ from keras_gpukit.rules.compute import (
     tracing_again,
     unfused,
 )
+from keras_gpukit.rules.compute.host_cpu import machine_load
 from keras_gpukit.rules.input import input_bound, input_slows_steps
 from keras_gpukit.rules.known_faults import explained
-from keras_gpukit.rules.machine_load import machine_load
 from keras_gpukit.rules.memory import gpu_memory, host_buffers, memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
@@ -29,7 +28,6 @@ from keras_gpukit.rules.setup import gpu_use, no_gpu, settings
 from keras_gpukit.rules.slowdown import slower_over_time
 from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.whole_run import (
-    eager_step,
     endings,
     epoch_starts,
     hangs,
@@ -39,8 +37,8 @@ from keras_gpukit.rules.whole_run import (
     not_compute,
     not_learning,
     outside_calls,
-    own_profile,
     time_parts,
+    whole_script,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -54,8 +52,8 @@ RULES: tuple[Rule, ...] = (
     hangs.FirstStepNotOver(),
     settings.SlowSettings(),
     many_calls.ManyShortCalls(),
-    eager_step.StepRunsEagerly(),
-    own_profile.OwnProfile(),
+    whole_script.StepRunsEagerly(),
+    whole_script.OwnProfile(),
     outside_calls.TimeOutsideCalls(),
     hangs.Hung(),
     input_bound.InputBound(),
@@ -85,7 +83,7 @@ RULES: tuple[Rule, ...] = (
     dominant_layer.DominantLayer(),
     launch_bound.LowUtilization(),
     host_cpu.HostCPUSaturated(),
-    page_faults.PageFaults(),
+    host_cpu.PageFaults(),
     launch_bound.TinySteps(),
     precision.Float32OnTensorCores(),
     precision.HalfPrecisionOnCPU(),
@@ -153,16 +151,15 @@ def judge(summary: RunSummary) -> Verdict:
 def _leave_out_superseded(outcomes: dict[str, Outcome]) -> None:
     """Leaves out each finding of which another rule says more."""
     # A rule that yields to all others does so last, to the findings that are left.
-    for rule in sorted(RULES, key=lambda rule: rule.yields_to is None):
+    for rule in sorted(RULES, key=lambda rule: rule.yields_to_all):
         found = outcomes[rule.code]
         if not isinstance(found, Finding):
             continue
-        codes = rule.superseded_by(found)
-        for code in outcomes if codes is None else codes:
-            other = outcomes[code]
-            if not isinstance(other, Finding) or other is found:
+        for other in RULES:
+            more = outcomes[other.code]
+            if other is rule or not isinstance(more, Finding) or not rule.yields_to(other, found):
                 continue
-            if rule.yields_to_remarks or other.severity != "info":
+            if rule.yields_to_remarks or more.severity != "info":
                 outcomes[rule.code] = None
                 break
 
@@ -189,7 +186,7 @@ def _comes_first(finding: Finding) -> bool:
 def _is_same_cause(slower: Finding, whole: Finding) -> bool:
     if slower.saving is None or whole.saving is None or slower.severity != whole.severity:
         return False
-    is_same = _BY_CODE[slower.code].same_cause.get(slower.saving.basis) == whole.code
+    is_same = _BY_CODE[slower.code].same_cause.get(slower.about) == whole.code
     return is_same and slower.saving.low_s >= MOSTLY * whole.saving.low_s
 
 

@@ -18,11 +18,7 @@ from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample
 from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.sensors.gpm import Activity, GPUActivity
-from keras_gpukit.sensors.gpu_processes import (
-    ProcessMemory,
-    memory_by_process,
-    program_name,
-)
+from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process, program_name
 
 T = TypeVar("T")
 
@@ -137,7 +133,6 @@ class NVMLSensor:
         memory = self._ask(nvml.nvmlDeviceGetMemoryInfo, handle)
         utilization = self._ask(nvml.nvmlDeviceGetUtilizationRates, handle)
         power = self._ask(nvml.nvmlDeviceGetPowerUsage, handle)
-        power_limit = self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         processes = self._memory_by_process(handle)
         self.processes_unknown_because = processes.unknown_because
         reasons = self._ask(self._throttle_mask, handle)
@@ -149,7 +144,6 @@ class NVMLSensor:
             memory_others_bytes=processes.others_bytes,
             memory_total_bytes=None if memory is None else memory.total,
             power_watts=None if power is None else power / 1000,
-            power_limit_watts=None if power_limit is None else power_limit / 1000,
             temperature_celsius=self._ask(
                 nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU
             ),

@@ -12,7 +12,7 @@ from keras_gpukit.input.pipelines.rebuilding import spine
 from keras_gpukit.input.pipelines.structure import number
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.reports.units import duration
-from keras_gpukit.rules.compute.page_faults import POOL
+from keras_gpukit.rules.compute.host_cpu import POOL
 from keras_gpukit.rules.compute.precision import choose_policy
 from keras_gpukit.sensors.allocator import has_pool
 from keras_gpukit.trials.sources import DEFAULT_BATCH_SIZE

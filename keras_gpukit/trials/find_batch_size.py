@@ -21,11 +21,7 @@ from keras_gpukit.trials.batch_sizes.job import TrialJob
 from keras_gpukit.trials.batch_sizes.search import SizeSearch
 from keras_gpukit.trials.batch_sizes.trainer import Trainer
 from keras_gpukit.trials.batch_sizes.trial_process import InOwnProcesses, prepared_context
-from keras_gpukit.trials.checks import (
-    check_experiment,
-    check_model,
-    check_one_device,
-)
+from keras_gpukit.trials.checks import check_experiment, check_model, check_one_device
 from keras_gpukit.trials.progress import progress
 
 MOST = 2**16

@@ -17,11 +17,7 @@ from keras_gpukit.reports.memory import render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
-from keras_gpukit.trials.checks import (
-    check_arrays,
-    check_model,
-    check_one_device,
-)
+from keras_gpukit.trials.checks import check_arrays, check_model, check_one_device
 
 
 def predict_memory(

@@ -23,11 +23,7 @@ from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.records.worker_comparison import trains_with_others
-from keras_gpukit.rules.slowdown.cpu_captures import (
-    EVENT_COST_S,
-    CPUCaptures,
-    events_of_step,
-)
+from keras_gpukit.rules.slowdown.cpu_captures import EVENT_COST_S, CPUCaptures, events_of_step
 from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
 from keras_gpukit.watching.layer_sources import with_sources
 from keras_gpukit.watching.session import Session

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from keras_gpukit.errors import Guard, one_line
 from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.records.run import EndedKind
 from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.watching.script_globals import is_of_the_script
 
@@ -25,6 +26,7 @@ _FETCH = "IteratorGetNext"
 _KERAS_TRAINER = re.compile(r"keras/src/.*trainer\.py$")
 _ROLES = re.compile(r"keras/src/(losses|metrics)/")
 _CALLS = ("fit", "evaluate", "predict")
+_ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 Source = Literal["step", "validation", "callback"]
 
 
@@ -42,6 +44,7 @@ class CallErrors:
     Attributes:
         last: Type and place of the last exception, such as "ValueError in step 1"; None if there
             was none.
+        kind: Kind of what ended the call; None if nothing was seen.
         message: Message of that exception, in one line.
         line: Line of user code that it came from, such as "train.py:31"; None if unknown.
         source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
@@ -55,6 +58,7 @@ class CallErrors:
         self, step: Callable[[], int], epoch: Callable[[], int | None] = lambda: None
     ) -> None:
         self.last: str | None = None
+        self.kind: EndedKind | None = None
         self.message: str | None = None
         self.line: str | None = None
         self.source: Source | None = None
@@ -70,13 +74,11 @@ class CallErrors:
     def of_step(self, error: BaseException) -> None:
         """Reports an exception of a step of the call itself."""
         # A step that fails is not counted.
-        self._tell(error, "step", f"{_input_of(error)}step {self._step() + 1:,}")
+        self._tell(error, "step", f"step {self._step() + 1:,}")
 
     def of_validation(self, error: BaseException) -> None:
         """Reports an exception of a step of a validation inside `fit`."""
-        self._tell(
-            error, "validation", f"{_input_of(error)}validation, after step {self._step():,}"
-        )
+        self._tell(error, "validation", f"validation, after step {self._step():,}")
 
     def of_callback(self, error: BaseException) -> None:
         """Reports an exception of a callback."""
@@ -95,6 +97,7 @@ class CallErrors:
     def ended_by(self, what: str, part: str) -> None:
         """Notes that something other than an exception ends the call, such as a signal."""
         places = {"first step": "in the first step", "validation": "in a validation"}
+        self.kind = "signal"
         self.last = f"{what} {places.get(part, f'after step {self._step():,}')}"
 
     def clear(self) -> None:
@@ -108,12 +111,16 @@ class CallErrors:
         if error is self._error:
             return  # a step's exception passes through the callback that ran the step
         self._error, self.source = error, source
+        is_input = source != "callback" and _FETCH in str(error)
+        self.kind = "input" if is_input else "error"
+        where = f"the input of {where}" if is_input else where
         if (epoch := self._epoch()) is not None:
             where += f", in epoch {epoch:,}"
         self.last = f"{type(error).__name__} in {where}"
         with Guard("Reading an error", "Its message is not reported."):
             kind, self.message = kind_and_message(error)
             self.last, self.line = f"{kind} in {where}", user_line(error)
+            self.kind = "stopped" if kind in _ON_PURPOSE else self.kind
         for action in tuple(self._actions):
             with Guard("Reading an error", "It is not reported."):
                 action(error)
@@ -188,10 +195,6 @@ def call_within(error: BaseException) -> str | None:
 
 
 _STEPS = ("train_step", "test_step", "predict_step")
-
-
-def _input_of(error: BaseException) -> str:
-    return "the input of " if _FETCH in str(error) else ""
 
 
 def _tracebacks(error: BaseException) -> tuple[list[CodeLine], ...]:

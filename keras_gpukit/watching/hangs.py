@@ -85,14 +85,15 @@ class HangWatch:
         )
         is_first = self._reported is None
         stacks = thread_activity.shown(training, others)
-        self._reported = Hang(time.time() - lasted_s, session.step, activity, stacks)
+        began_s, (kind, words, place) = time.time() - lasted_s, activity
+        self._reported = Hang(began_s, session.step, words, kind, stacks, input_place=place)
         self._reported_part = part
         self._again_s = 2 * lasted_s
         session.output.record("hang", self._reported, session.step)
         if is_first:
             usual_s = session.own_steps.step_time_s
             usually = "" if usual_s is None else f" (usually {units.duration(usual_s)})"
-            _say(f"no step has ended for {units.duration(lasted_s)}{usually}: {activity}.")
+            _say(f"no step has ended for {units.duration(lasted_s)}{usually}: {words}.")
 
     def _tell_end(self, hang: Hang, now_s: float) -> None:
         self._reported, lasted_s = None, now_s - self._since_s

@@ -256,7 +256,7 @@ class Session:
         """Records how the call ended, once: without that, its process counts as killed."""
         if self.output.claim("the end"):
             errors = self.errors if self.ending == "interrupted" else None
-            ended_by = (errors.last, errors.message, errors.line) if errors else ()
+            ended_by = (errors.last, errors.message, errors.line, errors.kind) if errors else ()
             self.output.record("end", RunEnd(self.ending, *ended_by), self.step)
 
     @property

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.records.event import HangKind
 from keras_gpukit.records.steps import Part
 from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.watching.script_globals import is_of_the_script
@@ -57,36 +58,45 @@ Stack = Sequence[Frame]
 """Frames of a thread, the innermost first."""
 
 
+Activity = tuple[HangKind, str, str | None]
+"""A kind, in words that follow "no step for 60 s:", and the place of `Hang.input_place`."""
+
+
 def describe(
     training: Stack, others: Iterable[Stack], part: Part, *, cores: float | None, in_cluster: bool
-) -> str:
-    """Returns what the process does, as the part of a sentence after "no step for 60 s:"."""
+) -> Activity:
+    """Returns what the process does."""
     hook = _callback(training)
     if hook is not None:
         is_own = getattr(_own(training), "function", None) == hook.function
         where = _own(training) if is_own else f"{hook.function}{_where(training)}"
-        return f"in the callback {where}{_lock(training)}"
+        return "work", f"in the callback {where}{_lock(training)}", None
     if any(each.function == _TRACING for each in training):
-        return f"tracing the step{_where(training)}"
+        return "work", f"tracing the step{_where(training)}", None
     inputs = [each for each in others if _is_of_input(each)]
     by_user = [each for each in inputs if _own(each) is not None]
     # Of several threads, one that does not itself wait for another is the cause.
     for stack in sorted(by_user, key=lambda each: bool(_lock(each))):
-        return f"waiting for input, {_own(stack)}{_lock(stack)}"
+        return _waiting(str(_own(stack)), _lock(stack))
     own = _own(training)
     if own is not None:
-        return f"in {own}{_lock(training)}"
+        return "work", f"in {own}{_lock(training)}", None
     path = _file_being_read()
     if path is not None:
-        return f"waiting for input, a read of {path}"
+        return _waiting(f"a read of {path}")
     if cores is not None and cores >= _BUSY_CORES:
         step = "the first step" if part == "first step" else "a step"
-        return f"computing or compiling {step}, or making its batch ({cores:.1f} cores are busy)"
+        doing = f"computing or compiling {step}, or making its batch"
+        return "work", f"{doing} ({cores:.1f} cores are busy)", None
     if in_cluster:
-        return "waiting for another worker"
+        return "worker", "waiting for another worker", None
     if inputs:
-        return "waiting for input"
-    return "waiting for input or a device: the process is idle"
+        return "input", "waiting for input", None
+    return "idle", "waiting for input or a device: the process is idle", None
+
+
+def _waiting(place: str, lock: str = "") -> Activity:
+    return "input", f"waiting for input, {place}{lock}", place
 
 
 def stacks_of_others(training_thread: int) -> dict[str, Stack]:

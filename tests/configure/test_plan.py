@@ -212,6 +212,8 @@ def test_an_even_split_needs_the_memory_to_be_known():
         plan(check(logical_gpus=2), machine(memory_bytes=None))
     sized = plan(check(logical_gpus=2, memory="3GiB"), machine(memory_bytes=None))
     assert sized.value_of("memory_limit_mib") == (1536, 1536)
+    even = plan(check(logical_gpus=2), machine()).value_of("memory_limit_mib")
+    assert even == (18 * 1024, 18 * 1024)  # of 40 GiB, a tenth is left to CUDA
     with pytest.raises(ValueError, match="at least 1 MiB"):
         plan(check(logical_gpus=9, memory="8MiB"), machine())
 

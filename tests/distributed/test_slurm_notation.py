@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.distributed.clusters.slurm import (
-    expand_nodes,
-    expand_tasks,
-    node_of_each_task,
-)
+from keras_gpukit.distributed.clusters.slurm import expand_nodes, expand_tasks, node_of_each_task
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.recorded_profiles import write_profile
-from helpers.synthetic_xplane import (
-    Capture,
-    gpu_behind_the_host,
-    one_after_the_other,
-)
+from helpers.synthetic_xplane import Capture, gpu_behind_the_host, one_after_the_other
 
 from benchmarks.gpu.kernel_gaps import Gaps, gaps_of, idle_between_kernels, read_gpu_spans
 from benchmarks.planted.known_times import arrays, ready, sleep_in_python

@@ -40,7 +40,6 @@ class FakeGPU:
     memory_used: int = 20 * GIB
     utilization: int = 90
     power_milliwatts: int = 250_000
-    power_limit_milliwatts: int = 400_000
     temperature: int = 55
     sm_clock: int = 1410
     processes: dict[int, int | None] = field(default_factory=dict)
@@ -82,7 +81,6 @@ ANSWERS = {
     "Name": lambda gpu: gpu.name,
     "UUID": lambda gpu: gpu.uuid,
     "PowerUsage": lambda gpu: gpu.power_milliwatts,
-    "EnforcedPowerLimit": lambda gpu: gpu.power_limit_milliwatts,
     "Temperature": lambda gpu, sensor: gpu.temperature,
     "ClockInfo": lambda gpu, clock: gpu.sm_clock,
     "CurrentClocksEventReasons": lambda gpu: gpu.throttle_mask,

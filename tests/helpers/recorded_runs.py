@@ -122,9 +122,7 @@ def readings(number: int) -> Iterator[tuple[str, Any]]:
     for index in range(2):
         yield (
             "gpu",
-            GPUSample(
-                index, 50.0 + number % 11, 20 * GIB, None, None, 80 * GIB, 400.0, 700.0, 61.0
-            ),
+            GPUSample(index, 50.0 + number % 11, 20 * GIB, None, None, 80 * GIB, 400.0, 61.0),
         )
     yield "memory", DeviceMemory("GPU:0", 3 * GIB, (4 + (number > 5)) * GIB, 70 * GIB)
 

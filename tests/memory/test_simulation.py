@@ -87,6 +87,13 @@ def test_a_limit_is_kept():
         peak(step(*CHAIN), batch_size=1024, limit_bytes=KIB)
 
 
+def test_what_is_taken_from_the_device_already_counts_for_the_limit():
+    allocator = BFC(limit_bytes=6 * 2**20)
+    allocator.allocate(2 * 2**20)
+    with pytest.raises(MemoryError):
+        allocator.allocate(5 * 2**20)
+
+
 def test_a_chunk_is_divided_only_if_it_is_twice_as_large():
     allocator = BFC()
     large, _ = allocator.allocate(1000 * KIB), allocator.allocate(KIB)

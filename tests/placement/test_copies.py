@@ -12,7 +12,10 @@ from helpers.processes import TESTS
 from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
 
 from keras_gpukit.layer_names import NO_LAYERS
+from keras_gpukit.placement import summing_up
 from keras_gpukit.placement.copies import infer_shapes, read_sent, sent_outputs, sum_copies
+from keras_gpukit.placement.summing_up import Surroundings, make_record
+from keras_gpukit.records.operations import Operation, OperationKind, SentTensor, StepOperations
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +117,32 @@ def test_only_what_crosses_to_the_gpus_memory_counts(batch_size, size_bytes):
     assert (copies.size_bytes, copies.unknown) == (size_bytes, 0 if batch_size else 1)
     # Text and shapes stay in host memory, where the GPU's kernels read them.
     assert copies.host_only == 2
+
+
+def test_copies_are_summed_up_by_their_ends_the_most_bytes_first():
+    def sent(source, target, size_bytes):
+        return SentTensor("op", source, target, "float32", (1,), size_bytes)
+
+    copies = sum_copies(
+        [
+            sent("GPU:0", "CPU:0", 30),
+            sent("CPU:0", "GPU:0", 40),
+            sent("CPU:0", "GPU:0", 10),
+            sent("GPU:0", "CPU:0", None),
+        ],
+        NO_LAYERS,
+    )
+    assert [(each.source, each.size_bytes, each.unknown) for each in copies] == [
+        ("CPU:0", 50, 0),
+        ("GPU:0", 30, 1),
+    ]
+
+
+def test_of_many_operations_those_that_a_table_leaves_out_are_counted(monkeypatch):
+    monkeypatch.setattr(summing_up, "MOST_ROWS", 1)
+    kinds = ["MatMul"] * 2 + ["Relu"] * 3 + ["Add"] * 4
+    ran = tuple(Operation(OperationKind(each), "op", "CPU:0") for each in kinds)
+    around = Surroundings(("CPU:0",), knows_gpu_kernels=False, has_strategy=False)
+    record = make_record(StepOperations(ran, 0, "graph"), around, lambda type_: None)
+    (row,) = record.rows
+    assert (record.rows_left_out, record.operations_left_out) == (2, 9 - row.count)

@@ -11,14 +11,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from helpers import prepared
 from helpers.processes import TESTS
-from placement.cases.watching import (
-    HostBound,
-    StatefulNoise,
-    fit,
-    make_model,
-    trained,
-    watched_fit,
-)
+from placement.cases.watching import HostBound, StatefulNoise, fit, make_model, trained, watched_fit
 
 import keras_gpukit as gpukit
 from keras_gpukit.layer_names import LayerNames
@@ -28,12 +21,7 @@ from keras_gpukit.placement.names import is_in_loop, operation_name, short_devic
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record, not_compilable
-from keras_gpukit.records.operations import (
-    OWN_SCOPE,
-    Operation,
-    OperationKind,
-    StepOperations,
-)
+from keras_gpukit.records.operations import OWN_SCOPE, Operation, OperationKind, StepOperations
 from keras_gpukit.rules.compute.placement_causes import explain
 
 needs_gpu_kernels = pytest.mark.skipif(

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from helpers.findings import evidence, row
 from helpers.synthetic_xplane import COMPUTE, Capture
 
 from keras_gpukit.profiling import read_profile
@@ -20,7 +21,6 @@ from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.rule import figure
 
 EAGER = "EagerLocalExecute: "
 CASES = Path(__file__).parent / "cases"
@@ -96,7 +96,7 @@ def test_waits_for_launches_on_an_h100(tmp_path):
     assert record.parts_s["idle"] / record.step_time_s < 0.06
     assert launch_bound(record) is None  # its kernels take longer
     found = launch_bound(record, jit_compile=True)  # which XLA would have fused
-    assert figure("kernels_per_step", 1028.0) in found.evidence
+    assert row("kernels_per_step", 1028.0) in evidence(found)
     assert launch_bound(read_profile(unpacked("convolutional", tmp_path))) is None
 
 

@@ -11,12 +11,10 @@ from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from rich.console import Console
 
-from keras_gpukit.profiling import read_profile
 from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.profile import DeviceProfile, KernelProfile, LayerProfile, ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.evidence import SENTENCES
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules.profiled_steps import of_profile
@@ -187,11 +185,3 @@ def test_a_profile_that_the_run_did_not_read_counts_in_its_report(tmp_path, watc
     found = [each.title for each in run.summary.findings]
     assert any(each.startswith("24 % of the GPU time is the bias gradient") for each in found)
     assert load_report(tmp_path).captures == ()
-
-
-@pytest.mark.parametrize("case", ["convolutional", "transformer", "launch_spe8", "lstm"])
-def test_all_evidence_of_a_captured_profile_is_in_sentences(tmp_path, case):
-    profile = read_profile(tmp_path / write_profile(tmp_path, case))
-    evidence = [each for finding in of_profile(profile).findings for each in finding.evidence]
-    assert evidence
-    assert {each.key for each in evidence} - SENTENCES.keys() == set()

@@ -34,7 +34,7 @@ SUMMARY = RunSummary(
                 "input-bound",
                 f"Steps wait for {NAME}",
                 "critical",
-                (Figure("input stall", 78.4, "%"),),
+                (Figure("input_stall", 78.4, "%"),),
                 ("first advice", "second advice"),
             ),
         )

@@ -27,7 +27,7 @@ from helpers.recorded_runs import (
 from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.event import RunEvent
-from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.finding import Figure, Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.profile import (
@@ -44,8 +44,8 @@ from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.captures import captures_chart
 from keras_gpukit.reports.html.chart import COLORS
-from keras_gpukit.rules import judge
-from keras_gpukit.rules.rule import figure, percent
+from keras_gpukit.reports.html.page import run_charts
+from keras_gpukit.rules import RULES, judge
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
 
@@ -90,31 +90,25 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize(
-    ("figures", "result"),
-    [
-        (
-            (("start_of_an_epoch", 0.9), ("of_it_waiting_for_the_first_batch", 0.8)),
-            "An epoch takes 900 ms to start, 800 ms of it to wait for the first batch.",
-        ),
-        (
-            (("in_callbacks", 9.2), ("time_in", 9.0, "Plotter")),
-            "Plotter takes 9 s of it.",
-        ),
-        (
-            (("of_it_waiting_for_input", 6.0),),
-            "This takes 81 % of the run's time, 6 s of it waiting for input.",
-        ),
-    ],
-)
-def test_the_evidence_is_told_in_sentences(figures, result):
-    seconds = (figure(key, value, "s", *of) for key, value, *of in figures)
-    found = Finding("x", "X", "warning", (percent("of_the_time", 0.81), *seconds), ())
-    summary = RunSummary(Environment({}), verdict=Verdict((found,), (), {}))
-    run = RunReport("a", "completed", summary=summary)
-    assert (
-        result in Page(render(Report("logs", 0.0, "0.1.0", (run,)), plotly_src="plotly.js")).words
+def test_the_evidence_is_shown_in_sentences():
+    figures = (
+        Figure("spent", 9.0, "s", "Plotter", "{of} takes {value}"),
+        Figure("waited", 6.0, "s", sentence=", {value} of it waiting for input"),
+        Figure("stall", 40.0, "%", sentence="Steps wait for {value} of their time"),
     )
+    found = Finding("x", "X", "warning", figures, ())
+    summary = RunSummary(Environment({}), verdict=Verdict((found,), (), {}))
+    page = render(
+        Report("logs", 0.0, "0.1.0", (RunReport("a", "completed", summary=summary),)),
+        plotly_src="plotly.js",
+    )
+    assert "Plotter takes 9 s, 6 s of it waiting for input." in Page(page).words
+    assert "Steps wait for 40 % of their time." in Page(page).words
+
+
+def test_rules_name_charts_of_a_run():
+    run = RunReport("a", "completed", summary=RunSummary(Environment({})))
+    assert {key for key, *_ in run_charts(run)} >= {key for rule in RULES for key in rule.charts}
 
 
 def test_every_chart_has_words_and_a_table(page):

@@ -86,7 +86,6 @@ TROUBLED = judged(
                     21.0,
                     memory_others_max_bytes=20 * GIB,
                     memory_total_bytes=80 * GIB,
-                    throttled_fraction=0.5,
                     throttle_fractions={"hardware thermal slowdown": 0.5},
                 ),
             ),
@@ -158,7 +157,9 @@ def test_a_healthy_run_is_told_so():
 
 @pytest.mark.parametrize("ended_by", ["KeyboardInterrupt in step 5", None])
 def test_of_an_interrupted_run_it_is_not_said_that_nothing_was_found(ended_by):
-    text = printed(judged(replace(HEALTHY, ending="interrupted", ended_by=ended_by)))
+    text = printed(
+        judged(replace(HEALTHY, ending="interrupted", ended_by=ended_by, ended_kind="stopped"))
+    )
     assert "The run was interrupted." in text
     assert "Nothing was found" not in text
 
@@ -207,7 +208,7 @@ def test_a_run_of_two_seconds_on_two_logical_gpus_says_that_it_was_too_short():
 def test_why_checks_do_not_apply_is_said_once():
     too_short = {"slow-callbacks": "it took less than 5 s", "tiny-steps": "9 of the 100 steps"}
     reasons = {
-        "no-gpu": "there is no GPU",
+        "no-gpu": "no GPU",
         **{code: f"the run was too short: {because}" for code, because in too_short.items()},
         "straggler": "there is one worker",
         "input-bound": "tf.data's model cannot be read\n" * 30,
@@ -352,6 +353,7 @@ def test_placement_markdown_tells_devices_reasons_and_what_it_leaves_out(record,
     [
         (units.size(0), "0 B"),
         (units.size(1536), "1.5 KiB"),
+        (units.size(1000 * 2**20), "1,000 MiB"),
         (units.size(80 * GIB), "80 GiB"),
         (units.size(3 * 1024**5), "3,072 TiB"),
         (units.duration(3e-6), "3 µs"),

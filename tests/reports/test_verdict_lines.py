@@ -24,7 +24,7 @@ NOT_JUDGED = "Looked at: input wait, callbacks. 3 checks don't apply here (no GP
 
 
 def line(state, passed=PASSED, unjudged=1, progress=AT, **summary):
-    verdict = Verdict((), passed, dict.fromkeys(UNJUDGED[:unjudged], "there is no GPU"))
+    verdict = Verdict((), passed, dict.fromkeys(UNJUDGED[:unjudged], "no GPU"))
     result = RunSummary(ENVIRONMENT, verdict=verdict, **summary)
     return verdict_line(RunReport("logs", state, summary=result, progress=progress))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.machine import DeviceMemory, HostSample, Kept, MemoryRecord
@@ -52,7 +53,7 @@ def test_running_out_of_memory_comes_in_place_of_findings_on_speed():
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
     assert finding.advice[0].startswith("Train with batch_size=32: at most 12,288 MiB")
     assert finding.advice[1].startswith("Not enough on its own: keras_gpukit.configure_gpus(")
-    assert [(each.name, each.value) for each in finding.evidence] == [
+    assert [*by_name(finding).items()] == [
         ("asked for", 2 * GIB),
         ("in use", 15 * GIB),
         ("free", GIB),
@@ -61,7 +62,8 @@ def test_running_out_of_memory_comes_in_place_of_findings_on_speed():
 
 
 def test_an_exception_that_ended_the_run_is_named_once():
-    crashed = replace(RUN, ended_by="ValueError in step 1", ending="interrupted")
+    error = {"ended_by": "ValueError in step 1", "ended_kind": "error"}
+    crashed = replace(RUN, **error, ending="interrupted")
     finding = judge(crashed).findings[0]
     assert (finding.code, finding.severity) == ("ended-by-error", "critical")
     assert finding.title == "ValueError in step 1 ended the run"
@@ -69,10 +71,12 @@ def test_an_exception_that_ended_the_run_is_named_once():
     assert judge(result).findings[0].title == (
         "ValueError in step 1 (train.py:31) ended the run: 3 classes, not 4"
     )
-    of_input = replace(result, ended_by="ValueError in the input of step 1, in epoch 1")
+    of_input = replace(result, ended_kind="input")
     assert judge(of_input).findings[0].advice[0].startswith("Read the data without training")
+    preempted = judge(replace(result, ended_kind="signal")).findings[0]
+    assert preempted.advice[0].startswith("Start it again where it ended")
     assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))
-    stopped = replace(crashed, ended_by="KeyboardInterrupt in step 9")
+    stopped = replace(crashed, ended_kind="stopped")
     assert "ended-by-error" not in findings(stopped)
     assert "ended-by-error" in judge(replace(RUN, ending="interrupted")).not_applicable
     assert "ended-by-error" in judge(replace(RUN, ending="completed")).passed
@@ -94,10 +98,17 @@ def test_a_killed_run_says_so_first_and_what_it_was_doing():
 @pytest.mark.parametrize(
     ("ended", "found"),
     [
-        ({"ended_by": "ValueError in step 1", "ending": "interrupted"}, ["ended-by-error"]),
+        (
+            {"ended_by": "ValueError in step 1", "ended_kind": "error", "ending": "interrupted"},
+            ["ended-by-error"],
+        ),
         ({"killed_in": Progress("fit", "first step", 0)}, ["killed", "first-step-not-over"]),
         (
-            {"ended_by": "KeyboardInterrupt in step 1", "ending": "interrupted"},
+            {
+                "ended_by": "KeyboardInterrupt in step 1",
+                "ended_kind": "stopped",
+                "ending": "interrupted",
+            },
             ["first-step-not-over"],
         ),
         ({}, ["first-step-not-over", "memory-nearly-full"]),  # it goes on
@@ -113,7 +124,7 @@ def test_a_run_that_never_stepped_gets_no_advice_on_speed_or_memory(ended, found
 def test_what_other_processes_hold_is_evidence_and_advice():
     record = replace(RAN_OUT, holders=(GPUHolder(7, 3 * GIB), GPUHolder(8, GIB)))
     finding = judge(replace(RUN, out_of_memory=record)).findings[0]
-    assert ("held by other processes", 4 * GIB) in [(f.name, f.value) for f in finding.evidence]
+    assert by_name(finding)["held by other processes"] == 4 * GIB
     assert finding.advice[-1].startswith("End the other processes")
 
 
@@ -177,7 +188,7 @@ def test_that_free_memory_is_in_pieces_is_said_first():
     finding = judge(replace(RUN, out_of_memory=replace(RAN_OUT, state=state))).findings[0]
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: the free memory is fragmented"
     assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]
-    assert ("largest free block", GIB) in [(each.name, each.value) for each in finding.evidence]
+    assert by_name(finding)["largest free block"] == GIB
 
 
 TRIPLES = OutOfMemory(

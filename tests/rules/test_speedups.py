@@ -12,12 +12,7 @@ from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.speedup import Promise
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
-from keras_gpukit.rules import RULES, speedups
-
-
-def test_each_code_is_that_of_a_rule_and_each_change_exists():
-    assert set(speedups.TRIED_BY) <= {rule.code for rule in RULES}
-    assert {name for names in speedups.TRIED_BY.values() for name in names} <= {*speedups.CHANGES}
+from keras_gpukit.rules import speedups
 
 
 def test_codes_and_names_can_be_asked_for():

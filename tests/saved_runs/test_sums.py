@@ -13,7 +13,9 @@ from keras_gpukit.records.machine import (
     HostUtilization,
     UtilizationRecord,
 )
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records.names import OVERHEAD
+from keras_gpukit.records.run import Overhead
+from keras_gpukit.records.steps import StepWindow, ThroughputRecord
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 
 
@@ -32,34 +34,27 @@ def summed_up(*samples: GPUSample):
 def test_a_gpu_is_summed_up_over_the_run():
     hot, power = "hardware thermal slowdown", "software power cap"
     summary = summed_up(
-        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 350.0, 70.0, 1400, 60.0, 4.0, 30.0, (power,)),
-        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 340.0, 80.0, 1000, 40.0, 8.0, None, (hot, power)),
-        GPUSample(1, None, 6, None, 1, 10, None, None, 75.0, 1200, throttle_reasons=()),
+        GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 70.0, 1400, 60.0, 4.0, 30.0, (power, hot)),
+        GPUSample(1, 50.0, 7, 4, 3, 10, 100.0, 80.0, 1000, 40.0, 8.0, None, (hot, power)),
+        GPUSample(1, None, 6, None, 1, 10, None, 75.0, 1200, throttle_reasons=()),
         GPUSample(1, throttle_reasons=None),
     )
     assert vars(summary) == {
         "index": 1,
         "utilization_percent": 75.0,
-        "memory_used_max_bytes": 7,
-        "memory_process_max_bytes": 4,
         "memory_others_max_bytes": 3,
         "memory_total_bytes": 10,
-        "power_watts": 200.0,
-        "power_limit_watts": 340.0,
-        "temperature_max_celsius": 80.0,
-        "sm_clock_mhz": 1200.0,
         "sm_active_percent": 50.0,
         "tensor_active_percent": 6.0,
         "memory_bandwidth_percent": 30.0,
-        "throttled_fraction": pytest.approx(2 / 3),
-        "throttle_fractions": {hot: pytest.approx(1 / 3), power: pytest.approx(2 / 3)},
+        "throttle_fractions": dict.fromkeys((hot, power), pytest.approx(2 / 3)),
         "lost_because": None,
     }
 
 
 def test_throttling_nobody_could_tell_is_unknown():
     summary = summed_up(GPUSample(0, 50.0))
-    assert (summary.throttled_fraction, summary.throttle_fractions) == (None, None)
+    assert summary.throttle_fractions is None
 
 
 def test_a_gpu_that_was_lost_is_named_with_its_readings():
@@ -74,10 +69,10 @@ def test_a_gpu_that_was_lost_is_named_with_its_readings():
 
 
 def test_the_host_is_summed_up_over_the_run():
-    samples = HostSample(10.0, 4.0, 7, 90, 100, None), HostSample(30.0, 8.0, 9, 80, 100, 50.0)
+    samples = HostSample(10.0, 4.0, 9, 90, 100, None), HostSample(30.0, 8.0, 7, 80, 100, 50.0)
     found = folded("host", samples)
     assert found.samples == 2
-    assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100, 50.0)
+    assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100)
 
 
 def test_page_faults_and_the_kernel_s_time_are_means_over_readings_within_steps():
@@ -92,6 +87,8 @@ def test_a_container_s_limit_leaves_less_than_the_machine():
     reading = HostSample(memory_available_bytes=80, memory_limit_bytes=10)
     found = folded("host", [replace(reading, memory_limit_used_bytes=used) for used in (7, 9, 8)])
     assert found.host.memory_available_min_bytes == 1
+    wide = replace(reading, memory_limit_bytes=200, memory_limit_used_bytes=9)
+    assert folded("host", [wide]).host.memory_available_min_bytes == 80
     assert found.host.cpu_percent is None
 
 
@@ -127,6 +124,24 @@ def test_points_have_the_weighted_mean_and_gaps_have_none():
     assert set(found["step/time_ms"].mean) == {83.3333}
     assert found["step/time_ms"].step[:2] == (4, 8)
     assert found["input/wait_ms"].step[0] == 32
+
+
+def test_steps_after_the_last_record_count_next_to_those_that_were_in_no_window():
+    fold = RunFold()
+    fold.add("steps", window(5), 101.0, 5)
+    fold.add("throughput", ThroughputRecord("fit", 5, 3, 0.1, None), 101.0, 5)
+    fold.add("steps", window(8), 102.0, 8)
+    assert (fold.throughput().steps, fold.throughput().measured_steps) == (8, 6)
+
+
+def test_overhead_is_per_step_and_shown_in_microseconds():
+    fold = RunFold(SERIES_POINTS)
+    fold.add("throughput", ThroughputRecord("fit", 100, 98, 0.1, None), 100.0, 100)
+    fold.phase = "fit"
+    fold.add("overhead", Overhead(4e-6, 100, total_s=5e-4, startup_s=0.1), 101.0, 100)
+    summary = fold.summary()
+    assert (summary.overhead_s, summary.startup_s) == (pytest.approx(5e-6), 0.1)
+    assert {series.tag: series.mean for series in summary.series} == {OVERHEAD: (4.0,)}
 
 
 def test_several_points_of_one_step_are_all_kept():

@@ -108,7 +108,6 @@ def test_one_gpu_is_read_as_nvml_reports_it():
             memory_others_bytes=5 * GIB,
             memory_total_bytes=85520809984,
             power_watts=512.345,
-            power_limit_watts=700.0,
             temperature_celsius=61,
             sm_clock_mhz=1755,
             throttle_reasons=("software power cap",),

@@ -110,6 +110,7 @@ def test_the_best_together_is_tried_last_and_named_first():
     }
     assert found.best.change == "jit + steps-per-execution"
     assert found.best.gain == pytest.approx(2.6, rel=0.01)
+    assert found.best.rate.median == pytest.approx(260.0, rel=0.01)
     text = as_text(render(found))
     assert "Fastest: compile the steps with XLA + run 8 steps: 2.60×" in text
     assert text.index("+ jit") < text.index("+ steps-per-execution")

@@ -56,6 +56,7 @@ def test_an_exception_of_the_input_is_told_from_one_of_the_step(report, epoch, m
     errors = CallErrors(lambda: 7, lambda: epoch)
     getattr(errors, report)(ValueError(message))
     assert errors.last == f"ValueError in {where}" + ("" if epoch is None else ", in epoch 2")
+    assert errors.kind == ("input" if "input" in where else "error")
     assert errors.source == report.removeprefix("of_")
 
 

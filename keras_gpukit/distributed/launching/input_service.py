@@ -11,12 +11,7 @@ from contextlib import ExitStack
 
 from keras_gpukit.distributed.launching.elsewhere import SERVERS
 from keras_gpukit.distributed.launching.job import Task
-from keras_gpukit.distributed.launching.ports import (
-    REUSE,
-    address_of,
-    is_listening,
-    reserved_ports,
-)
+from keras_gpukit.distributed.launching.ports import REUSE, address_of, is_listening, reserved_ports
 from keras_gpukit.distributed.launching.workers import ProcessPlan, WorkerProcess, caught_signals
 
 _GRACE_S = 5.0

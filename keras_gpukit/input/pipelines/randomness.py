@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from keras_gpukit.input.pipelines.functions import (
-    captures_a_dataset,
-    function_name,
-    operations,
-)
+from keras_gpukit.input.pipelines.functions import captures_a_dataset, function_name, operations
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.structure import Dataset, functions, is_readable, stages
 from keras_gpukit.input.pipelines.tf_private import is_stateful

@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
-from keras_gpukit.input.wait.meters import (
-    NotMeasurable,
-    PipelineStart,
-    Stretch,
-    Times,
-    WaitReading,
-)
+from keras_gpukit.input.wait.meters import NotMeasurable, PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.input.wait.tf_private import (
     check_model,
     has_model,

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.memory.keras_private import (
-    RUN,
-    call_node,
-    graph_of,
-    layers_within,
-    nodes_of,
-)
+from keras_gpukit.memory.keras_private import RUN, call_node, graph_of, layers_within, nodes_of
 from keras_gpukit.memory.less import check_compiled, replaced
 from keras_gpukit.memory.less.recomputing import recomputed
 

@@ -8,13 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from keras_gpukit.arguments import (
-    check_flag,
-    check_number,
-    check_signal,
-    check_steps,
-    check_whole,
-)
+from keras_gpukit.arguments import check_flag, check_number, check_signal, check_steps, check_whole
 from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
 
 # A capture of more steps takes seconds to gather, and adds no information.

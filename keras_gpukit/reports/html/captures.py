@@ -16,14 +16,7 @@ from keras_gpukit.records.profile import (
 )
 from keras_gpukit.records.report import CaptureReport, RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import (
-    COLORS,
-    Chart,
-    Omitted,
-    draw_bars,
-    row_bars,
-    shortened,
-)
+from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, draw_bars, row_bars, shortened
 from keras_gpukit.reports.layers import KINDS
 from keras_gpukit.reports.tables import Table
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, draw_bars, row_bars
-from keras_gpukit.reports.layers import (
-    kernels_table,
-    kinds_of,
-    kinds_table,
-    layers_table,
-    names_of,
-)
+from keras_gpukit.reports.layers import kernels_table, kinds_of, kinds_table, layers_table, names_of
 
 _MOST_DRAWN = 12
 _TRACES = (

@@ -16,10 +16,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import evidence, phrases, run_words, units
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
-from keras_gpukit.reports.html.captures import (
-    captures_chart,
-    stage_names,
-)
+from keras_gpukit.reports.html.captures import captures_chart, stage_names
 from keras_gpukit.reports.html.chart import Chart, Omitted
 from keras_gpukit.reports.html.layers import layers_chart
 from keras_gpukit.reports.html.machine_charts import (
@@ -29,10 +26,7 @@ from keras_gpukit.reports.html.machine_charts import (
 )
 from keras_gpukit.reports.html.over_time import TimeAxis
 from keras_gpukit.reports.html.roofline_table import roofline_table
-from keras_gpukit.reports.html.run_comparison import (
-    stalls_chart,
-    step_times_chart,
-)
+from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
 from keras_gpukit.reports.html.runs_table import run_ids, runs_table
 from keras_gpukit.reports.html.step_charts import input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
@@ -134,7 +128,7 @@ def render(
     """
     sections = [
         Section(id, run.name, run, run.summary, brief=not run.has_time_series).add(
-            _run_charts(run) if run.has_time_series else ()
+            run_charts(run) if run.has_time_series else ()
         )
         for id, run in zip(run_ids(report.runs), report.runs, strict=True)
         if run.has_time_series or href(run) is None
@@ -189,7 +183,8 @@ def _captures_section(report: Report) -> Section:
     return section.add(_capture_charts(report.captures, profile))
 
 
-def _run_charts(run: RunReport) -> list[Keyed]:
+def run_charts(run: RunReport) -> list[Keyed]:
+    """Returns the charts of a run, with the names by which rules refer to them."""
     time = TimeAxis.of(run)
     profiler = run.summary.captures
     missed = profiler.missed if profiler else ()

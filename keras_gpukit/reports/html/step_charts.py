@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from keras_gpukit.records.report import Band, RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import (
-    COLORS,
-    Chart,
-    Omitted,
-    axis,
-    draw,
-    scaled,
-)
+from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, axis, draw, scaled
 from keras_gpukit.reports.html.over_time import TOO_SHORT, TimeAxis, WindowAreas
 from keras_gpukit.reports.phrases import correction
 

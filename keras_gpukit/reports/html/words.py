@@ -10,6 +10,7 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.rules import RULES
 
 T = TypeVar("T")
 STATES: dict[State, str] = {
@@ -19,46 +20,9 @@ STATES: dict[State, str] = {
     "unfinished": "end unknown",
 }
 _COMPUTE = ("captures", "layers")
-_INPUT = ("stages", "input", "timeline")
 _TIME = ("wall-time", "timeline")
-# Keys of the charts that show a finding, by the beginning of the finding's code.
-_CHARTS: dict[str, tuple[str, ...]] = {
-    "input": _INPUT,
-    "slow-epoch-start": (*_TIME, "stages"),
-    "slow": _TIME,
-    "long": _TIME,
-    "tiny-steps": ("timeline",),
-    "cpu-fallback": ("placement",),
-    "no-gpu": ("placement",),
-    "host-cpu": ("busy", "stages"),
-    "straggler": ("workers", "stages"),
-    "communication": ("workers",),
-    "uneven-shards": ("workers",),
-    "batch-not-scaled": ("busy", "device-memory"),
-    "launch-bound": (*_COMPUTE, "busy"),
-    "low-utilization": ("busy", "timeline"),
-    "throttled": ("timeline", "busy"),
-    "slower-over-time": ("timeline", "stages"),
-    "tracing-again": _TIME,
-    "memory": ("device-memory",),
-    "first-step-memory": ("device-memory",),
-    "first-step-not-over": ("busy", "timeline"),
-    "hang": ("timeline", "busy"),
-    "memory-grows": ("host-memory", "device-memory"),
-    "host-memory-runs-out": ("host-memory", "stages"),
-    "other-processes": ("device-memory", "busy"),
-    **dict.fromkeys(
-        (
-            *("unfused", "float32", "float64", "misaligned-products", "layout-changes"),
-            *("dense-embedding", "dominant-layer", "slow-metrics", "python-in-step"),
-            "batch-copy",
-        ),
-        _COMPUTE,
-    ),
-}
-_OTHERS = ("timeline", "wall-time", "captures")
-# Findings on single steps, which captures show.
-_STEPS = ("input", "slower-over-time", "tiny-steps", "launch-bound")
+_CHARTS = {rule.code: rule.charts for rule in RULES}
+_IN_CAPTURES = {rule.code for rule in RULES if rule.in_captures}
 
 
 def saving(finding: Finding) -> str | None:
@@ -127,20 +91,14 @@ def first_charts(finding: Finding | None, charts: Mapping[str, T]) -> tuple[T, .
 
     The time of captured steps comes before that of the run if the finding is on what they compute.
     """
-    keys: tuple[str, ...] = (*_COMPUTE, *_TIME)
-    if finding is not None and _COMPUTE[0] not in _keys_of(finding) and _TIME[0] in charts:
-        keys = _TIME
+    of_steps = finding is None or _COMPUTE[0] in _CHARTS.get(finding.code, ())
+    keys = (*_COMPUTE, *_TIME) if of_steps or _TIME[0] not in charts else _TIME
     return tuple(charts[key] for key in keys if key in charts)
 
 
 def charts_of(finding: Finding, charts: Mapping[str, T]) -> tuple[T, ...]:
     """Returns those of the charts that show a finding, the most relevant first."""
-    return tuple(charts[key] for key in _keys_of(finding) if key in charts)
-
-
-def _keys_of(finding: Finding) -> tuple[str, ...]:
-    fitting = [code for code in _CHARTS if finding.code.startswith(code)]
-    return _CHARTS[max(fitting, key=len)] if fitting else _OTHERS
+    return tuple(charts[key] for key in _CHARTS.get(finding.code, ()) if key in charts)
 
 
 def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord, ...]:
@@ -151,7 +109,7 @@ def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord,
     if run is None:
         return ()
     captures = [each.capture for each in run.captures if each.capture and each.capture.path]
-    if not finding.code.startswith(_STEPS):
+    if finding.code not in _IN_CAPTURES:
         return ()
     slower = [each for each in captures if each.trigger == "step time"]
     return tuple((slower or captures)[-2:])

@@ -20,12 +20,12 @@ from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     NO_CLUSTER,
     ONE_REPLICA,
+    Measure,
     Outcome,
     Rule,
-    figure,
+    Share,
     gpu_readings,
     gpu_readings_unknown_because,
-    percent,
 )
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run, severity, time_of_steps_s
 
@@ -62,6 +62,17 @@ class Straggler(Rule):
     subject = "workers"
     title = "One worker makes the others wait"
     requires = "the same steps of every worker, with their time in collectives"
+    charts = ("workers", "stages")
+    delay_of = Measure("In the median step {of} arrives {value} after the last of the others", "ms")
+    of_a_step_of = Measure(", of a step of {value}", "ms")
+    input_wait_of = Measure("The input wait of {of} takes {value} of its step", "ms")
+    compute_of = Measure("The compute of {of} takes {value} of its step", "ms")
+    time_to_arrive_of = Measure("The time to arrive of {of} takes {value} of its step", "ms")
+    of_the_others = Measure(", that of the others {value}", "ms")
+    steps_compared = Measure(", over {value} steps that were compared")
+    round_trip_to = Measure("A round trip to {of} takes {value}", "ms")
+    among_the_others = Measure(", one among the others {value}", "ms")
+    exchange_in_a_step = Measure("Exchanging gradients takes {value} of a step", "ms")
 
     def judge(self, summary: RunSummary) -> Outcome:
         comparison = summary.workers
@@ -85,16 +96,16 @@ class Straggler(Rule):
         how_severe = severity(saving, summary)
         if how_severe == "info":
             return None
-        what = {"input": "input_wait_of", "compute": "compute_of", None: "time_to_arrive_of"}[
-            late.cause
-        ]
+        own = {"input": self.input_wait_of, "compute": self.compute_of}.get(
+            late.cause or "", self.time_to_arrive_of
+        )
         return self.find(
             how_severe,
-            figure("delay_of", 1e3 * late.median_s, "ms", name),
-            figure("of_a_step_of", 1e3 * late.step_s, "ms"),
-            figure(what, 1e3 * late.own_s, "ms", name),
-            figure("of_the_others", 1e3 * late.others_s, "ms"),
-            figure("steps_compared", late.steps),
+            self.delay_of(1e3 * late.median_s, name),
+            self.of_a_step_of(1e3 * late.step_s),
+            own(1e3 * late.own_s, name),
+            self.of_the_others(1e3 * late.others_s),
+            self.steps_compared(late.steps),
             title=_TITLES[late.cause].format(name=name.capitalize()),
             advice=_advice(late.cause, name, comparison),
             saving=saving,
@@ -113,12 +124,12 @@ class Straggler(Rule):
             basis="round trips and collectives",
         )
         figures = [
-            figure("round_trip_to", 1e3 * link.round_trip_s, "ms", name),
-            figure("among_the_others", 1e3 * link.others_s, "ms"),
+            self.round_trip_to(1e3 * link.round_trip_s, name),
+            self.among_the_others(1e3 * link.others_s),
         ]
         if exchanged_s is not None:
-            figures.append(figure("exchange_in_a_step", 1e3 * exchanged_s, "ms"))
-            figures.append(figure("of_a_step_of", 1e3 * (step_s(comparison) or 0.0), "ms"))
+            figures.append(self.exchange_in_a_step(1e3 * exchanged_s))
+            figures.append(self.of_a_step_of(1e3 * (step_s(comparison) or 0.0)))
         return self.find(
             severity(saving, summary),
             *figures,
@@ -139,6 +150,10 @@ class CommunicationBound(Rule):
     subject = "workers"
     title = "Exchanging gradients takes much of each step"
     requires = "the same steps of every worker, with their time in collectives"
+    charts = ("workers",)
+    exchange_in_a_step = Share("Exchanging gradients takes {value} of a step")
+    that_is = Measure(", that is {value}", "ms")
+    of_a_step_of = Straggler.of_a_step_of
 
     def judge(self, summary: RunSummary) -> Outcome:
         comparison = summary.workers
@@ -157,9 +172,9 @@ class CommunicationBound(Rule):
         saving = of_run(summary, 0.0, all_s, basis="collectives", upper_bound=True)
         return self.find(
             "warning",
-            percent("exchange_in_a_step", exchanged_s / of_s),
-            figure("that_is", 1e3 * exchanged_s, "ms"),
-            figure("of_a_step_of", 1e3 * of_s, "ms"),
+            self.exchange_in_a_step(exchanged_s / of_s),
+            self.that_is(1e3 * exchanged_s),
+            self.of_a_step_of(1e3 * of_s),
             advice=(
                 f"A larger batch per {comparison.kind}: the same exchange serves more examples",
                 "If a larger batch does not fit: `keras_gpukit.accumulate_gradients(model, "
@@ -181,6 +196,8 @@ class UnevenShards(Rule):
     subject = "workers"
     title = "The workers get different amounts of data"
     requires = "the number of examples that every worker trained on"
+    charts = ("workers",)
+    examples_of = Measure("{of} trained on {value} examples")
 
     def judge(self, summary: RunSummary) -> Outcome:
         comparison = summary.workers
@@ -198,7 +215,7 @@ class UnevenShards(Rule):
         lost_s = lost * time_of_steps_s(summary)
         saving = of_run(summary, 0.0, lost_s, basis="examples of each worker", upper_bound=True)
         named = [
-            figure("examples_of", float(each.examples or 0), of=f"{comparison.kind} {each.index}")
+            self.examples_of(float(each.examples or 0), f"{comparison.kind} {each.index}")
             for each in members
         ]
         return self.find(
@@ -219,10 +236,12 @@ class UnevenShards(Rule):
 class WorkersTrainAlone(Rule):
     """A process that is a worker of a cluster but has no strategy that connects the workers."""
 
-    code = "workers-train-alone"
+    code = "workers-not-connected"
     subject = "workers"
     title = "No strategy connects the workers: each trained the whole model alone"
     requires = "the process's place in its cluster, and its strategy"
+    charts = ()
+    workers = Measure("The job has {value} workers")
 
     def judge(self, summary: RunSummary) -> Outcome:
         environment = summary.environment
@@ -233,7 +252,7 @@ class WorkersTrainAlone(Rule):
             return None
         return self.find(
             "warning",
-            *(() if worker.count is None else (figure("workers", worker.count),)),
+            *(() if worker.count is None else (self.workers(worker.count),)),
             advice=(
                 '`keras_gpukit.configure_gpus(strategy="auto")` before TensorFlow starts its '
                 "devices, and the model made and compiled in `with setup.scope():`",
@@ -250,6 +269,11 @@ class BatchNotScaled(Rule):
     subject = "batch per replica"
     title = "The replicas share a batch that fits on one GPU"
     requires = "the examples of a step, readings of the GPUs, and their memory"
+    charts = ("busy", "device-memory")
+    examples_per_replica_and_step = Measure("Each replica gets {value} examples a step")
+    replicas = Measure(", with {value} replicas")
+    GPUs_busy = Measure("The GPUs are busy {value} of the time", "%")
+    memory_used_at_most = Measure("At most {value} of their memory is used", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         replicas = summary.environment.replicas or 1
@@ -267,10 +291,10 @@ class BatchNotScaled(Rule):
             return self.abstain("the GPUs may wait for input")
         return self.find(
             "warning",
-            figure("examples_per_replica_and_step", batch),
-            figure("replicas", replicas),
-            figure("GPUs_busy", busy, "%"),
-            figure("memory_used_at_most", 100 * used, "%"),
+            self.examples_per_replica_and_step(batch),
+            self.replicas(replicas),
+            self.GPUs_busy(busy),
+            self.memory_used_at_most(100 * used),
             title=f"Each of {replicas} replicas gets only {batch:.0f} examples a step",
             advice=(
                 f"Multiply the dataset's batch by the replicas: `ds.batch(batch_size * "

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure
+from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule
 
 # Not "host memory": TensorFlow keeps shapes and loop counters there for speed.
 # Not "requested" and not "variable elsewhere": an operation that the user placed has not fallen
 # back.
 BLAMED_CAUSES = ("no such device", "no kernel", "dtype", "host function")
 NAMED = 3
-ONLY_PYTHON = "Python functions in the step run on the host"
+PYTHON = "host function"
+"""Cause of Python functions of the step to be on the CPU."""
 
 
 class CPUFallback(Rule):
@@ -24,10 +23,12 @@ class CPUFallback(Rule):
     subject = "placement"
     title = "Operations fell back to the CPU"
     requires = "the placement of the training step's operations"
-
-    def superseded_by(self, finding: Finding) -> Collection[str]:
-        """Where only Python functions fell back, their time in a profile says more."""
-        return ("python-in-step",) if finding.title.startswith(ONLY_PYTHON) else ()
+    charts = ("placement",)
+    operations_on_the_CPU = Measure("{value} operations run on the CPU")
+    operations_of = Measure("{value} {of} operations are affected")
+    data_of = Measure("{of} takes and returns {value}", "B")
+    copies_between_devices_per_step = Measure("Each step copies {value} times between devices")
+    bytes_copied_per_step = Measure(", {value} in all", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         record = summary.operations
@@ -36,7 +37,7 @@ class CPUFallback(Rule):
         if summary.environment.gpus and not any("GPU" in device for device in record.operations):
             return self.find(
                 "critical",
-                figure("operations_on_the_CPU", sum(record.by_device.values())),
+                self.operations_on_the_CPU(sum(record.by_device.values())),
                 advice=_all_on_cpu(record),
                 title="No operation of the training step ran on a GPU",
             )
@@ -45,18 +46,20 @@ class CPUFallback(Rule):
         blamed = [fallback for fallback in record.fallbacks if fallback.cause in BLAMED_CAUSES]
         if not blamed:
             return None
+        about = PYTHON if all(fallback.cause == PYTHON for fallback in blamed) else ""
         return self.find(
             "info" if record.predicted else "warning",
             *_evidence(record, blamed),
             advice=tuple(_advise(fallback) for fallback in blamed[:NAMED]),
-            title=_title(record, blamed),
+            title=_title(record, about),
+            about=about,
         )
 
 
-def _title(record: PlacementRecord, blamed: list[Fallback]) -> str | None:
-    if all(fallback.cause == "host function" for fallback in blamed):
+def _title(record: PlacementRecord, about: str) -> str | None:
+    if about == PYTHON:
         where = " on a GPU machine, too" if record.predicted else ""
-        return f"{ONLY_PYTHON}{where}"
+        return f"Python functions in the step run on the host{where}"
     return "Operations would fall back to the CPU on a GPU machine" if record.predicted else None
 
 
@@ -65,17 +68,17 @@ def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, 
         each
         for fallback in blamed[:NAMED]
         for each in (
-            figure("operations_of", fallback.count, of=fallback.operation),
-            figure("data_of", fallback.python_bytes or 0, "B", fallback.operation),
+            CPUFallback.operations_of(fallback.count, fallback.operation),
+            CPUFallback.data_of(fallback.python_bytes or 0, fallback.operation),
         )
         if each.value
     )
     if record.predicted or record.transfers is None:
         return counts
-    copies = figure("copies_between_devices_per_step", record.transfers)
+    copies = CPUFallback.copies_between_devices_per_step(record.transfers)
     if not record.copied_bytes:
         return (*counts, copies)
-    return (*counts, copies, figure("bytes_copied_per_step", record.copied_bytes, "B"))
+    return (*counts, copies, CPUFallback.bytes_copied_per_step(record.copied_bytes))
 
 
 def _all_on_cpu(record: PlacementRecord) -> tuple[str, ...]:

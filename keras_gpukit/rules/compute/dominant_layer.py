@@ -11,13 +11,9 @@ from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import BATCHED
 from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
-from keras_gpukit.rules.compute.slow_kernels import (
-    group_of,
-)
-from keras_gpukit.rules.compute.slow_layers import (
-    REQUIRES,
-)
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
+from keras_gpukit.rules.compute.slow_kernels import group_of
+from keras_gpukit.rules.compute.slow_layers import REQUIRES
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 
 ADVICE: dict[LayerRole, str] = {
     "optimizer": "Fewer updates for the same examples: a larger batch, or "
@@ -53,18 +49,12 @@ class DominantLayer(Rule):
     subject = "layers"
     title = "One kind of layer takes much of the computation"
     requires = REQUIRES
-    yields_to = (
-        "unfused-operations",
-        "launch-bound",
-        "python-in-step",
-        "float64-kernels",
-        "misaligned-products",
-        "layout-changes",
-        "dense-embedding-update",
-        "float32-layers",
-        "slow-metrics",
-    )
+    charts = ("captures", "layers")
     least, ratio = 1 / 3, 2.0
+    of_the_computation = Share("{of} takes {value} of the computation")
+    of_it_in = Share(", {value} of it {of}")
+    of_it_backward = Share(", {value} of it in the backward pass")
+    layers = Measure("{value} layers are of the kind {of}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile = summary.profile
@@ -110,10 +100,10 @@ class DominantLayer(Rule):
         share, mostly = time_s / total_s, "" if kind == group[0].role else f", mostly {kind}"
         return self.find(
             level,
-            percent("of_the_computation", share, name),
-            percent("of_it_in", sum(each.kinds_s.get(kind, 0.0) for each in group) / time_s, kind),
-            percent("of_it_backward", sum(each.backward_s for each in group) / time_s),
-            figure("layers", len(group), of=name),
+            self.of_the_computation(share, name),
+            self.of_it_in(sum(each.kinds_s.get(kind, 0.0) for each in group) / time_s, kind),
+            self.of_it_backward(sum(each.backward_s for each in group) / time_s),
+            self.layers(len(group), name),
             advice=advice,
             title=f"{100 * share:.0f} % of the computation is {name}{_made(group)}{mostly}",
         )

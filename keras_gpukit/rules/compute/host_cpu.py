@@ -1,15 +1,20 @@
-"""Whether the host's cores limit training."""
+"""Whether the host's cores limit training: busy, in the kernel, or taken by other processes."""
 
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure, Severity
 from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
+from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, mostly_waits
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.machine_load import others_percent
-from keras_gpukit.rules.rule import Outcome, Rule, figure, host_readings, readings_too_few
-from keras_gpukit.rules.savings import OTHERS_PERCENT
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, host_readings, readings_too_few
+from keras_gpukit.rules.savings import (
+    OTHERS_PERCENT,
+    WARNING_FRACTION,
+    of_page_faults,
+    severity,
+    validation_wait_s,
+)
 
 # Least use of all cores from which processes of the job count; our choice.
 JOB_PERCENT = OTHERS_PERCENT
@@ -26,6 +31,10 @@ class HostCPUSaturated(Rule):
     subject = "host cores"
     title = "The host's cores are mostly busy"
     requires = "readings of the host's cores"
+    charts = ("busy", "stages")
+    cores_busy = Measure("All cores together are {value} busy", "%")
+    this_process = Measure(", this process {value}", "%")
+    other_processes_of_the_job = Measure(", other processes of the job {value}", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         host = host_readings(summary)
@@ -51,9 +60,130 @@ class HostCPUSaturated(Rule):
 
 
 def _evidence(host: HostUtilization) -> tuple[Figure, ...]:
-    figures = [figure("cores_busy", host.cpu_percent or 0.0, "%")]
+    figures = [HostCPUSaturated.cores_busy(host.cpu_percent or 0.0)]
     if host.process_cpu_percent is not None:
-        figures.append(figure("this_process", host.process_cpu_percent, "%"))
+        figures.append(HostCPUSaturated.this_process(host.process_cpu_percent))
     if (host.job_cpu_percent or 0.0) >= 1:
-        figures.append(figure("other_processes_of_the_job", host.job_cpu_percent or 0.0, "%"))
+        figures.append(HostCPUSaturated.other_processes_of_the_job(host.job_cpu_percent or 0.0))
     return tuple(figures)
+
+
+POOL = "TF_CPU_ALLOCATOR_USE_BFC=true"
+"""Variable with which TensorFlow keeps the memory of freed tensors and uses it again. Higher
+thresholds of glibc's malloc do not suffice: threads have heaps of their own, of up to 64 MiB, which
+are returned once they are empty, and what is larger is returned at once."""
+LONGEST_FAULT_S = 10e-6
+"""Kernel time per page fault up to which faults explain the kernel's time; our choice. It was 2 to
+4 µs in `benchmarks/results/page_faults.json`, on a virtual machine."""
+
+
+class PageFaults(Rule):
+    """The kernel's share of the processor time, if page faults explain it."""
+
+    code = "page-faults"
+    subject = "page faults"
+    title = "The kernel takes back the memory of freed tensors, and hands it out again"
+    requires = "this process's page faults and kernel time in steps"
+    charts = ("busy", "timeline")
+    tried_by = ("memory-pool",)
+    of_the_CPU_time_in_the_kernel = Share("{value} of the CPU time is spent in the kernel")
+    page_faults_per_step = Measure("A step has {value} page faults")
+    kernel_time_per_fault = Measure(", {value} per fault", "µs")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        """Compares the kernel's share and its time per page fault with the thresholds."""
+        host, per_step = host_readings(summary), summary.page_faults_per_step
+        if host is None or host.kernel_fraction is None or per_step is None:
+            return self.abstain(readings_too_few(summary))
+        kernel_cores, faults_per_s = host.kernel_cores or 0.0, host.page_faults_per_s or 0.0
+        if host.kernel_fraction < WARNING_FRACTION or kernel_cores > LONGEST_FAULT_S * faults_per_s:
+            return None
+        if any(each.device.startswith("CPU") for each in summary.allocators):
+            return self.abstain("TensorFlow keeps the memory of freed tensors already")
+        if _python_makes_batches(summary):
+            return self.abstain("memory of batches that Python makes is not TensorFlow's to keep")
+        waits = is_input_bound(summary)
+        if summary.environment.gpus and not waits:
+            return self.abstain("needs the input wait") if waits is None else None
+        saving = of_page_faults(summary, host.kernel_fraction)
+        return self.find(
+            severity(saving, summary),
+            self.of_the_CPU_time_in_the_kernel(host.kernel_fraction),
+            self.page_faults_per_step(per_step),
+            self.kernel_time_per_fault(1e6 * kernel_cores / faults_per_s),
+            advice=(
+                f"`export {POOL}` before Python starts: TensorFlow then keeps the memory of freed "
+                "tensors, and uses it again",
+            ),
+            saving=saving,
+            title=(
+                f"The kernel takes {100 * host.kernel_fraction:.0f} % of this process's CPU time: "
+                f"{per_step:,.0f} page faults per step, in memory that was freed before"
+            ),
+        )
+
+
+def _python_makes_batches(summary: RunSummary) -> bool:
+    stages = summary.pipeline.stages if summary.pipeline else ()
+    has_source = summary.input is not None and summary.input.python is not None
+    return has_source or any(stage.work == "python" for stage in stages)
+
+
+# A process is named if it used at least this share of what all other processes used; our choice.
+NAMED_FRACTION = 0.10
+# Factor of the time alone from which a load is worth a line; our choice.
+LEAST_FACTOR = 1.1
+
+
+def others_percent(summary: RunSummary, host: HostUtilization) -> float | None:
+    """Returns the percentage of all cores used by processes outside this one and its job."""
+    worker = summary.environment.worker
+    if host.job_cpu_percent is None and worker is not None and worker.count != 1:
+        return None  # as while a run goes on: other workers of the job may use the cores
+    return host.others_cpu_percent
+
+
+def machine_load(summary: RunSummary) -> str | None:
+    """Returns a sentence on the load by other processes; None if it was low or made no difference.
+
+    The load is not the script's own, and it may be gone in the next run. So it is no finding, and
+    the saving of each finding is about the script under the load that it had.
+    """
+    host = host_readings(summary)
+    if host is None or host.cpu_percent is None:
+        return None
+    others = others_percent(summary, host)
+    if others is None or others < OTHERS_PERCENT or host.cpu_percent < 100 * CORES_BUSY_FRACTION:
+        return None
+    factor = None if summary.environment.gpus else _longest(summary, host)
+    if factor is not None and factor < LEAST_FACTOR:
+        return None
+    named = [use for use in host.others if use.cpu_percent >= NAMED_FRACTION * others]
+    names = "; ".join(f"{use.name}, pid {use.pid}: {use.cpu_percent:.0f} %" for use in named)
+    times = "longer than" if factor is None else f"up to {factor:.2g}× what"
+    return (
+        f"The machine was busy: other processes used {others:.0f} % of the cores"
+        f"{f' ({names})' if names else ''}; times may be {times} they would be alone."
+    )
+
+
+def _longest(summary: RunSummary, host: HostUtilization) -> float | None:
+    """Returns the most by which times are longer than with all cores of this host for the job.
+
+    The time that depends on cores is that of computing, and of input that was not seen to wait.
+    TensorFlow traces on one thread, which more cores do not make faster.
+    """
+    parts = summary.breakdown
+    if parts is None or parts.compute_s is None or host.process_cpu_percent is None:
+        return None
+    tracing_s = parts.first_step_s + parts.tracing_s
+    waits = summary.input is not None and mostly_waits(summary.input, summary)
+    slowed_s = parts.compute_s + tracing_s + (0.0 if waits else parts.input_s or 0.0)
+    slowed_s += max(parts.validation_s - validation_wait_s(summary), 0.0)
+    of_job = sum(
+        (each or 0.0) / 100
+        for each in (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
+    )
+    of_one_core = min(of_job * (summary.environment.cpu_count or 1), 1.0)
+    alone_s = of_job * (parts.wall_s - tracing_s) + of_one_core * tracing_s
+    return slowed_s / alone_s if alone_s > 0 else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from keras_gpukit.records.placement import PythonFunction, PythonRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import own_step_s
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
+from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 HALF_THE_BYTES = 0.5
@@ -21,6 +21,14 @@ class PythonInStep(Rule):
     subject = "Python in steps"
     title = "Python functions take much of each step"
     requires = "a profile of the steps"
+    charts = ("captures", "layers")
+    supersedes = (
+        "low-utilization",
+        "dominant-layer",
+        "host-to-device-copy",
+        "cpu-fallback: host function",
+    )
+    of_a_step_in_Python_functions = Share("Python functions take {value} of a step")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, own_s = summary.profile, own_step_s(summary)
@@ -37,7 +45,7 @@ class PythonInStep(Rule):
         waits = ", and the GPU waits" if profile.devices else ""
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_Python_functions", share),
+            self.of_a_step_in_Python_functions(share),
             advice=_advice({each.role for each in called}),
             saving=saving,
             title=f"{_subject(called)} {100 * share:.0f} % of each step{waits}",
@@ -52,11 +60,13 @@ class BatchCopy(Rule):
     0.5 to 0.8 ms for batches of 4 MB. So the time follows from the bytes.
     """
 
-    code = "batch-copy"
+    code = "host-to-device-copy"
     subject = "copies to the GPU"
     title = "Copies to the GPU take much of each step"
     requires = "a profile of a GPU's steps"
-    yields_to = ("python-in-step",)
+    charts = ("captures", "layers")
+    of_a_step_in_copies = Share("While copies to the GPU run, it idles for {value} of a step")
+    copied_to_the_GPU_per_step = Measure("A step copies {value}", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, own_s = summary.profile, own_step_s(summary)
@@ -72,8 +82,8 @@ class BatchCopy(Rule):
         )
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_copies_to_the_GPU", share),
-            *([figure("copied_to_the_GPU_per_step", copied, "B")] if copied else ()),
+            self.of_a_step_in_copies(share),
+            *([self.copied_to_the_GPU_per_step(copied)] if copied else ()),
             advice=(
                 "Smaller numbers: `uint8` images have a quarter of the bytes of `float32`, and "
                 "`keras.layers.Rescaling(1 / 255)` in the model converts them on the GPU",

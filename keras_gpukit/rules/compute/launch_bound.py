@@ -21,12 +21,12 @@ from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     NO_GPU,
+    Measure,
     Outcome,
     Rule,
-    figure,
+    Share,
     gpu_readings,
     gpu_readings_unknown_because,
-    percent,
     too_short,
 )
 from keras_gpukit.rules.savings import (
@@ -54,6 +54,13 @@ class TinySteps(Rule):
         f"the time of at least {MANY_STEPS} steps, and how many make one execution, in a run of at "
         f"least {MINIMUM_WALL_S:g} s"
     )
+    charts = ("timeline",)
+    in_captures = True
+    tried_by = ("steps-per-execution", "batch-size")
+    supersedes = ("low-compute-share: callbacks",)
+    step_time = Measure("A step takes {value}", "ms")
+    steps_measured = Measure(", the mean of {value} steps")
+    GPU_idle_between_steps = Share("The GPU idles {value} of a step between steps")
 
     def judge(self, summary: RunSummary) -> Outcome:
         steps_per_execution = summary.environment.steps_per_execution
@@ -81,8 +88,8 @@ class TinySteps(Rule):
         small = saving is not None and (saving.highest_fraction or 0.0) < WARNING_FRACTION
         return self.find(
             "info" if small else "warning",
-            figure("step_time", 1000 * throughput.step_time_s, "ms"),
-            figure("steps_measured", throughput.measured_steps),
+            self.step_time(1000 * throughput.step_time_s),
+            self.steps_measured(throughput.measured_steps),
             advice=(
                 f"`compile(steps_per_execution={STEPS_A_START})`: sixteen steps for one start. "
                 "Callbacks are then called once per sixteen steps: those that log each batch log "
@@ -99,7 +106,7 @@ class TinySteps(Rule):
         share = (1 - 1 / STEPS_A_START) * idle
         return self.find(
             "info",
-            percent("of_a_step_that_the_GPU_idles_between_steps", idle),
+            self.GPU_idle_between_steps(idle),
             advice=(f"`compile(steps_per_execution={STEPS_A_START})`: fewer starts",),
             saving=of_compute(summary, share, basis="idle between steps"),
             title=f"Between steps the GPU idles for {100 * idle:.0f} % of the time, until Python "
@@ -149,6 +156,14 @@ class LaunchBound(Rule):
     subject = "kernel launches"
     title = "The GPU waits for the host to launch its kernels"
     requires = "a profile of a GPU's steps"
+    charts = ("captures", "layers", "busy")
+    in_captures = True
+    tried_by = ("jit", "steps-per-execution", "batch-size")
+    supersedes = ("low-utilization", "dominant-layer")
+    of_a_step_waiting_for_launches = Share("{value} of a step are waits for launches")
+    kernels_per_step = Measure("A step runs {value} kernels")
+    mean_time_of_a_kernel = Measure(", {value} each on average", "µs")
+    of_them_in = Measure(", {value} of them in {of}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         if not summary.environment.gpus:
@@ -173,10 +188,10 @@ class LaunchBound(Rule):
         main = _main(summary.profile)
         return self.find(
             severity(lost, summary),
-            percent("of_a_step_waiting_for_launches", launches.fraction),
-            figure("kernels_per_step", launches.kernels),
-            figure("mean_time_of_a_kernel", 1e6 * launches.kernel_s, "µs"),
-            *((figure("of_them_in", main.kernels, of=main.name),) if main else ()),
+            self.of_a_step_waiting_for_launches(launches.fraction),
+            self.kernels_per_step(launches.kernels),
+            self.mean_time_of_a_kernel(1e6 * launches.kernel_s),
+            *((self.of_them_in(main.kernels, main.name),) if main else ()),
             advice=(*((main.advice,) if main and main.advice else ()), *_advice(summary)),
             saving=of_run(
                 summary,
@@ -273,12 +288,14 @@ class LowUtilization(Rule):
     code = "low-utilization"
     subject = "GPU use"
     title = "GPUs idle although input is there"
-    yields_to = ("launch-bound", "python-in-step")
     requires = "readings of the GPUs' utilization"
+    charts = ("busy", "timeline")
+    tried_by = ("jit", "steps-per-execution", "batch-size")
+    busy_time_of = Measure("{of} is busy {value} of the time", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         readings = [
-            figure("busy_time_of", gpu.utilization_percent, "%", f"GPU:{gpu.index}")
+            self.busy_time_of(gpu.utilization_percent, f"GPU:{gpu.index}")
             for gpu in gpu_readings(summary)
             if gpu.utilization_percent is not None
         ]

@@ -8,7 +8,7 @@ from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
 from keras_gpukit.rules.compute.profile_shares import has_products, products_of
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, gpu_readings, percent
+from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share, gpu_readings
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute
 
 # Tensor Cores multiply float16 from compute capability 7.0 on, and bfloat16 and TF32 from 8.0 on:
@@ -26,7 +26,6 @@ BFLOAT16_OVER_TF32_GAIN = 2.0
 HALF_THE_BYTES = 0.5
 DENSE_ON_CPU = 2.0
 """Time of dense products in float16 on a CPU over that in float32, measured."""
-PEAK_RATIO = "peak_rate_over_that_of_now"
 
 MIXED = "`configure_gpus(mixed_precision='auto')` first: it takes {policy}"
 
@@ -40,6 +39,11 @@ class Float32OnTensorCores(Rule):
     requires = (
         "a GPU's compute capability, the precision, and a profile or the operations of a step"
     )
+    charts = ("captures", "layers")
+    tried_by = ("mixed-precision",)
+    peak_rate_over_that_of_now = Measure("Its peak rate at 16 bits is {value} that of now", "×")
+    compute_capability = Measure("The GPU's compute capability is {value}")
+    of_a_step_in_products = Share("{value} of a step are products and convolutions")
 
     def judge(self, summary: RunSummary) -> Outcome:
         environment = summary.environment
@@ -67,14 +71,14 @@ class Float32OnTensorCores(Rule):
             advice += ("Or `configure_gpus(tf32=True)`: float32 with tensor cores",)
         else:
             level, gain = "info", BFLOAT16_OVER_TF32_GAIN if environment.tf32 else None
-        figures, saving = [figure("compute_capability", weakest[0] + weakest[1] / 10)], None
+        figures, saving = [self.compute_capability(weakest[0] + weakest[1] / 10)], None
         if products is not None:
-            figures.append(percent("of_a_step_in_products_and_convolutions", products.products))
+            figures.append(self.of_a_step_in_products(products.products))
         if gain is not None:
             saved = 1 - 1 / gain
             if products is not None:
                 saved = saved * products.products + HALF_THE_BYTES * products.others
-            figures.append(figure(PEAK_RATIO, gain, "×"))
+            figures.append(self.peak_rate_over_that_of_now(gain))
             saving = of_compute(summary, saved, basis="peak rates of the chip")
         title = "float32 on GPUs that may be faster at 16 bits" if products is None else None
         return self.find(level, *figures, advice=advice, saving=saving, title=title)
@@ -92,6 +96,9 @@ class HalfPrecisionOnCPU(Rule):
     subject = "precision"
     title = "float16 on a CPU, which computes it more slowly than float32"
     requires = "the precision"
+    charts = ("captures", "layers")
+    supersedes = ("no-gpu",)
+    dense_products_slower_by = Measure("Dense products take {value} the time of float32", "×")
 
     def judge(self, summary: RunSummary) -> Outcome:
         environment = summary.environment
@@ -109,7 +116,7 @@ class HalfPrecisionOnCPU(Rule):
         )
         return self.find(
             "warning",
-            figure("dense_products_slower_by", DENSE_ON_CPU, "×"),
+            self.dense_products_slower_by(DENSE_ON_CPU),
             advice=(
                 f"To train on a GPU: TensorFlow has none here ({why})",
                 "To train on this CPU: `keras.config.set_dtype_policy('float32')`",

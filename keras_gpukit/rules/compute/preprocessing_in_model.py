@@ -13,7 +13,7 @@ from keras_gpukit.rules.compute.profile_shares import computed_s
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.input.python_advice import ARRAYS
-from keras_gpukit.rules.rule import Outcome, host_readings, percent
+from keras_gpukit.rules.rule import Outcome, Share, host_readings
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 
@@ -40,6 +40,9 @@ class PreprocessingInModel(TimeRule):
     subject = "preprocessing layers"
     title = "Preprocessing layers in the model take much of each step"
     requires = "a profile of the steps of a model that has preprocessing layers"
+    charts = ("captures", "layers")
+    of_each_step = Share("They take {value} of each step")
+    share_of = Share(", {of} {value}")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         layers, profile = summary.environment.preprocessing, summary.profile
@@ -66,8 +69,8 @@ class PreprocessingInModel(TimeRule):
         name = next(iter(shares))
         return self.find(
             severity(saving, summary),
-            percent("of_each_step", low),
-            *(percent("share_of", share, each) for each, share in shares.items()),
+            self.of_each_step(low),
+            *(self.share_of(share, each) for each, share in shares.items()),
             advice=_advice(summary, FEWER.format(name=name, share=100 * shares[name])),
             saving=saving,
             title=f"Preprocessing in the model takes {100 * low:.0f} % of each step, mostly {name}",

@@ -11,7 +11,7 @@ from typing import ClassVar
 from keras_gpukit.records.profile import KernelProfile, LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import own_step_s
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
+from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 LAYERS_NAMED = 3
@@ -60,7 +60,12 @@ class SlowKernels(Rule):
 
     subject = "kernels"
     requires = "a profile of a GPU's steps"
+    charts = ("captures", "layers")
+    supersedes = ("dominant-layer",)
     saved: ClassVar[tuple[float, float]]
+    of_a_step_in_these_kernels = Share("These kernels take {value} of a step")
+    of_them_per_step = Measure(", {value} of them per step")
+    of_the_GPU_time_in = Share("{value} of the GPU time are in {of}")
 
     @abstractmethod
     def _is_slow(self, kernel: KernelProfile) -> bool:
@@ -86,9 +91,9 @@ class SlowKernels(Rule):
         )
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_these_kernels", share),
-            figure("of_them_per_step", sum(each.count for each in slow) / profile.steps),
-            percent("of_the_GPU_time_in", slow[0].share, slow[0].name),
+            self.of_a_step_in_these_kernels(share),
+            self.of_them_per_step(sum(each.count for each in slow) / profile.steps),
+            self.of_the_GPU_time_in(slow[0].share, slow[0].name),
             advice=self._advice(", ".join(names) or "the model"),
             saving=saving,
             title=f"{self.title}: {100 * of_gpu:.0f} % of the GPU time"

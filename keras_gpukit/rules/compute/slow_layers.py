@@ -14,7 +14,7 @@ from keras_gpukit.rules.compute.profile_shares import (
     own_step_s,
 )
 from keras_gpukit.rules.compute.slow_kernels import dtype_of, plain_name
-from keras_gpukit.rules.rule import Outcome, Rule, percent
+from keras_gpukit.rules.rule import Outcome, Rule, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 REQUIRES = "a profile of the steps with the time of each layer"
@@ -36,6 +36,11 @@ class DenseEmbeddingUpdate(Rule):
     subject = "embeddings"
     title = "The optimizer updates all rows of an embedding in each step"
     requires = REQUIRES
+    charts = ("captures", "layers")
+    tried_by = ("jit",)
+    supersedes = ("dominant-layer", "unfused-operations")
+    of_a_step_in_the_optimizer = Share("The optimizer takes {value} of a step")
+    of_the_rows_at_most_in_a_batch = Share("A batch uses at most {value} of the rows")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, own_s = summary.profile, own_step_s(summary)
@@ -48,7 +53,7 @@ class DenseEmbeddingUpdate(Rule):
         saving = of_compute(summary, share, low=share / 2, basis="the optimizer in a profile")
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_the_optimizer", share),
+            self.of_a_step_in_the_optimizer(share),
             *_rows_used(summary, profile),
             advice=(
                 "An optimizer without moments changes only the rows that a batch uses: "
@@ -73,6 +78,11 @@ class Float32Layers(Rule):
     subject = "mixed precision"
     title = "Layers compute in float32 in a model of mixed precision"
     requires = f"the precision, and {REQUIRES}"
+    charts = ("captures", "layers")
+    tried_by = ("jit",)
+    supersedes = ("dominant-layer", "unfused-operations")
+    of_a_step_in_layers_in_float32 = Share("Layers in float32 take {value} of a step")
+    of_a_step_in_casts_between_layers = Share("Casts between layers take {value} of a step")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, own_s, policy = summary.profile, own_step_s(summary), summary.environment.precision
@@ -92,8 +102,8 @@ class Float32Layers(Rule):
         names = [each.path.rsplit("/", 1)[-1] for each in found]
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_layers_in_float32", share),
-            percent("of_a_step_in_casts_between_layers", casts_s / own_s),
+            self.of_a_step_in_layers_in_float32(share),
+            self.of_a_step_in_casts_between_layers(casts_s / own_s),
             advice=(
                 f"Leave out `dtype='float32'` of {', '.join(names[:3])}: only the last layer, or "
                 "its softmax, needs it",
@@ -112,6 +122,11 @@ class SlowMetrics(Rule):
     subject = "metrics"
     title = "Metrics take much of each step"
     requires = REQUIRES
+    charts = ("captures", "layers")
+    tried_by = ("jit",)
+    supersedes = ("dominant-layer",)
+    of_a_step_in_metrics = Share("Metrics take {value} of a step")
+    of_the_kernels_of_a_step = Share(", and run {value} of its kernels")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, own_s = summary.profile, own_step_s(summary)
@@ -127,8 +142,8 @@ class SlowMetrics(Rule):
         saving = of_compute(summary, share, low=low, basis="metrics in a profile")
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_metrics", low),
-            percent("of_a_step's_kernels", of_all),
+            self.of_a_step_in_metrics(low),
+            self.of_the_kernels_of_a_step(of_all),
             advice=(
                 "Fewer metrics while training, and all of them in `evaluate` once per epoch",
                 "`compile(jit_compile=True)`: XLA fuses what metrics compute",
@@ -159,7 +174,7 @@ def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...
     if layer is None or not (layer.inputs and layer.weight_shape and rate and step_s):
         return ()
     used = layer.inputs * rate * step_s / layer.weight_shape[0]
-    return (percent("of_the_rows_at_most_in_a_batch", used),) if used < 1 else ()
+    return (DenseEmbeddingUpdate.of_the_rows_at_most_in_a_batch(used),) if used < 1 else ()
 
 
 def _made_dense(profile: ProfileRecord) -> str | None:

@@ -15,7 +15,7 @@ from keras_gpukit.rules.compute.profile_shares import (
     launches_of,
 )
 from keras_gpukit.rules.compute.slow_kernels import dtype_of, group_of
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, percent
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, Share
 from keras_gpukit.rules.savings import of_compute, severity
 
 # With four models of `benchmarks/gpu/compute_causes.py`, XLA saved an H100 77 to 91 % of these
@@ -34,7 +34,11 @@ class UnfusedOperations(Rule):
     subject = "fusion"
     title = "Simple kernels that XLA would fuse take much of the GPU time"
     requires = "a profile of a GPU's steps"
-    yields_to = ("dense-embedding-update", "float32-layers")
+    charts = ("captures", "layers")
+    tried_by = ("jit",)
+    supersedes = ("dominant-layer",)
+    of_a_step_in_kernels_that_XLA_fuses = Share("{value} of a step are kernels that XLA would fuse")
+    share_of_the_GPU_time_in = Share("Those of {of} take {value} of the GPU time")
 
     def judge(self, summary: RunSummary) -> Outcome:
         profile, launches = summary.profile, launches_of(summary)
@@ -55,9 +59,9 @@ class UnfusedOperations(Rule):
         )
         return self.find(
             severity(saving, summary),
-            percent("of_a_step_in_kernels_that_XLA_fuses", share),
+            self.of_a_step_in_kernels_that_XLA_fuses(share),
             *(
-                percent("share_of_the_GPU_time_in", part, name)
+                self.share_of_the_GPU_time_in(part, name)
                 for name, part in _groups(profile).most_common(3)
                 if part >= NAMED / 2
             ),

@@ -17,9 +17,8 @@ from keras_gpukit.rules.input.advice import (
     change_for,
     general_advice,
 )
-from keras_gpukit.rules.input.pipeline_causes import cause_of
-from keras_gpukit.rules.input.slow_line import slowest_line
-from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, advise, figure, percent, too_short
+from keras_gpukit.rules.input.pipeline_causes import PipelineMeasures, cause_of, slowest_line
+from keras_gpukit.rules.rule import Measure, NotApplicable, Outcome, Rule, Share, advise, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
     WARNING_FRACTION,
@@ -39,13 +38,28 @@ FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
 FILLS_CACHE = f"the first epoch fills the cache, {FIRST_EPOCH}"
 
 
-class InputBound(Rule):
+class InputBound(PipelineMeasures, Rule):
     """The share of the steps' time that goes to waiting for data."""
 
     code = "input-bound"
     subject = "input wait"
     title = "Steps wait for data"
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
+    charts = ("stages", "input", "timeline")
+    in_captures = True
+    tried_by = ("input",)
+    supersedes = ("gil-contention", "low-compute-share: input")
+    after_the_first_epoch = Share(", after the first epoch {value}")
+    input_stall_at_most = Share("Steps spend at most {value} of their time waiting for input")
+    batches_in_the_buffer = Measure("The buffer holds {value} batches on average")
+    wait_per_step = Measure("A step waits {value} for its batch", "ms")
+    a_stall_every = Measure("A stall comes every {value}", "steps")
+    input_stall = Share("Steps spend {value} of their time waiting for input")
+    at_most = Share(", at most {value}")
+    time_per_batch_of = Measure("{of} takes {value} per batch", "ms")
+    busy_of = Measure(", {value} of {of} busy")
+    in_parallel = Measure(", {value} in parallel")
+    parallel_calls_asked_for = Measure(", although {value} parallel calls are asked for")
 
     def judge(self, summary: RunSummary) -> Outcome:
         record, waits = summary.input, _waits(summary)
@@ -66,7 +80,7 @@ class InputBound(Rule):
             stages = record.pipeline.stages if record.pipeline else ()
             is_cached = any(stage.work == "caching" for stage in stages)
             advice = (advise(FILLS_CACHE if is_cached else FIRST_EPOCH), *others)
-            figures.append(percent("after_the_first_epoch", later))
+            figures.append(self.after_the_first_epoch(later))
         saving = of_input(summary)
         order = cause_of(record.pipeline, at_start=False) if what is None else None
         if order is not None:
@@ -91,8 +105,8 @@ class InputBound(Rule):
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Finding:
         return self.find(
             "warning",
-            percent("input_stall_at_most", stall),
-            figure("batches_in_the_buffer", record.buffered_batches or 0.0),
+            self.input_stall_at_most(stall),
+            self.batches_in_the_buffer(record.buffered_batches or 0.0),
             advice=(
                 "`compile(steps_per_execution=1)` for a run: its wait is exact",
                 *general_advice(record, summary),
@@ -136,13 +150,13 @@ def _waits(summary: RunSummary) -> bool | NotApplicable:
 
 def _wait(record: InputRecord, stall: float) -> Iterator[Figure]:
     if record.wait_s is not None:
-        yield figure("wait_per_step", 1000 * record.wait_s, "ms")
+        yield InputBound.wait_per_step(1000 * record.wait_s)
     if record.distribution is not None and record.distribution.burst_period_steps is not None:
-        yield figure("a_stall_every", record.distribution.burst_period_steps, "steps")
-    yield percent("input_stall", stall)
+        yield InputBound.a_stall_every(record.distribution.burst_period_steps)
+    yield InputBound.input_stall(stall)
     most = record.most_stall_fraction
     if most is not None and most - stall >= SAMPLED_MARGIN:
-        yield percent("at_most", most)
+        yield InputBound.at_most(most)
 
 
 def _stage(record: InputRecord) -> Iterator[Figure]:
@@ -151,15 +165,15 @@ def _stage(record: InputRecord) -> Iterator[Figure]:
     if source is not None and stage is not None and stage.name == source.name:
         source = source if source.workers > 1 or stage.cost_per_batch_s is None else None
     if source is not None and source.time_per_batch_s is not None:
-        yield figure("time_per_batch_of", 1000 * source.time_per_batch_s, "ms", source.name)
+        yield InputBound.time_per_batch_of(1000 * source.time_per_batch_s, source.name)
         if source.busy_workers is not None and source.workers > 1:
-            yield figure("busy_of", source.busy_workers, of=f"{source.workers} workers")
+            yield InputBound.busy_of(source.busy_workers, f"{source.workers} workers")
     elif stage is not None and stage.cost_per_batch_s is not None:
-        yield figure("time_per_batch_of", 1000 * stage.cost_per_batch_s, "ms", stage.name)
+        yield InputBound.time_per_batch_of(1000 * stage.cost_per_batch_s, stage.name)
         if stage.parallelism > 1:
-            yield figure("in_parallel", stage.parallelism)
+            yield InputBound.in_parallel(stage.parallelism)
         if stage.asked_parallelism is not None:
-            yield figure("parallel_calls_asked_for", stage.asked_parallelism)
+            yield InputBound.parallel_calls_asked_for(stage.asked_parallelism)
 
 
 def _share_waited(summary: RunSummary, stall: float) -> str:

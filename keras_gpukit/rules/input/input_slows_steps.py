@@ -8,9 +8,9 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, cores_left, gil_is_contended
-from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, is_input_bound
+from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, InputBound, is_input_bound
 from keras_gpukit.rules.input.python_advice import for_gil, for_library
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import (
     CRITICAL_FRACTION,
     input_cores_fraction,
@@ -24,14 +24,20 @@ MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are wi
 class InputHoldsGIL(Rule):
     """Batches that are ready in time, made by Python code that slows the steps down."""
 
-    code = "input-holds-gil"
+    code = "gil-contention"
     subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
-    yields_to = ("input-bound",)
     yields_to_remarks = False
     requires = (
         f"waits for the GIL, and the time of {MINIMUM_STEPS} steps and of Python code for batches"
     )
+    charts = ("stages", "input", "timeline")
+    in_captures = True
+    tried_by = ("input",)
+    supersedes = ("cpu-contention",)
+    wait_for_the_GIL = Measure("A thread waits {value} for the GIL", "ms")
+    time_per_batch_of = InputBound.time_per_batch_of
+    step_time = Measure("A step takes {value}", "ms")
 
     def judge(self, summary: RunSummary) -> Outcome:
         record, throughput = summary.input, summary.throughput
@@ -65,9 +71,9 @@ class InputHoldsGIL(Rule):
             advice = for_library(python, _stage(record, name), cores, holds_gil=True)
         return self.find(
             "warning",
-            figure("wait_for_the_GIL", 1000 * contention.gil_wait_s, "ms"),
-            figure("time_per_batch_of", 1000 * time_s, "ms", name),
-            figure("step_time", 1000 * throughput.step_time_s, "ms"),
+            self.wait_for_the_GIL(1000 * contention.gil_wait_s),
+            self.time_per_batch_of(1000 * time_s, name),
+            self.step_time(1000 * throughput.step_time_s),
             advice=advice,
             saving=of_gil(summary, time_s),
             title=f"{name}{where} slows training down: {threads} the GIL",
@@ -101,11 +107,16 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
 class InputTakesCores(Rule):
     """Batches that are ready in time, but are made on the cores that compute the steps."""
 
-    code = "input-takes-cores"
+    code = "cpu-contention"
     subject = "cores for input"
     title = "Making batches takes cores away from the steps"
-    yields_to = ("input-holds-gil",)  # the same code also holds the GIL, scarcer than cores
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
+    charts = ("stages", "input", "timeline")
+    in_captures = True
+    tried_by = ("input",)
+    cores_that_this_process_keeps_busy = Share("This process keeps {value} of all cores busy")
+    of_it_making_batches = Share(", {value} of them with making batches")
+    time_per_batch_of = InputBound.time_per_batch_of
 
     def judge(self, summary: RunSummary) -> Outcome:
         contention, throughput = summary.contention, summary.throughput
@@ -123,8 +134,8 @@ class InputTakesCores(Rule):
             return None
         stage = _costliest(summary.pipeline)
         figures = [
-            percent("cores_that_this_process_keeps_busy", contention.cores_busy_fraction),
-            percent("of_it_making_batches", by_input),
+            self.cores_that_this_process_keeps_busy(contention.cores_busy_fraction),
+            self.of_it_making_batches(by_input),
         ]
         advice: list[str | Advice] = [
             MEASURE,
@@ -133,7 +144,7 @@ class InputTakesCores(Rule):
         title = self.title
         if stage is not None:
             title = f"{title}, most of all {stage.name}{stage.where}"
-            figures.append(figure("time_per_batch_of", _cost_ms(stage), "ms", stage.name))
+            figures.append(self.time_per_batch_of(_cost_ms(stage), stage.name))
             stages = summary.pipeline.stages if summary.pipeline else ()
             advice = [*cache_advice(stages, stage, summary), *advice]
         return self.find(

@@ -1,12 +1,14 @@
-"""Causes of a wait that the order of a pipeline's stages shows: work that is thrown away."""
+"""Causes of a wait that stages show: work that is thrown away, and the slowest line of code."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 from keras_gpukit.records.finding import Advice, Figure
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.rules.rule import advise, figure, percent
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import Measure, Share, advise
 
 LEAST_SHARE = 0.3
 """Smallest share of the slowest segment's time that counts if it goes to what is dropped, or to a
@@ -17,6 +19,14 @@ LEAST_DROPPED = 0.1
 """Smallest share that a stage drops of what it is given, to be named; our choice."""
 
 Stages = tuple[StageRecord, ...]
+
+
+class PipelineMeasures:
+    """Evidence of the causes, for the rules that name them."""
+
+    filling_the_cache = Share("Filling the cache takes {value} of the stages' time")
+    elements_made_by = Measure("{of} makes {value} elements")
+    of_them_used = Measure(", {value} of them are used")
 
 
 class PipelineCause(NamedTuple):
@@ -74,7 +84,7 @@ def _refilled(starts: Stages) -> PipelineCause | None:
         f"{slowest.name}{slowest.where} fills cache() again in each epoch, since {ends} the epoch "
         "before the data do",
         (advise(advice, "cache"),),
-        (percent("of_the_stages_time_filling_the_cache", share),),
+        (PipelineMeasures.filling_the_cache(share),),
         share,
     )
 
@@ -113,8 +123,8 @@ def _dropped(stages: Stages) -> PipelineCause | None:
         text,
         (advise(_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind)),),
         (
-            figure("elements_made_by", round(stage.elements), of=stage.name),
-            figure("of_them_used", round(stage.elements * used)),
+            PipelineMeasures.elements_made_by(round(stage.elements), stage.name),
+            PipelineMeasures.of_them_used(round(stage.elements * used)),
         ),
         wasted(stage),
     )
@@ -127,3 +137,32 @@ _EARLIER = {
     "shard": "`ds.shard(...)` before {name}",
 }
 _ELSE = "{kind} before {name}, so that it makes only what is used"
+
+
+LEAST_S = 1.0
+"""Least time within the code, in seconds, for which a line is named: seven samples. Our choice."""
+MOST_OF_IT = 0.5
+"""Least share of the code's time that a line must take to be named; our choice."""
+
+
+def slowest_line(summary: RunSummary, location: str | None) -> str:
+    """Returns the end of a title, ", 80 % of it in line 24: Image.open(path)"; "" if unknown.
+
+    Args:
+        summary: A run whose stacks were sampled.
+        location: Where the code is defined, such as "train.py:20".
+    """
+    lines = summary.stacks.of("python", location) if summary.stacks and location else ()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for line in lines:
+        seconds[line.place] += line.seconds
+    total_s = sum(seconds.values())
+    if location is None or total_s < LEAST_S:
+        return ""
+    place, longest_s = max(seconds.items(), key=lambda each: each[1])
+    if longest_s < MOST_OF_IT * total_s:
+        return ""
+    file, _, number = place.rpartition(":")
+    where = f"line {number}" if location.startswith(f"{file}:") else place
+    source = next(line.source for line in lines if line.place == place)
+    return f", {100 * longest_s / total_s:.0f} % of it in {where}: {source}".removesuffix(": ")

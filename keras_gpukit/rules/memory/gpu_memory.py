@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, figure, percent
+from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share
 
 NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
@@ -20,6 +20,8 @@ class MemoryNearlyFull(Rule):
     subject = "GPU memory"
     title = "GPU memory is nearly full"
     requires = "the peak and the limit of TensorFlow's allocator on a GPU"
+    charts = ("device-memory",)
+    peak_use_of = Share("{of} uses {value} of its memory at most")
 
     def judge(self, summary: RunSummary) -> Outcome:
         share = _fullest(summary)
@@ -43,9 +45,12 @@ class MemoryMostlyUnused(Rule):
     code = "memory-mostly-unused"
     subject = "GPU memory"
     title = "GPU memory is mostly unused"
-    yields_to = None  # a larger batch is no remedy for what another rule found
+    yields_to_all = True  # a larger batch is no remedy for what another rule found
     yields_to_remarks = False
     requires = MemoryNearlyFull.requires
+    charts = ("device-memory",)
+    tried_by = ("batch-size",)
+    peak_use_of = MemoryNearlyFull.peak_use_of
 
     def judge(self, summary: RunSummary) -> Outcome:
         share = _fullest(summary)
@@ -66,7 +71,7 @@ def fullest_fraction(summary: RunSummary) -> float | None:
 def _fullest(summary: RunSummary) -> Figure | None:
     """Returns the highest peak of a GPU as a percentage of its limit; None if unknown."""
     shares = (
-        percent("peak_use_of", memory.needed_bytes / memory.limit_bytes, memory.device)
+        MemoryNearlyFull.peak_use_of(memory.needed_bytes / memory.limit_bytes, memory.device)
         for memory in summary.allocators
         if memory.device.startswith("GPU") and memory.limit_bytes
     )
@@ -94,6 +99,9 @@ class FirstStepMemory(Rule):
     subject = "GPU memory"
     title = "The first step took more GPU memory than later steps need"
     requires = "the peaks of the first step and of later steps on a GPU"
+    charts = ("device-memory",)
+    first_step_on = Measure("On {of} the first step took {value}", "B")
+    later_steps_at_most = Measure("Later steps took at most {value}", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
@@ -106,8 +114,8 @@ class FirstStepMemory(Rule):
             return None
         return self.find(
             "info",
-            figure("first_step_on", most.first_step_peak_bytes or 0, "B", most.device),
-            figure("later_steps_at_most", most.later_peak_bytes or 0, "B"),
+            self.first_step_on(most.first_step_peak_bytes or 0, most.device),
+            self.later_steps_at_most(most.later_peak_bytes or 0),
             advice=(
                 "Judge by the later steps whether a larger batch fits: in the first step cuDNN "
                 "and XLA try algorithms, and make do with less memory where less is free",

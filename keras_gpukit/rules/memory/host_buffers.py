@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule, figure
+from keras_gpukit.rules.rule import Measure, Outcome, Rule
 
 NEARLY_ALL = 0.9
 """Share of the free host memory that the buffers may still take before a warning. Training and
@@ -19,6 +19,10 @@ class InputFillsMemory(Rule):
     subject = "host memory"
     title = "The input pipeline nearly fills the host's memory"
     requires = "the caches and shuffle buffers of the pipeline, and the host's free memory"
+    charts = ("host-memory", "stages")
+    full_size_of = Measure("{of} holds {value} when it is full", "B")
+    still_to_come = Measure("{value} of it are still to come", "B")
+    free_host_memory = Measure("The host has {value} free", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         record = summary.host_buffers
@@ -43,12 +47,9 @@ class InputFillsMemory(Rule):
         runs_out = missing_bytes > left_bytes
         return self.find(
             "critical" if runs_out else "warning",
-            *(
-                figure("full_size_of", each.full_bytes or 0.0, "B", each.name)
-                for each in record.buffers
-            ),
-            figure("still_to_come", missing_bytes, "B"),
-            figure("free_host_memory", left_bytes, "B"),
+            *(self.full_size_of(each.full_bytes or 0.0, each.name) for each in record.buffers),
+            self.still_to_come(missing_bytes),
+            self.free_host_memory(left_bytes),
             advice=_advice(record.buffers, largest),
             title=f"{largest.name} runs out of host memory {_when(record)}" if runs_out else None,
         )

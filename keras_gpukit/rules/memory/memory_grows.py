@@ -18,7 +18,7 @@ from keras_gpukit.rules.memory.growth import (
     growths_over_time,
     readings_of,
 )
-from keras_gpukit.rules.rule import Outcome, Rule, figure, too_short
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, too_short
 from keras_gpukit.rules.slowdown.shifts import FEWEST
 
 MOSTLY = 0.5
@@ -83,13 +83,13 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | No
         # A collection that grows much faster than memory holds data that takes none, such as
         # untouched pages.
         if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
-            items = () if each.length is None else (figure("items_of", each.length, of=each.name),)
+            items = () if each.length is None else (MemoryGrows.items_of(each.length, each.name),)
             return GrowthCause(
                 (
                     f"{each.label} keeps more tensors or arrays from {growth.turn} to "
                     f"{growth.turn}: keep numbers, such as `float(loss)`, or only the latest",
                 ),
-                (figure("kept_in", each.size_bytes, "B", each.label), *items),
+                (MemoryGrows.kept_in(each.size_bytes, each.label), *items),
             )
     return None
 
@@ -111,8 +111,8 @@ def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | 
     return GrowthCause(
         MODELS_KEPT,
         (
-            figure("models_alive", last.models),
-            figure("variables_of_these_models_and_optimizers", last.models_bytes, "B"),
+            MemoryGrows.models_alive(last.models),
+            MemoryGrows.held_by_these_models(last.models_bytes),
         ),
         title=f"{last.models} models of this script are alive and hold {held}",
         matters=by_variables and growth.grown_bytes >= GROWN * growth.before_bytes,
@@ -144,7 +144,7 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | 
         if growth.turn == "epoch"
         else "compile one model once and reset its weights, or train each in a process of its own"
     )
-    return GrowthCause((advice,), (figure("traced_again", last.tracings, "times"),))
+    return GrowthCause((advice,), (MemoryGrows.traced_again(last.tracings),))
 
 
 _LOOK_FOR = "look for what is kept: lists of losses or batches, tensors in callbacks, metrics"
@@ -161,6 +161,18 @@ class MemoryGrows(Rule):
     requires = (
         f"memory after {WARM_UP + FEWEST_EPOCHS} epochs or fits, or in {FEWEST} readings over time"
     )
+    charts = ("host-memory", "device-memory")
+    items_of = Measure("{of} has {value} items")
+    kept_in = Measure("{of} keeps {value} of tensors or arrays", "B")
+    models_alive = Measure("{value} models are alive")
+    held_by_these_models = Measure("Their variables and optimizers hold {value}", "B")
+    traced_again = Measure("The step was traced again {value}", "times")
+    each_epoch_adds = Measure("Each epoch adds {value}", "B")
+    each_fit_adds = Measure("Each fit adds {value}", "B")
+    at_first = Measure("At first, {value} were in use", "B")
+    in_the_end = Measure(", in the end {value}", "B")
+    per_thousand_steps = Measure("Every 1,000 steps add {value}", "B")
+    left = Measure("{value} are left", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         by_epochs, by_fits = (growths_between(summary, turn) for turn in get_args(Turn))
@@ -181,6 +193,7 @@ class MemoryGrows(Rule):
             *(cause.figures if cause else ()),
             advice=cause.advice if cause else tuple(unknown),
             title=(cause and cause.title) or _title(worst),
+            about=worst.where,
         )
 
 
@@ -198,10 +211,11 @@ def _title(growth: Growth) -> str:
 
 def _figures(growth: Growth) -> Iterator[Figure]:
     if growth.per_turn_bytes is not None:
-        yield figure(f"each_{growth.turn}_adds", growth.per_turn_bytes, "B")
-    yield figure("at_first", growth.before_bytes, "B")
-    yield figure("in_the_end", growth.after_bytes, "B")
+        adds = MemoryGrows.each_epoch_adds if growth.turn == "epoch" else MemoryGrows.each_fit_adds
+        yield adds(growth.per_turn_bytes)
+    yield MemoryGrows.at_first(growth.before_bytes)
+    yield MemoryGrows.in_the_end(growth.after_bytes)
     if growth.steps is not None:
-        yield figure("per_thousand_steps", 1000 * growth.grown_bytes / growth.steps, "B")
+        yield MemoryGrows.per_thousand_steps(1000 * growth.grown_bytes / growth.steps)
     if growth.left_bytes is not None:
-        yield figure("left", growth.left_bytes, "B")
+        yield MemoryGrows.left(growth.left_bytes)

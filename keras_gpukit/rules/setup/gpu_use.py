@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import (
-    Outcome,
-    Rule,
-    gpu_readings,
-    gpu_readings_unknown_because,
-    percent,
-)
+from keras_gpukit.rules.rule import Outcome, Rule, Share, gpu_readings, gpu_readings_unknown_because
 
 THROTTLED_FRACTION = 0.10
 POWER_CAP = "software power cap"
@@ -31,6 +25,8 @@ class Throttled(Rule):
     subject = "GPU clocks"
     title = "GPU clocks held down"
     requires = "the GPUs' throttle reasons"
+    charts = ("timeline", "busy")
+    readings_with = Share("{value} of the readings show {of}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         known = [gpu for gpu in gpu_readings(summary) if gpu.throttle_fractions is not None]
@@ -48,7 +44,7 @@ class Throttled(Rule):
         return self.find(
             "info" if reasons == [POWER_CAP] else "warning",
             *(
-                percent("readings_with", fraction, f"{reason} on GPU:{index}")
+                self.readings_with(fraction, f"{reason} on GPU:{index}")
                 for index, reason, fraction in limited
             ),
             advice=_advise(reasons),
@@ -75,6 +71,8 @@ class OtherProcessesOnGPU(Rule):
     subject = "other processes on the GPU"
     title = "Other processes use the same GPU"
     requires = "the GPUs' memory by process"
+    charts = ("device-memory", "busy")
+    memory_held_by_others_on = Share("Other processes use {value} of the memory of {of}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         shares = {
@@ -92,7 +90,7 @@ class OtherProcessesOnGPU(Rule):
         return self.find(
             "warning",
             *(
-                percent("memory_held_by_others_on", share, f"GPU:{index}")
+                self.memory_held_by_others_on(share, f"GPU:{index}")
                 for index, share in shared.items()
             ),
             advice=(

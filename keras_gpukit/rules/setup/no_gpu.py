@@ -21,7 +21,7 @@ class NoGPU(Rule):
     subject = "GPUs"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
-    yields_to = ("float16-on-cpu",)
+    charts = ("placement",)
 
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.environment.gpus:

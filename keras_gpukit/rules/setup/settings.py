@@ -12,7 +12,7 @@ from keras_gpukit.records.finding import Advice, Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.profile_shares import eager_s
-from keras_gpukit.rules.rule import Outcome, advise, percent, seconds
+from keras_gpukit.rules.rule import Outcome, advise, seconds
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import LOOP_S, NOTABLE_FRACTION, TimeRule
 
@@ -151,6 +151,7 @@ class SlowSettings(TimeRule):
     code = "slow-settings"
     subject = "settings"
     title = "A setting slows the run"
+    tried_by = ("graph", "jit")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         slowed_s, least_s = _slowed_s(summary, parts), NOTABLE_FRACTION * parts.wall_s
@@ -171,7 +172,7 @@ class SlowSettings(TimeRule):
         level: Severity = severity(saving, summary) if measured else "warning"
         return self.find(
             "info" if setting.is_choice else level,
-            percent("of_the_time_in", spent_s / parts.wall_s, _NAMES.get(setting.slows, "steps")),
+            self.of_the_time_in(spent_s / parts.wall_s, _NAMES.get(setting.slows, "steps")),
             advice=undone(found) if saving else (*undone(found), NOT_MEASURED),
             saving=saving,
             title=f"{written(summary.environment, key)} {setting.does}{took}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from keras_gpukit.records.capture import ProfilerRecord
 from keras_gpukit.records.finding import Figure
@@ -12,16 +13,13 @@ from keras_gpukit.records.names import BETWEEN_STEPS, HOST_CPU, HOST_PROCESS_CPU
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Shift
-from keras_gpukit.rules.rule import figure
+from keras_gpukit.rules.rule import Measure
 from keras_gpukit.rules.slowdown.shifts import LARGER, series_of
 
 MOSTLY = 0.5
 """Least share of a change that a cause, a callback or a stage must account for; our choice."""
-SINCE_INPUT, SINCE_CALLBACKS = "input wait since then", "callbacks since then"
-SINCE_STEPS = "step time since then"
-"""Bases of a saving, see `Saving`."""
-BY_OTHERS = "other processes began to use the CPU"
-"""Words of a cause outside of the script."""
+About = Literal["input", "callbacks", "clock", "other processes", ""]
+"""Causes of a slowdown; "" if unknown."""
 # Share of a drift at each of its ends; the two parts are compared with each other.
 _END_OF_DRIFT = 0.2
 _OTHERS_PERCENT = 15.0
@@ -44,16 +42,28 @@ Spans = tuple[Span, Span]
 """Stretches before and after a change."""
 
 
+class SlowdownMeasures:
+    """Figures before and after steps became slower."""
+
+    earlier_step_time = Measure("The step time was {value} before", "ms")
+    earlier_input_wait = Measure("The input wait was {value} before", "ms")
+    earlier_time_per_batch_of = Measure("{of} took {value} per batch before", "ms")
+    earlier_between_steps = Measure("Between steps, {value} passed before", "ms")
+    earlier_clock_of = Measure("The clock of {of} was {value} before", "MHz")
+    earlier_CPU_of_others = Measure("Other processes used {value} of all cores before", "%")
+    CPU_use_of = Measure("{of} uses {value} of all cores", "%")
+    after = Measure(", {value} after")
+
+
 class SlowdownCause(NamedTuple):
     """A change that came together with a longer step time.
 
     Attributes:
         words: Description of the change, which follows "when" in a title; "" if unknown.
-        basis: Basis of the saving, such as "step time since then".
     """
 
+    about: About
     words: str
-    basis: str
     evidence: tuple[Figure, ...] = ()
     advice: tuple[str, ...] = ()
 
@@ -70,13 +80,14 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause
     if waits is not None and is_known:
         if waits[1] - waits[0] >= least_ms:
             return _input(summary, spans, waits, captured)
-        words, evidence = "the steps' own work slowed down", _changed("input_wait", waits, "ms")
+        words = "the steps' own work slowed down"
+        evidence = changed(SlowdownMeasures.earlier_input_wait, waits)
     look = _LOOK_INTO_STEPS[:1] if captured else _LOOK_INTO_STEPS
     return (
         _callbacks(summary, least_ms, spans)
         or _slower_clock(summary, spans)
         or _busy_neighbours(summary, spans)
-        or SlowdownCause(words, SINCE_STEPS, evidence, (*captured, *look))
+        or SlowdownCause("", words, evidence, (*captured, *look))
     )
 
 
@@ -97,27 +108,26 @@ def _levels(summary: RunSummary, tag: str, spans: Spans) -> tuple[float, float] 
     return (statistics.median(before), statistics.median(after)) if before and after else None
 
 
-def _changed(
-    key: str, levels: tuple[float, float], unit: str, of: str = ""
-) -> tuple[Figure, Figure]:
-    return figure(f"earlier_{key}", levels[0], unit, of), figure("after", levels[1], unit)
+def changed(measure: Measure, levels: tuple[float, float], of: str = "") -> tuple[Figure, Figure]:
+    """Returns a figure before and after a change."""
+    return measure(levels[0], of), replace(SlowdownMeasures.after(levels[1]), unit=measure.unit)
 
 
 def _input(
     summary: RunSummary, spans: Spans, waits: tuple[float, float], captured: tuple[str, ...]
 ) -> SlowdownCause:
-    evidence: tuple[Figure, ...] = _changed("input_wait", waits, "ms")
+    evidence: tuple[Figure, ...] = changed(SlowdownMeasures.earlier_input_wait, waits)
     slower = _slower_stage(summary.pipeline, spans)
     python = summary.input.python if summary.input else None
     name, where = python.name if python else "the input pipeline", ""
     if slower is not None:
         stage, costs_ms = slower
         name, where = stage.name, stage.where
-        evidence += _changed("time_per_batch_of", costs_ms, "ms", name)
+        evidence += changed(SlowdownMeasures.earlier_time_per_batch_of, costs_ms, name)
     neighbours = _busy_neighbours(summary, spans)
     return SlowdownCause(
+        "input",
         f"{name} slowed down{where}",
-        SINCE_INPUT,
         evidence + (neighbours.evidence if neighbours else ()),
         (
             *captured,
@@ -166,8 +176,8 @@ def _callbacks(summary: RunSummary, least_ms: float, spans: Spans) -> SlowdownCa
     name, longest_s = next(iter(parts.by_callback.items()), ("", 0.0)) if parts else ("", 0.0)
     is_named = parts is not None and longest_s >= MOSTLY * parts.callbacks_s
     words = f"the callback {name} slowed down" if is_named else "callbacks slowed down"
-    figures = _changed("between_steps", between, "ms")
-    return SlowdownCause(words, SINCE_CALLBACKS, figures, _LOOK_INTO_CALLBACKS)
+    figures = changed(SlowdownMeasures.earlier_between_steps, between)
+    return SlowdownCause("callbacks", words, figures, _LOOK_INTO_CALLBACKS)
 
 
 def _slower_clock(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
@@ -175,8 +185,8 @@ def _slower_clock(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
         clocks = _levels(summary, tag, spans)
         if clocks and clocks[0] >= LARGER * clocks[1] > 0:
             gpu = f"GPU:{tag.split('/')[1]}"
-            figures = _changed("clock_of", clocks, "MHz", gpu)
-            return SlowdownCause(f"the clock of {gpu} fell", SINCE_STEPS, figures, _LOOK_AT_GPU)
+            figures = changed(SlowdownMeasures.earlier_clock_of, clocks, gpu)
+            return SlowdownCause("clock", f"the clock of {gpu} fell", figures, _LOOK_AT_GPU)
     return None
 
 
@@ -191,12 +201,12 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
         return None
     others = host.others[:1] if host else ()
     return SlowdownCause(
-        BY_OTHERS,
-        SINCE_STEPS,
+        "other processes",
+        "other processes began to use the CPU",
         (
-            *_changed("CPU_used_by_other_processes", percents, "%"),
+            *changed(SlowdownMeasures.earlier_CPU_of_others, percents),
             *(
-                figure("CPU_use_of", use.cpu_percent, "%", f"{use.name} (pid {use.pid})")
+                SlowdownMeasures.CPU_use_of(use.cpu_percent, f"{use.name} (pid {use.pid})")
                 for use in others
             ),
         ),

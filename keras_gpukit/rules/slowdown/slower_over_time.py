@@ -10,17 +10,17 @@ from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.shift import Series, Shift
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, too_short
+from keras_gpukit.rules.rule import Outcome, Rule, Share, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
 from keras_gpukit.rules.slowdown.slowdown_causes import (
-    BY_OTHERS,
-    SINCE_CALLBACKS,
-    SINCE_INPUT,
     SlowdownCause,
+    SlowdownMeasures,
     cause_of,
+    changed,
 )
 
+BASES = {"input": "input wait", "callbacks": "callbacks"}
 LEAST_SHARE = 0.05
 SHORTEST_S = float(FEWEST)
 WARM_UP_S = 10.0
@@ -48,14 +48,17 @@ class Slowdown(NamedTuple):
     high_s: float
 
 
-class SlowerOverTime(Rule):
+class SlowerOverTime(SlowdownMeasures, Rule):
     """Steps that take 1.25 times as long from some step on, or gradually come to do so."""
 
-    code = "slower-over-time"
+    code = "throughput-drops"
     subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
-    same_cause: ClassVar = {SINCE_INPUT: "input-bound", SINCE_CALLBACKS: "slow-callbacks"}
+    charts = ("timeline", "stages")
+    in_captures = True
+    same_cause: ClassVar = {"input": "input-bound", "callbacks": "slow-callbacks"}
+    of_the_steps_time_lost = Share("{value} of the steps' time is lost by it")
 
     def judge(self, summary: RunSummary) -> Outcome:
         series = series_of(summary, STEP_TIME)
@@ -70,20 +73,21 @@ class SlowerOverTime(Rule):
         if share < LEAST_SHARE:
             return None
         shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
-        saving = of_run(summary, worst.low_s, worst.high_s, basis=cause.basis)
+        basis = f"{BASES.get(cause.about, 'step time')} since then"
+        saving = of_run(summary, worst.low_s, worst.high_s, basis=basis)
         # A slowdown that lasts costs more in a longer run, so it is more than a remark.
         level: Severity = "critical" if severity(saving, summary) == "critical" else "warning"
-        if cause.words == BY_OTHERS:  # no change of the script saves that time
+        if cause.about == "other processes":  # no change of the script saves that time
             level, saving = "info", None
         return self.find(
             level,
-            figure("earlier_step_time", shift.before, "ms"),
-            figure("after", shift.after, "ms"),
+            *changed(self.earlier_step_time, (shift.before, shift.after)),
             *cause.evidence,
-            percent("of_the_steps_time_lost", share),
+            self.of_the_steps_time_lost(share),
             advice=cause.advice,
             saving=saving,
             title=_title(worst, cause),
+            about=cause.about,
         )
 
 

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptError
 from keras_gpukit.records.steps import Progress
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent
-from keras_gpukit.rules.whole_run.script_ended import advice, title
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 
 HOST_NEARLY_FULL_FRACTION = 0.9
-# Exceptions with which users end a run on purpose.
-ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
-IN_INPUT = "in the input of"
-"""Words of `RunSummary.ended_by` for exceptions of the input pipeline."""
-SIGNAL = "SIGTERM"
-"""Signal by which schedulers end a run, as when its time is up or it is preempted."""
 
 
 class EndingRule(Rule):
@@ -31,6 +25,10 @@ class HostOutOfMemory(EndingRule):
     code = "host-out-of-memory"
     title = "The system likely ended the run because the host ran out of memory"
     requires = "a run without a record of its end, and a last reading of the host's memory"
+    charts = ("host-memory",)
+    machine_memory_in_use = Share("{value} of the machine's memory is in use")
+    container_limit_in_use = Share("{value} of the container's memory limit is in use")
+    this_process = Measure(", this process {value}", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         last = summary.host_at_end
@@ -39,18 +37,18 @@ class HostOutOfMemory(EndingRule):
         shares = []
         if last.memory_available_bytes is not None and last.memory_total_bytes:
             used = 1 - last.memory_available_bytes / last.memory_total_bytes
-            shares.append(("machine_memory_in_use", used))
+            shares.append((used, self.machine_memory_in_use))
         if last.memory_limit_used_bytes is not None and last.memory_limit_bytes:
             share = last.memory_limit_used_bytes / last.memory_limit_bytes
-            shares.append(("container_limit_in_use", share))
+            shares.append((share, self.container_limit_in_use))
         if not shares:
             return self.abstain()
-        key, fullest = max(shares, key=lambda each: each[1])
+        fullest, measure = max(shares, key=lambda each: each[0])
         if fullest < HOST_NEARLY_FULL_FRACTION:
             return None
-        evidence = [percent(key, fullest)]
+        evidence = [measure(fullest)]
         if last.memory_bytes is not None:
-            evidence.append(figure("this_process", last.memory_bytes, "B"))
+            evidence.append(self.this_process(last.memory_bytes))
         return self.find(
             "critical",
             *evidence,
@@ -69,23 +67,24 @@ class EndedByError(EndingRule):
     code = "ended-by-error"
     title = "The run ended by an exception"
     requires = "the exception that ended the run"
+    charts = ()
 
     def judge(self, summary: RunSummary) -> Outcome:
         error = summary.ended_by
         if error is None:
             ended = summary.script.ended_by if summary.script else None
             if ended is not None and ended.device is None and summary.out_of_memory is None:
-                return self.find("critical", advice=advice(ended), title=title(ended))
+                return self.find("critical", advice=advice_on(ended), title=title_of(ended))
             return None if summary.ending == "completed" else self.abstain()
-        if summary.out_of_memory is not None or error.startswith(ON_PURPOSE):
+        if summary.out_of_memory is not None or summary.ended_kind == "stopped":
             return None
         to_do = "The script's traceback shows the cause; all other figures cover what ran before"
-        if error.startswith(SIGNAL):
+        if summary.ended_kind == "signal":  # as when a scheduler preempts it
             to_do = (
                 "Start it again where it ended: "
                 '`callbacks=[keras.callbacks.BackupAndRestore("backup", save_freq=100)]`'
             )
-        elif IN_INPUT in error:
+        elif summary.ended_kind == "input":
             to_do = (
                 "Read the data without training, which ends at the same example: "
                 "`for batch in dataset: pass`"
@@ -102,6 +101,7 @@ class Killed(EndingRule):
     code = "killed"
     title = "The process was killed"
     requires = "a run without a record of its end"
+    charts = ("timeline", "host-memory")
 
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.killed_in is None:
@@ -137,3 +137,54 @@ def doing(progress: Progress) -> str:
     if progress.part == "callbacks":
         return f"in callbacks, after {step}" + (f", in {epoch}" if epoch else "")
     return f"at the end of {epoch or 'an epoch'}, after {step}"
+
+
+_PARTS = (
+    "Call `predict` for a part of the data at a time and keep only what is needed of each result, "
+    "such as `.argmax(-1)`",
+    "Or let the model return less: its last layers can reduce the results on the device",
+)
+_KEPT = (
+    "Keep NumPy arrays, which are in the host's memory: `append(result.numpy())`, and "
+    "`float(loss)` of a loss",
+    "Or keep only the few results that are needed",
+)
+
+
+def title_of(error: ScriptError) -> str:
+    """Says what ended the script, where, and what took the memory if it ran out."""
+    at = f" ({error.line})" if error.line else ""
+    during = f" in {error.method}" if error.method else ""
+    if error.device is None:
+        return f"{error.kind}{during}{at} ended the script: {error.message}"
+    ran_out = f"The script ran out of memory on {error.device}{during}"
+    if _keeps_results(error):
+        of = f" of {error.batches:,}" if error.batches else ""
+        return (
+            f"{ran_out}{at} after {error.batches_done:,}{of} batches: predict keeps the results of "
+            "all batches on the device until it ends"
+        )
+    if error.kept is not None:
+        adds = f" ({error.kept_line})" if error.kept_line else ""
+        return (
+            f"{ran_out}: {error.kept.name}{adds} keeps {error.kept.length:,} results on the "
+            f"device, {error.kept.size_bytes / 2**20:,.0f} MiB"
+        )
+    asked = error.asked_bytes
+    return ran_out + at + (f": asked for {asked / 2**20:,.0f} MiB" if asked else "")
+
+
+def advice_on(error: ScriptError) -> tuple[str, ...]:
+    """Returns ways to avoid the exception."""
+    if error.device is None:
+        return ("The script's traceback shows the cause",)
+    if _keeps_results(error):
+        return _PARTS
+    if error.kept is not None:
+        return _KEPT
+    call = f"`batch_size` in `{error.method}`" if error.method else "batch on that line"
+    return (f"A smaller {call}",)
+
+
+def _keeps_results(error: ScriptError) -> bool:
+    return error.method == "predict" and bool(error.batches_done)

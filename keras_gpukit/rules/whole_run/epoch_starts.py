@@ -7,32 +7,41 @@ from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import starting_advice
-from keras_gpukit.rules.input.pipeline_causes import cause_of, slowest_at_start
-from keras_gpukit.rules.input.python_advice import ARRAYS, ONE_PIPELINE, SLOW_ONES, starts_advice
-from keras_gpukit.rules.input.slow_line import slowest_line
-from keras_gpukit.rules.rule import Outcome, figure, percent, seconds
-from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.whole_run.time_parts import (
-    MOSTLY,
-    NOTABLE_FRACTION,
-    REQUIRES,
-    TimeRule,
+from keras_gpukit.rules.input.pipeline_causes import (
+    PipelineMeasures,
+    cause_of,
+    slowest_at_start,
+    slowest_line,
 )
+from keras_gpukit.rules.input.python_advice import ARRAYS, ONE_PIPELINE, SLOW_ONES, starts_advice
+from keras_gpukit.rules.rule import Measure, Outcome, seconds
+from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, REQUIRES, TimeRule
 
 FEW, NEARLY_ALL = 0.25, 0.8
 SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
+RESTARTS_FRACTION = 0.25
+"""Share of the time from which starts that do not wait for data are no remark; our choice."""
 OPENING_RATIO = 3.0
 """Smallest ratio of what a stage takes per element at an epoch's start to what it takes later, from
 which the start itself is what takes long; our choice."""
 
 
-class SlowEpochStart(TimeRule):
+class SlowEpochStart(PipelineMeasures, TimeRule):
     """The share of the time that goes to starting epochs, until their first batches arrive."""
 
     code = "slow-epoch-start"
     subject = "epoch starts"
     title = "Each epoch takes long to start"
     requires = f"{REQUIRES}, and the start of an epoch after the first"
+    charts = ("wall-time", "timeline", "stages")
+    tried_by = ("input",)
+    supersedes = ("low-compute-share: epoch starts",)
+    start_of_an_epoch = Measure("An epoch takes {value} to start", "s")
+    of_it_waiting_for_the_first_batch = Measure(", {value} of it to wait for the first batch", "s")
+    longest_first_wait = Measure(", the longest wait for a first batch took {value}", "s")
+    time_per_start_of = Measure("{of} takes {value} per start", "s")
+    of_it_filling_the_shuffle_buffer = Measure(", {value} of it to fill the shuffle buffer", "s")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         start = summary.input.pipeline_start if summary.input else None
@@ -45,19 +54,19 @@ class SlowEpochStart(TimeRule):
         if share < NOTABLE_FRACTION:
             return None
         figures = [
-            percent("of_the_time_in", share, "starting later epochs"),
-            figure("start_of_an_epoch", each_s, "s"),
-            figure("of_it_waiting_for_the_first_batch", start.mean_s, "s"),
+            self.of_the_time_in(share, "starting later epochs"),
+            self.start_of_an_epoch(each_s),
+            self.of_it_waiting_for_the_first_batch(start.mean_s),
         ]
         low_s, high_s = lasting_s, max(parts.epoch_start_s, lasting_s) + start.mean_s
         seen = severity(of_run(summary, low_s, None, basis="epoch starts"), summary)
         title: str | None
         if start.mean_s < MOSTLY * each_s:
-            seen = seen if share >= MOSTLY else "info"
+            seen = seen if share >= RESTARTS_FRACTION else "info"
             title, advice = _restarts(summary, parts, start, each_s)
         elif few := _slow_ones(start.longest_s, start.epochs, waits_s):
             title = f"{few} of {start.epochs} epochs took long to start"
-            figures.append(figure("longest_wait_for_a_first_batch", start.longest_s[0], "s"))
+            figures.append(self.longest_first_wait(start.longest_s[0]))
             advice = (SLOW_ONES,)
         else:
             why, advice, more, share = _cause(summary, start)
@@ -88,7 +97,7 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         advice, is_sure = starting_advice(
             pipeline, stage, summary, opens=_opens(stage, pipeline.stages)
         )
-        takes = figure("time_per_start_of", stage.cost_per_batch_s or 0.0, "s", stage.name)
+        takes = SlowEpochStart.time_per_start_of(stage.cost_per_batch_s or 0.0, stage.name)
         line = slowest_line(summary, stage.location)
         nearer = pipeline.starts[: pipeline.starts.index(stage)]
         fills = any(each.kind == "shuffle" for each in nearer)
@@ -96,7 +105,7 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         why = f"{stage.name}{stage.where} {does}{line}"
         return why, advice, (takes,), stage.share if is_sure else 0.0
     if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
-        figures = (figure("of_it_filling_the_shuffle_buffer", start.shuffle_s, "s"),)
+        figures = (SlowEpochStart.of_it_filling_the_shuffle_buffer(start.shuffle_s),)
         return "", (SMALLER_BUFFER, ONE_PIPELINE), figures, 0.0
     return "", starts_advice(record, waits_first=True), (), 1.0
 

@@ -8,9 +8,8 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.event import Hang
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule, figure, gpu_readings, host_readings
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, gpu_readings, host_readings
 from keras_gpukit.rules.savings import of_run, severity
-from keras_gpukit.rules.whole_run.endings import ON_PURPOSE
 
 LEAST_S = 10.0
 """Shortest time that is reported. Our choice: tracing a large model takes about as long."""
@@ -41,23 +40,26 @@ class FirstStepNotOver(Rule):
     subject = "first step"
     title = "No step has ended"
     requires = "a run that is in its first step, or ended in it"
+    charts = ("busy", "timeline")
     judges_first_step = True
+    in_the_first_step = Measure("The first step has lasted {value}", "s")
+    cores_busy = Measure(", with {value} cores busy")
+    GPU_utilization = Measure(", and the GPUs {value} busy", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         lasted_s = summary.first_step_s
         if lasted_s is None:
             return None if summary.steps else self.abstain()
-        failed = summary.ended_by is not None and not summary.ended_by.startswith(ON_PURPOSE)
-        if failed or summary.out_of_memory is not None:
+        if summary.ended_kind not in (None, "stopped") or summary.out_of_memory is not None:
             return self.abstain("another exception ended the first step")
         if lasted_s < LEAST_S:
             return None
-        figures = [figure("in_the_first_step", lasted_s, "s")]
+        figures = [self.in_the_first_step(lasted_s)]
         cores, gpus_percent = _busy_cores(summary), mean_busy_percent(gpu_readings(summary))
         if cores is not None:
-            figures.append(figure("cores_busy", cores))
+            figures.append(self.cores_busy(cores))
         if gpus_percent is not None:
-            figures.append(figure("GPU_utilization", gpus_percent, "%"))
+            figures.append(self.GPU_utilization(gpus_percent))
         doing, advice = _doing(summary, cores, gpus_percent)
         title = f"{self.title} after {lasted_s:.0f} s: the first one {doing}"
         return self.find("warning", *figures, advice=advice, title=title)
@@ -90,7 +92,6 @@ def _doing(
 
 # The sampling thread looks about once a second.
 ACCURACY_S = 2.0
-_OF_INPUT = "waiting for input, "
 
 
 class Hung(Rule):
@@ -100,11 +101,16 @@ class Hung(Rule):
     subject = "hangs"
     title = "No step ended for long"
     requires = "a run whose steps were watched once a second"
+    charts = ("timeline", "busy")
+    supersedes = ("low-compute-share: hangs",)
+    hangs = Measure("{value} times no step ended for a minute or more")
+    longest = Measure(", the longest for {value}", "s")
+    after_step = Measure(", after step {value}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.hangs is None:
             return self.abstain()
-        waits = [each for each in summary.hangs if each.is_wait]
+        waits = [each for each in summary.hangs if each.kind != "work"]
         if not waits:
             return None
         total_s = sum(each.lasted_s or 0.0 for each in waits)
@@ -113,9 +119,9 @@ class Hung(Rule):
         saving = of_run(summary, total_s - ACCURACY_S * len(waits), total_s, basis="hangs")
         return self.find(
             severity(saving, summary),
-            figure("hangs", len(waits)),
-            figure("longest", longest_s, "s"),
-            figure("after_step", longest.step),
+            self.hangs(len(waits)),
+            self.longest(longest_s),
+            self.after_step(longest.step),
             advice=(_advice(longest),),
             saving=saving,
             title=one_line(f"No step ended for {longest_s:.0f} s: {longest.activity}"),
@@ -136,7 +142,7 @@ def with_hangs(summary: RunSummary, hangs: tuple[Hang, ...]) -> RunSummary:
     hung = [
         each.lasted_s or 0.0
         for each in hangs
-        if each.is_wait and not (is_measured and each.activity.startswith(_OF_INPUT))
+        if each.kind != "work" and not (is_measured and each.input_place is not None)
     ]
     moved_s = min(sum(hung), parts.compute_s)
     moved = replace(parts, compute_s=parts.compute_s - moved_s, hangs_s=moved_s)
@@ -144,12 +150,11 @@ def with_hangs(summary: RunSummary, hangs: tuple[Hang, ...]) -> RunSummary:
 
 
 def _advice(hang: Hang) -> str:
-    if hang.activity.startswith(_OF_INPUT):
-        place = hang.activity.removeprefix(_OF_INPUT).partition(", which")[0]
+    if hang.input_place is not None:
         return (
-            f"See what {place} waits for, such as a network disk or a lock, and give it a time "
-            "limit; the stacks are in gpukit/run.jsonl"
+            f"See what {hang.input_place} waits for, such as a network disk or a lock, and give it "
+            "a time limit; the stacks are in gpukit/run.jsonl"
         )
-    if hang.activity.endswith("another worker"):
+    if hang.kind == "worker":
         return "Look at the other workers' logs and records: one of them was late"
     return "See what the threads wait for: their stacks are in gpukit/run.jsonl"

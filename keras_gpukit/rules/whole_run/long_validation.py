@@ -8,9 +8,13 @@ from keras_gpukit.records.finding import Advice, Figure, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import CHEAPEST, advice_for, bottleneck
-from keras_gpukit.rules.input.pipeline_causes import cause_of, slowest_at_start
-from keras_gpukit.rules.input.slow_line import slowest_line
-from keras_gpukit.rules.rule import Outcome, figure, percent
+from keras_gpukit.rules.input.pipeline_causes import (
+    PipelineMeasures,
+    cause_of,
+    slowest_at_start,
+    slowest_line,
+)
+from keras_gpukit.rules.rule import Measure, Outcome, Share
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
@@ -34,26 +38,30 @@ FASTER = (
 )
 
 
-class LongValidation(TimeRule):
+class LongValidation(PipelineMeasures, TimeRule):
     """The share of the time that goes to validation within `fit`."""
 
     code = "long-validation"
     subject = "validation"
     title = "Validation takes a large part of the time"
+    supersedes = ("low-compute-share: validation",)
+    of_the_lasting_time = Share("This takes {value} of the run's time without its first step")
+    steps_of_validation = Measure(", in {value} steps")
+    of_it_waiting_for_input = Measure(", {value} of it waiting for input", "s")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
         share = parts.validation_s / lasting_s
         if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
             return None
-        figures = [percent("of_the_time_without_the_first_step", share)]
+        figures = [self.of_the_lasting_time(share)]
         if summary.validation is not None:
-            figures.append(figure("steps_of_validation", summary.validation.steps))
+            figures.append(self.steps_of_validation(summary.validation.steps))
         title = f"Validation takes {100 * share:.0f} % of the time"
         advice: tuple[str | Advice, ...] = LESS_OF_IT
         saved = 1.0
         if wait_s >= LEAST_WAIT * parts.validation_s and summary.validation_input is not None:
-            figures.append(figure("of_it_waiting_for_input", wait_s, "s"))
+            figures.append(self.of_it_waiting_for_input(wait_s))
             title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
             why, lines, more, saved = _cause(summary, summary.validation_input, wait_s)
             title, advice, figures = title + why, (*lines, *advice), [*figures, *more]

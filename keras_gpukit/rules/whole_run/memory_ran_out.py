@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, figure
-from keras_gpukit.rules.whole_run import script_ended
-from keras_gpukit.rules.whole_run.endings import EndingRule
+from keras_gpukit.rules.rule import Measure, Outcome
+from keras_gpukit.rules.whole_run.endings import EndingRule, advice_on, title_of
 
 NOT_ONE_FITS = "not even one example is predicted to fit"
 PREDICT_BATCH = 32
@@ -39,27 +38,36 @@ class DeviceOutOfMemory(EndingRule):
     code = "out-of-memory"
     title = "The run ended because memory ran out"
     requires = "the exception that ended the run"
+    charts = ("device-memory",)
+    asked_for = Measure("An operation asked for {value}", "B")
+    in_use = Measure(", {value} were in use", "B")
+    in_use_at_most = Measure(", at most {value} were in use", "B")
+    free = Measure(", {value} were free", "B")
+    free_at_least = Measure(", at least {value} were free", "B")
+    largest_free_block = Measure(", {value} of that in one block", "B")
+    limit = Measure("TensorFlow may take {value}", "B")
+    held_by_other_processes = Measure(", other processes hold {value}", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
         record = summary.out_of_memory
         script_error = summary.script.ended_by if summary.script else None
         if record is None and script_error is not None and script_error.device is not None:
-            to_do, title = script_ended.advice(script_error), script_ended.title(script_error)
+            to_do, title = advice_on(script_error), title_of(script_error)
             return self.find("critical", advice=to_do, title=title)
         if record is None:
             return self.abstain() if summary.ending is None else None
         state = record.state
         figures = {
-            "asked_for": state.asked_bytes,
-            "in_use_at_most" if state.in_use_is_peak else "in_use": state.in_use_bytes,
-            "free_at_least" if state.in_use_is_peak else "free": state.free_bytes,
-            "largest_free_block": state.largest_free_bytes,
-            "limit": state.limit_bytes,
+            self.asked_for: state.asked_bytes,
+            self.in_use_at_most if state.in_use_is_peak else self.in_use: state.in_use_bytes,
+            self.free_at_least if state.in_use_is_peak else self.free: state.free_bytes,
+            self.largest_free_block: state.largest_free_bytes,
+            self.limit: state.limit_bytes,
         }
-        evidence = [figure(key, value, "B") for key, value in figures.items() if value is not None]
+        evidence = [measure(size) for measure, size in figures.items() if size is not None]
         if record.holders:
             held = sum(each.used_bytes for each in record.holders)
-            evidence.append(figure("held_by_other_processes", held, "B"))
+            evidence.append(self.held_by_other_processes(held))
         return self.find("critical", *evidence, advice=_advice(record), title=_title(record))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.learning import Learning, NonFinite
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Outcome, Rule, figure
+from keras_gpukit.rules.rule import Measure, Outcome, Rule
 
 LEAST_STEPS = 10
 """Fewest updates due before weights are called unchanged. Our choice: loss scaling may skip a few
@@ -49,14 +49,22 @@ CHECKS = (
 )
 
 
-class LossNotFinite(Rule):
+class LearningRule(Rule):
+    """A rule on whether training learns, which says so before anything on speed."""
+
+    comes_first = "if critical"
+    charts = ()
+    skipped_of = Measure("Loss scaling skipped {value} of {of}")
+    loss_scale_at_the_end = Measure("The loss scale is {value} at the end")
+
+
+class LossNotFinite(LearningRule):
     """A loss that is NaN or infinite, and has not recovered."""
 
     code = "loss-not-finite"
     subject = "loss"
     title = "The loss is not finite"
     requires = "the losses that Keras gives to callbacks"
-    comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
         known = summary.learning
@@ -78,14 +86,13 @@ class LossNotFinite(Rule):
         return self.find("critical", *_figures(known), advice=_advice(summary, bad), title=title)
 
 
-class NotLearning(Rule):
+class NotLearning(LearningRule):
     """Weights that do not change, a constant loss, or loss scaling that skips updates."""
 
     code = "not-learning"
     subject = "weights"
     title = "The weights do not change"
     requires = "weights that were read after two epochs or more, or after 10 steps"
-    comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
         known = summary.learning
@@ -111,14 +118,13 @@ class NotLearning(Rule):
         return None if known.changed else self.abstain()
 
 
-class DataRanOut(Rule):
+class DataRanOut(LearningRule):
     """Epochs that ended before their number of steps, since the data had."""
 
     code = "data-ran-out"
     subject = "epochs"
     title = "Epochs ended early, since the data ran out"
     requires = "the number of steps that an epoch should have"
-    comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
         known = summary.learning
@@ -188,8 +194,8 @@ def _figures(known: Learning) -> list[Figure]:
         return []
     due = f"{known.updates_due:,} updates"
     return [
-        figure("skipped_of", known.skipped, of=due),
-        figure("loss_scale_at_the_end", known.loss_scale),
+        LearningRule.skipped_of(known.skipped, due),
+        LearningRule.loss_scale_at_the_end(known.loss_scale),
     ]
 
 
@@ -210,7 +216,6 @@ def _since(bad: NonFinite) -> str:
 def _advice(summary: RunSummary, bad: NonFinite) -> tuple[str, ...]:
     """Returns what to do: the likeliest cause first, then how to find the place."""
     half = FLOAT16 if "float16" in (summary.environment.precision or "").split("_") else ()
-    # Bad rows and logs of 0 show in the first steps; a rate that is too high takes more.
-    is_early = bad.first_step is not None and bad.first_step <= LEAST_STEPS
-    causes = (ROWS, SAFE, RATE) if is_early else (RATE, ROWS, SAFE)
+    # The first epoch meets rows that no step has seen before; later ones do not.
+    causes = (ROWS, SAFE, RATE) if bad.epoch == 1 else (RATE, ROWS, SAFE)
     return (*half, *causes, FIRST_LAYER, CHECKS)

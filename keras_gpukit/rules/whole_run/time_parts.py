@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
-from keras_gpukit.rules.rule import Outcome, Rule, figure, percent, seconds, too_short
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
 from keras_gpukit.rules.whole_run.callback_lines import less_work, named_with_line, slowest_line
 
@@ -107,6 +108,9 @@ class TimeRule(Rule):
     """A rule on where a run's time went. It skips short runs, which mostly consist of start-up."""
 
     requires = REQUIRES
+    charts: ClassVar[tuple[str, ...]] = ("wall-time", "timeline")
+    of_the_time = Share("This takes {value} of the run's time")
+    of_the_time_in = Share("{value} of the run's time is spent in {of}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         parts = summary.breakdown
@@ -127,6 +131,9 @@ class SlowCallbacks(TimeRule):
     code = "slow-callbacks"
     subject = "callbacks"
     title = "Callbacks slow training down"
+    supersedes = ("low-compute-share: callbacks",)
+    in_callbacks = Measure(", {value} in callbacks", "s")
+    time_in = Measure("{of} takes {value} of it", "s")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         executions = _executions(summary)
@@ -143,12 +150,12 @@ class SlowCallbacks(TimeRule):
         is_named = longest_s >= MOSTLY * spent_s
         if not is_named and name and parts.by_callback.keys() <= ALWAYS_THERE:
             return None  # the time between steps went to Keras' loop, or to waiting for a core
-        figures = [percent("of_the_time", share), figure("in_callbacks", spent_s, "s")]
+        figures = [self.of_the_time(share), self.in_callbacks(spent_s)]
         title = None
         if is_named:
             # Its time comes from samples, and may exceed the time left without Keras' loop.
             longest_s = min(longest_s, spent_s)
-            figures.append(figure("time_in", longest_s, "s", name))
+            figures.append(self.time_in(longest_s, name))
             saving = of_callbacks(summary, longest_s, parts.callbacks_s)
             took = named_with_line(summary, name, longest_s, parts.wall_s)
             title = f"{as_written(summary, name)} {took}"
@@ -158,6 +165,7 @@ class SlowCallbacks(TimeRule):
             advice=callback_advice(summary, name if is_named else None),
             saving=saving,
             title=title,
+            about=name if is_named else "",
         )
 
 

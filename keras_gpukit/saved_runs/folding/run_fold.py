@@ -28,17 +28,8 @@ from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.saved_runs.folding import tags
-from keras_gpukit.saved_runs.folding.downsampling import (
-    MOST_POINTS,
-    Downsampler,
-    rounded,
-)
-from keras_gpukit.saved_runs.folding.joined import (
-    MOST_EVENTS,
-    EpochReadings,
-    Joined,
-    merged_events,
-)
+from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
+from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS, EpochReadings, Joined, merged_events
 
 SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""
@@ -50,8 +41,8 @@ GPU = (
     *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
     *("power_watts", "temperature_celsius", "sm_clock_mhz"),
     *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
-    # `SHOWN_OF_GPU` figures have a time series; these are the others.
-    *("memory_process_bytes", "memory_others_bytes", "power_limit_watts"),
+    # `SHOWN_OF_GPU` figures have a time series; this has none.
+    "memory_others_bytes",
 )
 _THROTTLED_AT = SHOWN_OF_GPU - 1
 _GPU_STREAMS = (*GPU[:_THROTTLED_AT], "throttled", *GPU[_THROTTLED_AT:])
@@ -211,10 +202,7 @@ class RunFold:
             validation_input=self.input(within) if within else None,
             overhead_s=overhead.total_s / steps if overhead and steps else None,
             startup_s=overhead.startup_s if overhead else None,
-            ending=end.ending,
-            ended_by=end.ended_by,
-            error_message=end.error_message,
-            error_line=end.error_line,
+            **vars(end),
             series=self._series(),
             workers=latest("workers"),
             out_of_memory=latest("out_of_memory"),
@@ -335,7 +323,6 @@ class RunFold:
             memory_max_bytes=figures["memory_bytes"].highest,
             memory_available_min_bytes=left_bytes,
             memory_total_bytes=figures["memory_total_bytes"].last,
-            disk_read_bytes_per_s=figures["disk_read_bytes_per_s"].mean,
             user_cores=figures["user_cores"].mean,
             kernel_cores=figures["kernel_cores"].mean,
             page_faults_per_s=figures["page_faults_per_s"].mean,
@@ -350,18 +337,11 @@ class RunFold:
         return replace(
             noted,
             utilization_percent=figures["utilization_percent"].mean,
-            memory_used_max_bytes=figures["memory_used_bytes"].highest,
-            memory_process_max_bytes=figures["memory_process_bytes"].highest,
             memory_others_max_bytes=figures["memory_others_bytes"].highest,
             memory_total_bytes=figures["memory_total_bytes"].last,
-            power_watts=figures["power_watts"].mean,
-            power_limit_watts=figures["power_limit_watts"].last,
-            temperature_max_celsius=figures["temperature_celsius"].highest,
-            sm_clock_mhz=figures["sm_clock_mhz"].mean,
             sm_active_percent=figures["sm_active_percent"].mean,
             tensor_active_percent=figures["tensor_active_percent"].mean,
             memory_bandwidth_percent=figures["memory_bandwidth_percent"].mean,
-            throttled_fraction=throttled.mean,
             throttle_fractions=(
                 {reason: count / throttled.weight for reason, count in reasons}
                 if throttled.weight

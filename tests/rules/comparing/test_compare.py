@@ -22,8 +22,8 @@ from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.comparing.compare import compare_runs
-from keras_gpukit.rules.comparing.conditions import (
+from keras_gpukit.rules.comparing.compare import (
+    compare_runs,
     is_inconclusive,
     judge_condition,
     parse_condition,

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import DeviceMemory, EpochMemory, Kept, MemoryRecord
@@ -42,7 +43,7 @@ def run(process=FLAT, device=FLAT, peak=None, left_bytes=40 * GIB, kept=lambda e
 
 def finding(summary):
     (found,) = (each for each in judge(summary).findings if each.code == "memory-grows")
-    return found, {figure.name: figure.value for figure in found.evidence}
+    return found, by_name(found)
 
 
 def test_what_a_device_gains_per_epoch_and_when_it_is_full():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
@@ -28,7 +29,7 @@ def judged(*devices):
 def test_it_says_what_the_first_step_took_and_what_later_steps_need():
     (found,) = (each for each in judged(GPU).findings if each.code == CODE)
     assert found.severity == "info"
-    assert [(figure.name, figure.value) for figure in found.evidence] == [
+    assert [*by_name(found).items()] == [
         ("first step on GPU:0", 15 * GIB),
         ("later steps at most", 7 * GIB),
     ]
@@ -37,12 +38,12 @@ def test_it_says_what_the_first_step_took_and_what_later_steps_need():
 def test_of_several_gpus_the_one_with_the_largest_difference_is_named():
     little = DeviceMemory("GPU:1", 2 * GIB, 16 * GIB, 16 * GIB, 16 * GIB, 14 * GIB)
     (found,) = (each for each in judged(little, GPU).findings if each.code == CODE)
-    assert found.evidence[0].name == "first step on GPU:0"
+    assert next(iter(by_name(found))) == "first step on GPU:0"
     full = [each for each in judged(little, GPU).findings if each.code == "memory-nearly-full"]
     assert not full  # 14 of 16 GiB
     fuller = replace(little, later_peak_bytes=15 * GIB)
     (found,) = (each for each in judged(GPU, fuller).findings if each.code == "memory-nearly-full")
-    assert found.evidence[0].name == "peak use of GPU:1"
+    assert next(iter(by_name(found))) == "peak use of GPU:1"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_it_passes_where_the_first_step_does_not_matter(change):
 
 def test_it_abstains_without_later_steps_and_without_a_gpu():
     assert "later steps" in judged(replace(GPU, later_peak_bytes=None)).not_applicable[CODE]
-    assert judged(replace(GPU, device="CPU:0")).not_applicable[CODE] == "there is no GPU"
+    assert judged(replace(GPU, device="CPU:0")).not_applicable[CODE] == "no GPU"
 
 
 def test_the_first_step_does_not_fill_a_gpu_that_later_steps_leave_half_empty():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
@@ -28,7 +29,7 @@ def judged(*buffers, steps=50, epoch_steps=1250, left=24 * GIB, **more):
 
 def finding(*buffers, **run):
     (found,) = (each for each in judged(*buffers, **run).findings if each.code == CODE)
-    return found, {figure.name: figure.value / GIB for figure in found.evidence}
+    return found, {name: value / GIB for name, value in by_name(found).items()}
 
 
 def test_when_a_cache_runs_out_within_the_first_epoch():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers.findings import by_name
 from helpers.series import changing_run, ones_series
 
 from keras_gpukit.records.machine import (
@@ -40,7 +41,7 @@ def test_a_leak_of_the_process_is_named_with_its_rate():
         "info",
         "Memory of this process grows as the run goes on",
     )
-    figures = {figure.name: figure.value / GIB for figure in found.evidence}
+    figures = {name: value / GIB for name, value in by_name(found).items()}
     assert figures["per thousand steps"] == pytest.approx(5.0, rel=0.05)  # ten steps a point
     assert figures["in the end"] == pytest.approx(GROWS[-1] / GIB, rel=0.05)
     assert figures["left"] == 50

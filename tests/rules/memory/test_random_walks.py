@@ -5,15 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from random_walks import (
-    EPOCHS,
-    STEPS,
-    is_growth_by_epochs,
-    is_growth_over_time,
-    line,
-    share,
-    walk,
-)
+from random_walks import EPOCHS, STEPS, is_growth_by_epochs, is_growth_over_time, line, share, walk
 
 from keras_gpukit.rules.memory.growth import rises_evenly, steady_rise
 

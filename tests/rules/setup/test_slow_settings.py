@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 from rich.console import Console
 
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, GPUInfo
@@ -225,7 +226,7 @@ def test_preprocessing_layers_are_named_with_their_share():
     assert result.severity == "critical"
     assert result.saving.low_s == pytest.approx(36.0 * 0.9)
     assert result.saving.high_s == pytest.approx((36.0 + 0.3) * 1.1)
-    shares = {figure.name: figure.value for figure in result.evidence}
+    shares = by_name(result)
     assert shares["share of random_rotation"] == pytest.approx(40.0)
 
 

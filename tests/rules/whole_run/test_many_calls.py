@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.findings import by_name
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import RunSummary
@@ -44,7 +45,7 @@ def test_new_models_are_named_with_all_first_steps_but_one_as_the_saving():
     assert finding.saving.high_s == pytest.approx(1.1 * 20.0 + 6.0)
     assert found(FOLDS, wall_s=21.0, imports_s=0.0).saving.high_s == 21.0  # all there is
     assert "set_weights" in finding.advice[0]
-    assert {figure.name: figure.value for figure in finding.evidence}["calls"] == 14
+    assert by_name(finding)["calls"] == 14
 
 
 def test_a_fit_without_a_step_does_not_hide_what_the_script_spends_on_its_calls():
@@ -134,7 +135,7 @@ def test_scripts_whose_calls_start_fast_enough_are_fine(calls):
 def test_tracing_in_each_fit_is_not_said_to_matter_less_over_a_longer_run():
     parts = TimeBreakdown(10.0, 1.0, 1.0, 0.0, 0.0, 8.0, 0.0, 0.0)
     alone = verdict(input=InputRecord("fit", breakdown=parts))
-    assert "mostly-not-compute" in [each.code for each in alone.findings]
+    assert "low-compute-share" in [each.code for each in alone.findings]
     one_of_many = verdict(FOLDS, input=InputRecord("fit", breakdown=parts))
     assert one_of_many.findings[0].code == "many-short-calls"
-    assert "mostly-not-compute" not in [each.code for each in one_of_many.findings]
+    assert "low-compute-share" not in [each.code for each in one_of_many.findings]

@@ -200,7 +200,7 @@ def open_files() -> list[str]:
 
 def test_writing_is_charged_to_the_cost_of_watching(tmp_path):
     log = RunLog(tmp_path)
-    log.record("hang", Hang(1.0, 1, "x" * 100_000))
+    log.record("hang", Hang(1.0, 1, "x" * 100_000, "idle"))
     log.close()
     assert log.cpu_s > 0
 
