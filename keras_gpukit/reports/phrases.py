@@ -30,7 +30,7 @@ _LONGER = "run under 10 s or 100 steps"
 NOTHING_FOUND = "Nothing was found that slows this run down."
 NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
 _INTERRUPTED = "The run was interrupted."
-ACCOUNT_OF_TIME = "mostly-not-compute"
+ACCOUNT_OF_TIME = "low-compute-share"
 """Code of the rule that accounts for all of a run's time."""
 _CAPTURES_LISTED = 3
 

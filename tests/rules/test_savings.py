@@ -202,7 +202,7 @@ def test_the_wait_is_a_share_of_the_time_without_the_first_step():
 def test_cores_taken_from_steps_that_do_not_wait_save_at_most_their_time():
     record = ContentionRecord(0.0, 0.9, 0.25)
     summary = run(input_s=0.5, compute_s=20.0, contention=record)
-    found = saving("input-takes-cores", replace(summary, environment=Environment({}, cpu_count=2)))
+    found = saving("cpu-contention", replace(summary, environment=Environment({}, cpu_count=2)))
     assert (found.low_s, found.high_s, found.upper_bound) == (0.0, 0.5 * 20.5, True)
 
 

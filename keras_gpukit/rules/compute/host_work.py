@@ -22,7 +22,12 @@ class PythonInStep(Rule):
     title = "Python functions take much of each step"
     requires = "a profile of the steps"
     charts = ("captures", "layers")
-    supersedes = ("low-utilization", "dominant-layer", "batch-copy", "cpu-fallback: host function")
+    supersedes = (
+        "low-utilization",
+        "dominant-layer",
+        "host-to-device-copy",
+        "cpu-fallback: host function",
+    )
     of_a_step_in_Python_functions = Share("Python functions take {value} of a step")
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -55,7 +60,7 @@ class BatchCopy(Rule):
     0.5 to 0.8 ms for batches of 4 MB. So the time follows from the bytes.
     """
 
-    code = "batch-copy"
+    code = "host-to-device-copy"
     subject = "copies to the GPU"
     title = "Copies to the GPU take much of each step"
     requires = "a profile of a GPU's steps"

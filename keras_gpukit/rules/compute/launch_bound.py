@@ -57,7 +57,7 @@ class TinySteps(Rule):
     charts = ("timeline",)
     in_captures = True
     tried_by = ("steps-per-execution", "batch-size")
-    supersedes = ("mostly-not-compute: callbacks",)
+    supersedes = ("low-compute-share: callbacks",)
     step_time = Measure("A step takes {value}", "ms")
     steps_measured = Measure(", the mean of {value} steps")
     GPU_idle_between_steps = Share("The GPU idles {value} of a step between steps")

@@ -52,10 +52,10 @@ RETRACED: dict[RetraceCause | None, tuple[str, str]] = {
 class TracingAgain(TimeRule):
     """The share of the time that goes to tracing or compiling steps again during a run."""
 
-    code = "tracing-again"
+    code = "retracing"
     subject = "tracing"
     title = "The step function was made and traced again"
-    supersedes = ("mostly-not-compute: tracing again", "mostly-not-compute: callbacks")
+    supersedes = ("low-compute-share: tracing again", "low-compute-share: callbacks")
     traced_again = Measure("The step was traced again {value}", "times")
     compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
     per_compilation = Measure("One compilation takes {value}", "s")

@@ -24,7 +24,7 @@ MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are wi
 class InputHoldsGIL(Rule):
     """Batches that are ready in time, made by Python code that slows the steps down."""
 
-    code = "input-holds-gil"
+    code = "gil-contention"
     subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
     yields_to_remarks = False
@@ -34,7 +34,7 @@ class InputHoldsGIL(Rule):
     charts = ("stages", "input", "timeline")
     in_captures = True
     tried_by = ("input",)
-    supersedes = ("input-takes-cores",)
+    supersedes = ("cpu-contention",)
     wait_for_the_GIL = Measure("A thread waits {value} for the GIL", "ms")
     time_per_batch_of = InputBound.time_per_batch_of
     step_time = Measure("A step takes {value}", "ms")
@@ -107,7 +107,7 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
 class InputTakesCores(Rule):
     """Batches that are ready in time, but are made on the cores that compute the steps."""
 
-    code = "input-takes-cores"
+    code = "cpu-contention"
     subject = "cores for input"
     title = "Making batches takes cores away from the steps"
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"

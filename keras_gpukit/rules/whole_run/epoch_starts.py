@@ -36,7 +36,7 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
     requires = f"{REQUIRES}, and the start of an epoch after the first"
     charts = ("wall-time", "timeline", "stages")
     tried_by = ("input",)
-    supersedes = ("mostly-not-compute: epoch starts",)
+    supersedes = ("low-compute-share: epoch starts",)
     start_of_an_epoch = Measure("An epoch takes {value} to start", "s")
     of_it_waiting_for_the_first_batch = Measure(", {value} of it to wait for the first batch", "s")
     longest_first_wait = Measure(", the longest wait for a first batch took {value}", "s")

@@ -40,7 +40,7 @@ BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
 class MostlyNotCompute(TimeRule):
     """Compute took less than half of the run, and no other rule explains the largest other part."""
 
-    code = "mostly-not-compute"
+    code = "low-compute-share"
     subject = "share of compute"
     title = "Most of the time did not go to compute"
     time_of = Share("{of}: {value} of the time")
