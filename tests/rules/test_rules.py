@@ -1248,6 +1248,25 @@ def test_a_critical_finding_comes_before_a_warning_that_may_save_more():
     assert computes.saving.expected_s > waits.saving.expected_s
 
 
+def given(finding):
+    return [(each.key, each.value, each.of) for each in finding.evidence]
+
+
+def test_what_tensor_cores_and_multiprocessors_did_is_evidence_where_the_card_tells():
+    slow = on_gpu(
+        {"precision": "float32", "tf32": False},
+        operations=PRODUCTS,
+        input=QUICK,
+        utilization=gpu(
+            utilization_percent=96.0, tensor_active_percent=4.0, sm_active_percent=61.0
+        ),
+    )
+    precision = finding("float32-on-tensor-cores", slow)
+    assert ("tensor_cores_of", 4.0, "GPU:0") in given(precision)
+    idle = on_gpu(input=QUICK, utilization=gpu(utilization_percent=20.0, sm_active_percent=9.0))
+    assert ("multiprocessors_of", 9.0, "GPU:0") in given(finding("low-utilization", idle))
+
+
 def test_idle_gpus_are_told_what_was_left_out():
     settings = {"steps_per_execution": 1, "replicas": 1}
     summary = run((A100, A100), settings, input=QUICK, utilization=gpu(utilization_percent=20.0))
