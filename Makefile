@@ -2,25 +2,31 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Apart from the others, of which many wait: a browser needs a core. To collect all tests takes as
-# long as some of these.
-BROWSER = $(shell grep -rl "mark\.browser" tests)
-# What failed while other tests took the cores must pass alone.
-AGAIN = $(BIN)/pytest --last-failed --last-failed-no-failures none
+# Apart from the others, of which many wait: a browser and Slurm's daemons need a core, and what
+# cannot be tested for want of them is said last. To collect all tests takes as long as some of these.
+PROGRAMS = $(shell grep -rlE "mark\.(browser|slurm)" tests)
 FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
-.PHONY: demo test test-fast test-all mutants versions dist lint docs screenshots clean
+.PHONY: demo test test-fast realtime-rounds test-all mutants versions dist lint docs screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
 test: $(VENV)/installed
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or long)" || $(AGAIN)
-	$(BIN)/pytest -n 2 --dist loadfile -m "browser and not long" $(BROWSER) || $(AGAIN)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or slurm or long)" --ignore tests/realtime
+	$(BIN)/pytest tests/realtime
+	$(BIN)/pytest -n 2 --dist loadfile -m "(browser or slurm) and not long" $(PROGRAMS)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed
 	$(BIN)/pytest --no-tensorflow -m "not (tensorflow or heavy or slow or browser or long)" $(FAST)
+
+# The tests of real time over and over with the other core full; ends at the first that fails.
+ROUNDS ?= 20
+realtime-rounds: $(VENV)/installed
+	$(BIN)/python -c "while True: pass" & trap "kill $$!" EXIT; for round in $$(seq $(ROUNDS)); do \
+	  $(BIN)/pytest -q tests/realtime && echo "passed: round $$round of $(ROUNDS)" || exit 1; \
+	done
 
 # Every test, also the long ones, in one process: for a machine whose GPU two would share.
 test-all: $(VENV)/installed

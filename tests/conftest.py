@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 
 # Before TensorFlow is loaded: its own log is not what the tests are about.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -24,6 +26,9 @@ from helpers.processes import environment
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+REALTIME = Path(__file__).parent / "realtime"
+WANTED = re.compile(r"apt-get install|needs root")
 
 
 def pytest_addoption(parser):
@@ -44,10 +49,12 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Slow files first, so that nothing waits for one at the end; then those of many tests."""
+    """Slow files first, so that nothing waits for one at the end; those of real time last."""
     tests = Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: (item.path not in slow, -tests[item.path]))
+    items.sort(
+        key=lambda item: (REALTIME in item.path.parents, item.path not in slow, -tests[item.path])
+    )
 
 
 def pytest_collection_finish():
@@ -60,6 +67,19 @@ def pytest_collection_finish():
 def pytest_sessionfinish(session):
     if session.config.getoption("--no-tensorflow"):
         assert not {"tensorflow", "keras"} & sys.modules.keys()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter):
+    """Says last what was not tested for want of a program, and how to get it."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = [str(each.longrepr[2]).removeprefix("Skipped: ") for each in skipped]
+    wanted = Counter(each for each in reasons if WANTED.search(each))
+    if wanted:
+        terminalreporter.section("not tested here")
+    for reason, count in wanted.items():
+        terminalreporter.line(f"{count} test{'s' * (count > 1)}: {reason}")
 
 
 class NoTensorFlow(MetaPathFinder):

@@ -1,6 +1,6 @@
 """Batches of word counts come from a PyDataset in plain Python; workers=4 did not make it faster.
 
-Finding: input-bound, input-holds-gil
+Finding: input-bound, gil-contention
 """
 
 import sys

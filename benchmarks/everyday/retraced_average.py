@@ -1,6 +1,6 @@
 """Someone keeps a moving average of the weights by a callback, whose decay is a Python number.
 
-Finding: tracing-again
+Finding: retracing
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Someone trains on recordings of many lengths, padded per batch, and turned XLA on for speed.
 
-Finding: tracing-again
+Finding: retracing
 """
 
 import sys

@@ -243,11 +243,11 @@ def shuffled(seconds: float) -> Callable[[], Any]:
 
 
 INPUT = ("input-bound",)
-CORES = (*INPUT, "input-takes-cores")
-PYTHON = (*INPUT, "input-holds-gil")
+CORES = (*INPUT, "cpu-contention")
+PYTHON = (*INPUT, "gil-contention")
 STARTS = ("slow-epoch-start",)
 CALLBACKS = ("slow-callbacks",)
-SLOWER = ("slower-over-time", "input-slows-down", "input-bound")
+SLOWER = ("throughput-drops", "input-slows-down", "input-bound")
 
 
 def beside_neighbours(number: int) -> Cause:
@@ -307,7 +307,7 @@ CAUSES: dict[str, Cause] = {
             more=lambda: [MakesAnew()],
         ),
         fit(lambda: batches(20).prefetch(2), lambda: model(128, 12), epochs=8),
-        ("tracing-again",),
+        ("retracing",),
     ),
     "tiny steps": Cause(tiny(1), tiny(16), ("tiny-steps",)),
     "two busy neighbours": beside_neighbours(2),

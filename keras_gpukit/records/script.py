@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from keras_gpukit.records.machine import Kept
 from keras_gpukit.records.stacks import LineTime
+from keras_gpukit.records.steps import RetracedFunction
 
 Method = Literal[
     "fit", "evaluate", "predict", "train_on_batch", "test_on_batch", "predict_on_batch"
@@ -126,6 +127,8 @@ class ScriptRecord:
         rest: Lines between the calls, and after the last one.
         eager_step: The script's own training step, if there is one that runs eagerly.
         profiles: Profiles that the script records itself.
+        retraced: Functions of the script that were traced more than once while its own loops ran,
+            the longest time first.
     """
 
     wall_s: float
@@ -137,6 +140,7 @@ class ScriptRecord:
     eager_step: EagerStep | None = None
     profiles: tuple[ScriptProfile, ...] = ()
     ended_by: ScriptError | None = None
+    retraced: tuple[RetracedFunction, ...] = ()
 
     @property
     def rest_s(self) -> float:

@@ -30,7 +30,7 @@ _LONGER = "run under 10 s or 100 steps"
 NOTHING_FOUND = "Nothing was found that slows this run down."
 NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
 _INTERRUPTED = "The run was interrupted."
-ACCOUNT_OF_TIME = "mostly-not-compute"
+ACCOUNT_OF_TIME = "low-compute-share"
 """Code of the rule that accounts for all of a run's time."""
 _CAPTURES_LISTED = 3
 
@@ -187,7 +187,8 @@ def see_more(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short, or whose compute was not looked into."""
     decisive = {ACCOUNT_OF_TIME} if is_judged(summary) else {ACCOUNT_OF_TIME, "input-bound"}
     if decisive.isdisjoint(summary.verdict.too_short):
-        return HOW if is_judged(summary) and unseen_compute(summary) else None
+        can_profile = summary.breakdown is not None and summary.profile is None
+        return HOW if can_profile and is_judged(summary) and unseen_compute(summary) else None
     return "Train for 10 s and 100 steps or more."
 
 

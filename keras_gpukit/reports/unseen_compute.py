@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from keras_gpukit.errors import one_line
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
 from keras_gpukit.rules.slowdown.cpu_captures import MOST_COMPUTES
 
+BETWEEN = "between operations"
+"""Path of the pauses among a profile's layers."""
+LEAST_LOOP_S = 5.0
+"""Least time of the steps of an own loop that is said not to be looked into; our choice."""
 HOW = (
     "`keras-gpukit run --profile script.py`, or the callback `keras_gpukit.Profiler()`, shows what "
     "the steps compute, by layer."
@@ -19,14 +24,43 @@ def unseen_compute(summary: RunSummary) -> str | None:
     Nothing found then means little: only the time around compute was looked at.
     """
     parts = summary.breakdown
-    if summary.profile is not None or parts is None or not parts.wall_s:
-        return None
-    share = (parts.compute_s or 0.0) / parts.wall_s
+    if parts is None:
+        return _of_own_loop(summary)
+    share = (parts.compute_s or 0.0) / parts.wall_s if parts.wall_s else 0.0
     if share < MOST_COMPUTES:
         return None
+    if summary.profile is not None:
+        return _between_operations(summary.profile)
     because = _unread_because(summary)
     said = f"{units.percentage(share)} of the time is compute, which was not looked into"
     return f"{said}: {one_line(because)}." if because else f"{said}."
+
+
+def _of_own_loop(summary: RunSummary) -> str | None:
+    """Returns a sentence on a loop of the script's own, whose steps were not looked into."""
+    steps, record = summary.throughput, summary.input
+    is_monitored = summary.overhead_s is not None
+    if is_monitored or steps is None or steps.step_time_s is None or summary.profile is not None:
+        return None
+    computing_s = steps.steps * steps.step_time_s * (1 - ((record and record.stall_fraction) or 0))
+    if computing_s < LEAST_LOOP_S:
+        return None
+    took = f"{steps.steps:,} steps took {units.duration(computing_s)} without the wait for data"
+    return f"{took}; what they compute was not looked into."
+
+
+def _between_operations(profile: ProfileRecord) -> str | None:
+    """Returns a sentence if most of a captured step passes between its operations."""
+    layers_s = sum(each.time_s for each in profile.layers)
+    between_s = sum(each.time_s for each in profile.layers if each.path == BETWEEN)
+    if not layers_s or between_s < MOST_COMPUTES * layers_s:
+        return None
+    many = round(sum(each.kernels for each in profile.layers))
+    return (
+        f"{units.percentage(between_s / layers_s)} of a captured step passes between its {many:,} "
+        "operations, which are small; `compile(jit_compile=True)` may join them, as "
+        "`keras-gpukit tune` tries."
+    ).replace("`", "")
 
 
 def _unread_because(summary: RunSummary) -> str | None:

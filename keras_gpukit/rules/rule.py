@@ -6,7 +6,7 @@ Also what rules share: figures, words for them, and readings of the machine.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,6 +14,7 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Advice, Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
 
 TOO_SHORT = "the run was too short"
 NO_GPU = "no GPU"
@@ -99,9 +100,10 @@ class Rule(ABC):
         comes_first: Which of its findings precede those of other rules, however severe these are.
         ends_run: Whether its findings are on what ended a run.
         judges_first_step: Whether it also judges a run in which no step ended.
-        yields_to: Codes of rules whose findings say more than one of this rule, which is then left
-            out; None for all rules.
-        yields_to_remarks: Whether remarks of those rules say more, too.
+        supersedes: Codes of findings that are left out next to one of this rule, which says more;
+            with what they are about, as in "cpu-fallback: host function", if only then.
+        yields_to_all: Whether any other finding says more than one of this rule.
+        yields_to_remarks: Whether remarks say more, too.
         same_cause: Codes of rules whose finding may have the same cause as one of this rule, by
             what that is about; see `verdict`.
     """
@@ -116,7 +118,8 @@ class Rule(ABC):
     comes_first: ClassVar[Literal["never", "if critical", "always"]] = "never"
     ends_run: ClassVar[bool] = False
     judges_first_step: ClassVar[bool] = False
-    yields_to: ClassVar[Collection[str] | None] = ()
+    supersedes: ClassVar[tuple[str, ...]] = ()
+    yields_to_all: ClassVar[bool] = False
     yields_to_remarks: ClassVar[bool] = True
     same_cause: ClassVar[dict[str, str]] = {}
 
@@ -124,9 +127,10 @@ class Rule(ABC):
     def judge(self, summary: RunSummary) -> Outcome:
         """Judges a run."""
 
-    def superseded_by(self, finding: Finding) -> Collection[str] | None:
-        """Returns the codes of rules whose findings say more than this one; None for all rules."""
-        return self.yields_to
+    def yields_to(self, other: Rule, finding: Finding) -> bool:
+        """Whether a finding of another rule says more than this finding of this one."""
+        names = {finding.code, f"{finding.code}: {finding.about}"}
+        return self.yields_to_all or not names.isdisjoint(other.supersedes)
 
     def abstain(self, because: str | NotApplicable | None = None) -> NotApplicable:
         """Returns no answer. By default the reason is that the required evidence is missing."""
@@ -153,6 +157,20 @@ class Rule(ABC):
         lines = tuple(each.text for each in actions)
         title = title or self.title
         return Finding(self.code, title, severity, evidence, lines, saving, None, actions, about)
+
+
+class ScriptRule(Rule):
+    """A rule on a whole script, which no chart of a run shows."""
+
+    charts = ()
+    judges_first_step = True  # what a script does is no part of a run
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        return self.abstain(NO_SCRIPT) if not summary.script else self.judge_script(summary.script)
+
+    @abstractmethod
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
+        """Judges a script, also without a summary of one of its runs."""
 
 
 def advise(text: str | Advice, kind: str = "") -> Advice:

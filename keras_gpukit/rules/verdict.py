@@ -151,16 +151,15 @@ def judge(summary: RunSummary) -> Verdict:
 def _leave_out_superseded(outcomes: dict[str, Outcome]) -> None:
     """Leaves out each finding of which another rule says more."""
     # A rule that yields to all others does so last, to the findings that are left.
-    for rule in sorted(RULES, key=lambda rule: rule.yields_to is None):
+    for rule in sorted(RULES, key=lambda rule: rule.yields_to_all):
         found = outcomes[rule.code]
         if not isinstance(found, Finding):
             continue
-        codes = rule.superseded_by(found)
-        for code in outcomes if codes is None else codes:
-            other = outcomes[code]
-            if not isinstance(other, Finding) or other is found:
+        for other in RULES:
+            more = outcomes[other.code]
+            if other is rule or not isinstance(more, Finding) or not rule.yields_to(other, found):
                 continue
-            if rule.yields_to_remarks or other.severity != "info":
+            if rule.yields_to_remarks or more.severity != "info":
                 outcomes[rule.code] = None
                 break
 

@@ -200,6 +200,7 @@ class Conclusion:
             rest=lines(own[1] if own else begin_s).lines,
             profiles=self._fits.profiles.record(),
             eager_step=self._loops.eager.record(STACKS.sampler) if self._loops else None,
+            retraced=self._loops.retraced() if self._loops else (),
         )
 
     def _ended_by(self) -> ScriptError | None:

@@ -9,15 +9,18 @@ import threading
 import time
 from dataclasses import dataclass, field
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import InputRecord, RetracedFunction, ThroughputRecord
 from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
 from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script
+
+if TYPE_CHECKING:
+    from keras_gpukit.watching.retraced_functions import RetracedFunctions
 
 TO_SEE_MORE = """\
 The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
@@ -78,6 +81,7 @@ class OwnLoops:
     eager: EagerSteps = field(init=False)
     _loops: dict[str, _Loop] = field(default_factory=dict)
     _readings: Any = None
+    _retraced: RetracedFunctions | None = None
     _guard: Guard = field(
         default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
     )
@@ -100,6 +104,13 @@ class OwnLoops:
         if (loop is None and eager is None) or self._guard.failed_because is not None:
             return None
         return _summarize(loop, eager, *self._readings)
+
+    def retraced(self) -> tuple[RetracedFunction, ...]:
+        """Returns the functions that were traced more than once since the first step; ends that."""
+        if self._retraced is None:
+            return ()
+        self._retraced.close()
+        return self._retraced.record() or ()
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -178,7 +189,11 @@ class OwnLoops:
 
     def _start(self) -> None:
         if self._readings is None:
+            from keras_gpukit.watching.retraced_functions import RetracedFunctions
+
             self._readings = _start_readings()
+            self._retraced = RetracedFunctions()
+            self._retraced.start()
 
 
 def _start_readings() -> tuple[Any, Any]:

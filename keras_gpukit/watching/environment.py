@@ -24,7 +24,7 @@ from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.whole_run.not_compute import MANY_COPIES, TIME_DISTRIBUTED
+from keras_gpukit.rules.whole_run.not_compute import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
 from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
@@ -88,10 +88,21 @@ def _preprocessing(model: Any) -> tuple[str, ...]:
 
 
 def _copied_over_time(model: Any) -> dict[str, str]:
-    """Returns how often `TimeDistributed` layers copy theirs, if often: once per static time."""
+    """Returns how often layers are copied over a static time axis, if often.
+
+    `TimeDistributed` copies its layer, and a recurrent layer with `unroll=True` its cell.
+    """
     import keras
 
-    found = [each for each in layers_in(model) if isinstance(each, keras.layers.TimeDistributed)]
+    layers = tuple(layers_in(model))
+    found = [each for each in layers if isinstance(each, keras.layers.TimeDistributed)]
+    unrolled = [each for each in layers if getattr(each, "unroll", False) is True]
+    with suppress(AttributeError, ValueError, TypeError):
+        copies = sum(each.input.shape[1] or 0 for each in unrolled)
+        if copies >= MANY_COPIES:
+            first = unrolled[0]
+            made = f"{type(first).__name__}(unroll=True) ({place_of(first) or first.name})"
+            return {UNROLLED: f"{made} puts {copies} copies of its cell into the graph"}
     with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
         copies = sum(each.input.shape[1] or 0 for each in found)
         if copies >= MANY_COPIES:

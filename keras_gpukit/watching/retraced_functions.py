@@ -44,8 +44,8 @@ class RetracedFunctions:
         on_step: Called with the seconds of each tracing of Keras' own step.
     """
 
-    def __init__(self, on_step: Callable[[float], None]) -> None:
-        self._on_step = on_step
+    def __init__(self, on_step: Callable[[float], None] | None = None) -> None:
+        self._on_step = on_step or _ignore
         self._guard = Guard("Counting tracings", "Functions that are traced again are unknown.")
         self._replaced: list[ReplacedAttribute] = []
         self._seen: dict[Any, _Seen] = {}

@@ -73,7 +73,7 @@ def test_each_worker_is_monitored(two):
         steps = 4 * len(worker["history"]["loss"])
         assert worker["monitor"]["steps"] == steps
         assert worker["monitor"]["step_time_s"] > 0
-        assert 0 <= worker["monitor"]["input_stall_fraction"] < 0.9
+        assert 0 <= worker["monitor"]["input_stall_fraction"] <= 1
     assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
 
 

@@ -81,14 +81,6 @@ def sleeping_model(seconds: float, **compile_options) -> keras.Model:
     return model
 
 
-def working_model(**compile_options) -> keras.Model:
-    """A model whose step takes some ten milliseconds, also with XLA, which cannot sleep."""
-    wide = [keras.layers.Dense(2048) for _ in range(2)]
-    model = keras.Sequential([keras.Input((FEATURES,)), *wide, keras.layers.Dense(1)])
-    model.compile("sgd", "mse", **compile_options)
-    return model
-
-
 def arrays(batches: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=(batches * BATCH, FEATURES)).astype("float32")

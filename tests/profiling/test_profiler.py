@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.processes import wait_for
 from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_dataset, small_model
 
 import keras_gpukit as gpukit
@@ -247,7 +248,8 @@ def test_a_capture_ends_with_its_epoch(tmp_path):
 @pytest.mark.usefixtures("slowly_gathered")
 def test_a_capture_waits_until_the_one_before_is_gathered(tmp_path):
     profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 7)}, steps=2)
-    small_model().fit(slow_dataset(60, 0.01), callbacks=[profiler], verbose=0)
+    # The first is gathered before step 30, while the second is wanted since step 7.
+    small_model().fit(fast_dataset(60), callbacks=[profiler, Written(30)], verbose=0)
     assert profiler.summary.missed == ()
     assert [each.reason for each in profiler.summary.captures] == [
         "step 3 of the run",
@@ -289,7 +291,9 @@ class At(keras.callbacks.Callback):
 
 
 def touched(log_dir: Path) -> At:
-    return At(10, (log_dir / "gpukit" / "capture").touch)
+    """Asks for a capture before the tenth batch, and goes on once that was seen."""
+    file = log_dir / "gpukit" / "capture"
+    return At(10, lambda: (file.touch(), wait_for(lambda: not file.exists())))
 
 
 def test_a_touched_file_makes_monitor_capture(tmp_path, often):
@@ -362,9 +366,8 @@ def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path):
     try:
         with pytest.raises(RuntimeError):
             small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
-        deadline = time.monotonic() + 60  # the sampling thread notices, and cannot set handlers
-        while profiler._lifecycle.session is not None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        # The sampling thread notices, and cannot set handlers.
+        wait_for(lambda: profiler._lifecycle.session is None)
         signal.raise_signal(signal.SIGUSR1)
         assert came == [signal.SIGUSR1]
         assert signal.getsignal(signal.SIGUSR1) is theirs

@@ -1,9 +1,13 @@
-"""Reading profiles: real ones of a CPU, and made-up ones of GPUs (see `synthetic_xplane`)."""
+"""Reading profiles: recorded ones of a CPU, and made-up ones of GPUs (see `synthetic_xplane`).
+
+A profile of today's TensorFlow is read in `realtime` and by the tests of captures.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import os
 import random
 import subprocess
@@ -15,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import prepared
 from helpers.synthetic_xplane import (
     ADD,
     COMPUTE,
@@ -44,8 +47,12 @@ COUNTED = STEPS - 2
 
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory) -> dict[str, Path]:
+    """Those that `cases/captures.py` took with TensorFlow 2.21 on two cores."""
     folder = tmp_path_factory.mktemp("captures")
-    prepared.run(CASES / "captures.py", folder, timeout=300)
+    for packed in (CASES / "cpu").iterdir():
+        path = folder / packed.name.partition(".")[0] / "plugins/profile/run/vm.xplane.pb"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(lzma.decompress(packed.read_bytes()))
     return {path.relative_to(folder).parts[0]: path for path in find_profiles(folder)}
 
 
@@ -61,11 +68,15 @@ def test_a_stalled_run_says_so_and_names_the_stage(captures):
     assert record.steps_from == "marker"
     assert (record.steps, record.steps_per_execution) == (10, 1)
     assert [step.number for step in record.each_step] == list(range(1, 11))
-    # The pipeline sleeps far longer than the step.
-    assert max(record.parts_s, key=record.parts_s.get) == "input wait"
-    assert record.stall_fraction > 0.3
+    # A batch sleeps for 80 ms, and a step for 20 of them.
+    assert record.step_time_s == pytest.approx(0.08127, abs=1e-5)
+    assert milliseconds(record.parts_s) == pytest.approx(
+        {"input wait": 56.774, "host compute": 22.006, "between steps": 0.040, "idle": 2.449},
+        abs=1e-3,
+    )
+    assert record.stall_fraction == pytest.approx(0.6986, abs=1e-4)
     assert record.stages[0].kind == "Sleep"
-    assert record.stages[0].share > 0.8
+    assert record.stages[0].share == pytest.approx(0.996, abs=1e-3)
     assert record.operations[0].type == "ToSingleElement"  # how the model sleeps
     assert record.captured_s > 1.7e9
     assert (record.devices, record.kernels, record.problems) == ((), (), ())
@@ -75,7 +86,7 @@ def test_a_stalled_run_says_so_and_names_the_stage(captures):
 @pytest.mark.parametrize("name", ["stalled", "mapped", "looped", "looped_marked"])
 def test_parts_add_up(captures, name):
     record = read_profile(captures[name])
-    assert sum(record.parts_s.values()) == pytest.approx(record.step_time_s, rel=0.02)
+    assert sum(record.parts_s.values()) == pytest.approx(record.step_time_s)
     assert sum(record.kinds_s.values()) == pytest.approx(record.parts_s["host compute"])
     assert record.parts_s["input wait"] == pytest.approx(record.stall_fraction * record.step_time_s)
     for step in record.each_step:
@@ -88,10 +99,9 @@ def test_parts_add_up(captures, name):
 def test_fetches_that_the_pipeline_makes_itself_are_no_waits(captures):
     # `prefetch_to_device` keeps fetching from another pipeline while the step computes.
     record = read_profile(captures["prefetched_to_device"])
-    bare = read_profile(captures["stalled"])
-    assert record.parts_s["host compute"] > 0.5 * bare.parts_s["host compute"]
+    assert milliseconds(record.parts_s)["host compute"] == pytest.approx(21.038, abs=1e-3)
     assert record.stages[0].kind == "Sleep"
-    assert record.stages[0].share > 0.8
+    assert record.stages[0].share == pytest.approx(0.997, abs=1e-3)
 
 
 def test_xprof_agrees_on_a_cpu(captures):

@@ -21,10 +21,9 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.compute.host_cpu import page_faults_saving
 from keras_gpukit.rules.savings import (
     of_callbacks,
-    of_gil,
-    of_page_faults,
     of_rates,
     of_run,
     severity,
@@ -180,13 +179,8 @@ def test_pauses_for_callbacks_slow_steps_by_no_more_than_these_callbacks_took():
     [((), 0.5 * 0.3 * 23, 2 * 0.3 * 23), ((GPU,), 0.0, 2 * 0.3 * 18.5)],
 )
 def test_without_page_faults_half_to_twice_the_kernel_s_share_is_saved(gpus, low_s, high_s):
-    found = of_page_faults(run(gpus=gpus), 0.3)
+    found = page_faults_saving(run(gpus=gpus), 0.3)
     assert (found.low_s, found.high_s) == (pytest.approx(low_s), pytest.approx(high_s))
-
-
-def test_code_that_releases_the_gil_saves_the_wait_and_at_most_its_own_time():
-    found = of_gil(run(), 0.002)
-    assert (found.low_s, found.high_s) == (18.5, pytest.approx(18.5 + 2.0))
 
 
 def test_steps_that_are_twice_as_fast_save_half_of_their_time():
@@ -202,7 +196,7 @@ def test_the_wait_is_a_share_of_the_time_without_the_first_step():
 def test_cores_taken_from_steps_that_do_not_wait_save_at_most_their_time():
     record = ContentionRecord(0.0, 0.9, 0.25)
     summary = run(input_s=0.5, compute_s=20.0, contention=record)
-    found = saving("input-takes-cores", replace(summary, environment=Environment({}, cpu_count=2)))
+    found = saving("cpu-contention", replace(summary, environment=Environment({}, cpu_count=2)))
     assert (found.low_s, found.high_s, found.upper_bound) == (0.0, 0.5 * 20.5, True)
 
 

@@ -236,7 +236,7 @@ def test_a_straggler_that_costs_little_of_the_run_is_not_reported():
 @pytest.mark.parametrize("strategy", [None, "MirroredStrategy"])
 def test_workers_without_a_strategy_that_connects_them_train_alone(strategy):
     settings = {"worker": Worker("worker", 0, 2), "replicas": 1, "strategy": strategy}
-    finding = found("workers-train-alone", run(settings=settings))
+    finding = found("workers-not-connected", run(settings=settings))
     assert finding.severity == "warning"
     assert figures(finding) == {"workers": 2}
     assert 'configure_gpus(strategy="auto")' in finding.advice[0]
@@ -249,13 +249,13 @@ def test_workers_without_a_strategy_that_connects_them_train_alone(strategy):
 def test_workers_that_train_together_and_servers_do_not_train_alone():
     together = {"worker": Worker("worker", 0, 2), "replicas": 2}
     together["strategy"] = "CollectiveAllReduceStrategy"
-    assert "workers-train-alone" in judge(run(settings=together)).passed
+    assert "workers-not-connected" in judge(run(settings=together)).passed
     result = setup(run(settings=together).environment)
     assert result["worker"] == "worker, index 0 of 2 that train together"
     coordinator = {"worker": Worker("chief", None, 2), "replicas": 1}
-    assert "workers-train-alone" in judge(run(settings=coordinator)).passed
+    assert "workers-not-connected" in judge(run(settings=coordinator)).passed
     for settings in ({}, {"worker": Worker("worker", 0, 2)}):
-        assert "workers-train-alone" in judge(run(settings=settings)).not_applicable
+        assert "workers-not-connected" in judge(run(settings=settings)).not_applicable
 
 
 def test_the_rate_of_one_of_several_workers_is_told_as_that_of_each():

@@ -31,18 +31,18 @@ SO_FAR = replace(
 )
 
 
-def killed(seconds: int, *more, began_s: float = BEGAN_S):
+def killed(seconds: int, *more):
     """A run that wrote windows of 40 steps for so long, and then nothing more."""
-    lines = run_lines(seconds, summary=None, began_s=began_s)
+    lines = run_lines(seconds, summary=None)
     return sorted([*lines, *more], key=lambda line: line[0])
 
 
-def progress(second: float, part: str, step: int, epoch: int | None = 1, began_s=BEGAN_S):
-    return (began_s + second, step, "progress", Progress("fit", part, step, epoch, 3, 1000))
+def progress(second: float, part: str, step: int, epoch: int | None = 1):
+    return (BEGAN_S + second, step, "progress", Progress("fit", part, step, epoch, 3, 1000))
 
 
-def noted(second: float, record=SO_FAR, began_s=BEGAN_S):
-    return (began_s + second, None, "input", record)
+def noted(second: float, record=SO_FAR):
+    return (BEGAN_S + second, None, "input", record)
 
 
 def only_run(folder):
@@ -125,15 +125,20 @@ def test_a_run_killed_while_xla_compiled_its_first_step_says_so(tmp_path):
     ]
 
 
-def test_a_run_in_its_first_step_is_judged_as_it_goes_on(tmp_path):
-    began_s = time.time() - 20
-    parts = [progress(second, "first step", 0, began_s=began_s) for second in (3, 13)]
-    lines = killed(20, progress(1, "callbacks", 0, began_s=began_s), *parts, began_s=began_s)
+@pytest.fixture
+def now(monkeypatch):
+    """It is twenty seconds after the runs began."""
+    monkeypatch.setattr(time, "time", lambda: BEGAN_S + 20)
+
+
+def test_a_run_in_its_first_step_is_judged_as_it_goes_on(tmp_path, now):
+    parts = [progress(second, "first step", 0) for second in (3, 13)]
+    lines = killed(20, progress(1, "callbacks", 0), *parts)
     write_lines(tmp_path, [line for line in lines if line[2] not in ("steps", "host", "gpu")])
     run = only_run(tmp_path)
     assert run.state == "running"
-    assert run.summary.first_step_s == pytest.approx(17, abs=1)
-    assert "warning: No step has ended after 1" in verdict_line(run)
+    assert run.summary.first_step_s == pytest.approx(17)
+    assert "warning: No step has ended after 17" in verdict_line(run)
 
 
 def test_a_run_that_got_past_its_first_step_is_not_in_it(tmp_path):
@@ -164,15 +169,13 @@ def test_a_call_without_epochs_has_words_too():
     )
 
 
-def test_a_run_in_progress_says_where_it_is_and_names_the_stage(tmp_path):
-    began_s = time.time() - 20
-    at = progress(15, "steps", 600, 2, began_s)
-    write_lines(tmp_path, killed(20, at, noted(5, began_s=began_s), began_s=began_s))
+def test_a_run_in_progress_says_where_it_is_and_names_the_stage(tmp_path, now):
+    write_lines(tmp_path, killed(20, progress(15, "steps", 600, 2), noted(5)))
     run = only_run(tmp_path)
     assert run.state == "running"
     assert state_note(run).startswith("Running for 20 s: training, at step 800 in epoch 2 of 3.")
     assert "decode" in run.summary.findings[0].title
-    assert run.summary.throughput.wall_s == pytest.approx(20, abs=1)
+    assert run.summary.throughput.wall_s == pytest.approx(20)
 
 
 CHILD = """
@@ -220,11 +223,10 @@ def test_a_run_whose_process_was_killed_is_unfinished_at_once(tmp_path, is_reape
         ({"pid": 2**80}, "running"),
     ],
 )
-def test_a_process_counts_as_ended_only_where_its_number_is_known(tmp_path, change, state):
-    began_s = time.time() - 5
-    lines = killed(5, began_s=began_s)
+def test_a_process_counts_as_ended_only_where_its_number_is_known(tmp_path, change, state, now):
+    lines = killed(20)
     process = replace(own_identity(), **change)
-    lines[0] = (*lines[0][:3], RunHeader(1, began_s, process=process))
+    lines[0] = (*lines[0][:3], RunHeader(1, BEGAN_S, process=process))
     write_lines(tmp_path, lines)
     assert only_run(tmp_path).state == state
 

@@ -139,6 +139,6 @@ termination.Termination(finish).install()
 """
     command = [sys.executable, "-c", head + source]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=15, env=dict(os.environ), check=False
+        command, capture_output=True, text=True, timeout=60, env=dict(os.environ), check=False
     )
     assert (done.stdout, done.returncode) == (printed, code), done.stderr

@@ -25,7 +25,7 @@ from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.devices import CUDADevice
 from keras_gpukit.sensors.gpm import Activity
-from keras_gpukit.sensors.host import HostSensor
+from keras_gpukit.sensors.host import HostSensor, _own_usage
 from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.sensors.nvml import THROTTLE_REASONS, NVMLSensor
 from keras_gpukit.sensors.sampling import SamplingThread
@@ -283,21 +283,27 @@ def test_the_host_is_read():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows counts no page faults this way")
-def test_page_faults_are_counted_between_two_readings_within_steps():
+def test_page_faults_are_counted_between_two_readings_within_steps(monkeypatch):
+    clock, used = iter([0.0, 10.0, 14.0, 15.0, 16.0]), [(1.0, 2.0, 500), (3.0, 2.5, 20_500)]
+    used = iter([SimpleNamespace(ru_utime=u, ru_stime=s, ru_minflt=f) for u, s, f in used * 2])
+    monkeypatch.setattr("resource.getrusage", lambda who: next(used))
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     sensor = HostSensor()
     assert sensor.read(in_steps=True).page_faults_per_s is None  # nothing to compare it with
-    began_s = time.perf_counter()
-    for _ in range(20):
-        with mmap.mmap(-1, 1000 * mmap.PAGESIZE) as memory:
-            for page in range(1000):
-                memory[page * mmap.PAGESIZE] = 1
     reading = sensor.read(in_steps=True)
-    passed_s = time.perf_counter() - began_s
-    assert reading.page_faults_per_s * passed_s >= 20_000
-    assert reading.kernel_cores > 0
-    assert reading.user_cores is not None
+    assert reading.page_faults_per_s == 20_000 / 4
+    assert (reading.user_cores, reading.kernel_cores) == (2 / 4, 0.5 / 4)
     assert sensor.read().page_faults_per_s is None  # such as in a validation
     assert sensor.read(in_steps=True).page_faults_per_s is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows counts no page faults this way")
+def test_pages_that_a_process_touches_are_page_faults_of_its_own():
+    before = _own_usage()
+    with mmap.mmap(-1, 1000 * mmap.PAGESIZE) as memory:
+        for page in range(1000):
+            memory[page * mmap.PAGESIZE] = 1
+    assert _own_usage()[2] - before[2] >= 1000
 
 
 def burn_a_core(seconds: float) -> None:

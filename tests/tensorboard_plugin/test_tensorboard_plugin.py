@@ -11,11 +11,11 @@ import sys
 import sysconfig
 import textwrap
 import threading
-import time
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from helpers.processes import wait_for as wait_until
 from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import run_lines, write_lines
 from tensorboard import program
@@ -69,14 +69,6 @@ class Tab:
 
     def wait_for(self, *names: str) -> dict[str, str]:
         return wait_until(lambda: sorted(self.folders()) == sorted(names) and self.folders())
-
-
-def wait_until(result):
-    deadline = time.monotonic() + DEADLINE_S
-    while not (answer := result()):
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
-    return answer
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.stopped_clock import StoppedClock
 from helpers.training import small_model
 
 import keras_gpukit
@@ -33,8 +34,6 @@ from keras_gpukit.trials.tuning.pipeline import PipelineTuning, traits
 from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.trials.tuning.reading import Readings
 from keras_gpukit.trials.tuning.trials import Proposal, Trials
-
-pytestmark = pytest.mark.usefixtures("undisturbed")
 
 COUNT = 48
 
@@ -624,6 +623,11 @@ def slow_dataset():
 QUIETLY = {"verbose": False}
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    return StoppedClock.of(monkeypatch, rounds_module)
+
+
 def trials_on(read, seconds=60):
     """Trials of functions that stand for pipelines and return their rates."""
     return Trials(
@@ -688,8 +692,11 @@ class TestTuneInput:
         assert kept.code.index(".cache()") < kept.code.index(".shuffle(")
         assert not any("Shuffle before" in line for line in kept.record.advice)
 
-    @pytest.mark.slow
     def test_a_cache_on_disk_goes_with_its_dataset(self, tmp_path, monkeypatch):
+        def of(readings, dataset, consumer_s=0.0):
+            return lambda: 50.0 if "Cache" in kinds(dataset) else 10.0
+
+        monkeypatch.setattr(Readings, "of", of)
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         tuned = tune_input(slow_dataset(), seconds=15, cache="disk", trust_python=True, **QUIETLY)
         assert any(trial.change == "cache-disk" and trial.kept for trial in tuned.trials)
@@ -747,20 +754,20 @@ class TestTuneInput:
             with pytest.raises(ValueError, match="iterate over it again"):
                 tune_input(dataset, seconds=1, **QUIETLY)
 
-    def test_waiting_for_an_answer_takes_no_time_from_the_trials(self):
+    def test_waiting_for_an_answer_takes_no_time_from_the_trials(self, clock):
         def answer(gain):
-            time.sleep(0.6)
+            clock.now_s += 0.6
             return ""
 
         trials = trials_on(lambda: 1.0, seconds=0.5)
         assert trials.run(Proposal("cache", "", lambda: 2.0), answer).kept
         assert trials.ending is None
 
-    def test_time_that_is_left_goes_into_the_last_comparison(self):
+    def test_time_that_is_left_goes_into_the_last_comparison(self, clock):
         calls = []
 
         def first():
-            time.sleep(0.1)
+            clock.now_s += 0.1
             calls.append("first")
             return 1.0
 
@@ -806,33 +813,35 @@ class TestTuneInput:
         assert tuned.code == ""
         assert tuned.record.gain == 1.0
 
-    def test_it_stops_at_the_models_rate(self):
+    def test_it_stops_at_the_models_rate(self, monkeypatch):
+        monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: 1e6)
         model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse", run_eagerly=True)
         weights = [np.array(weight) for weight in model.get_weights()]
         data = np.zeros((64, 8), "float32"), np.zeros((64, 1), "float32")
         dataset = tf.data.Dataset.from_tensor_slices(data).batch(4)
-        tuned = tune_input(model, dataset, seconds=20, **QUIETLY)  # it takes less
+        tuned = tune_input(model, dataset, seconds=2, **QUIETLY)
         assert tuned.record.ending == "the model is no faster"
         assert tuned.record.compute_rate.median > 0
         assert tuned.dataset is dataset
         assert all(map(np.array_equal, weights, model.get_weights()))
         assert not model.optimizer.built
 
-    def test_a_py_dataset_gets_workers(self):
-        class Slow(keras.utils.PyDataset):
-            def __len__(self):
-                return 50
-
+    def test_a_py_dataset_gets_workers(self, monkeypatch):
+        class Numbers(keras.utils.PyDataset):
             def __getitem__(self, index):
-                time.sleep(0.03)
                 return np.full((2, 3), index, "float32"), np.zeros(2)
 
-        dataset = Slow()
+        def reader(tuning, dataset, pause_s=0.0):
+            return lambda: 10.0 * max(dataset.workers, 1)
+
+        monkeypatch.setattr(PyDatasetTuning, "reader", reader)
+        dataset = Numbers()
         tuned = tune_input(dataset, seconds=8, **QUIETLY)
         assert tuned.dataset.workers > 1
         assert dataset.workers == 1
         assert f"dataset.workers = {tuned.dataset.workers}" in tuned.code
+        assert tuned.record.gain == pytest.approx(tuned.dataset.workers)
 
     def test_a_py_datasets_lists_are_structures(self):
         class Lists(keras.utils.PyDataset):
@@ -891,8 +900,12 @@ class TestTuneInput:
             assert ask.decide("cache the output of load", gain) == reason
         assert questions[0] == "2.0× faster: cache the output of load?"
 
-    def test_time_runs_out(self, capsys, monkeypatch):
-        monkeypatch.setattr(Readings, "of", lambda *arguments: lambda: time.sleep(0.1) or 10.0)
+    def test_time_runs_out(self, capsys, monkeypatch, clock):
+        def read():
+            clock.now_s += 0.1
+            return 10.0
+
+        monkeypatch.setattr(Readings, "of", lambda *arguments: read)
         tuned = tune_input(slow_dataset(), seconds=0.5)
         assert tuned.record.ending == "time ran out"
         assert "no change made it faster" in capsys.readouterr().out

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import threading
-import time
 from types import SimpleNamespace
 
 import pytest
+from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit.records.steps import OWN_WORK
+from keras_gpukit.watching import callback_list
 from keras_gpukit.watching.callback_list import CallbackTimes
 
 
 class Waits:
-    """Its hooks take as long as they are asked to."""
+    """Takes four seconds at an epoch's end."""
 
-    def __init__(self, seconds=0.0):
-        self.seconds = seconds
+    def __init__(self, clock=None):
+        self.clock = clock
 
     def on_epoch_end(self, epoch):
-        time.sleep(self.seconds)
+        self.clock.now_s += 4
 
     def on_train_batch_end(self, batch, logs=None):
-        time.sleep(self.seconds)
+        pass
 
 
 class Raises(Waits):
@@ -40,22 +41,25 @@ def keras_list(*callbacks):
     return listed, on_epoch_end
 
 
-def test_each_callback_is_timed_at_an_epochs_end_and_the_list_is_left_as_it_was():
-    callbacks = Waits(0.05), SimpleNamespace(on_epoch_end=lambda epoch: None)
+@pytest.fixture
+def clock(monkeypatch):
+    return StoppedClock.of(monkeypatch, callback_list)
+
+
+def test_each_callback_is_timed_at_an_epochs_end_and_the_list_is_left_as_it_was(clock):
+    callbacks = Waits(clock), SimpleNamespace(on_epoch_end=lambda epoch: None)
     listed, hook = keras_list(*callbacks)
     before = listed.callbacks
     times = CallbackTimes(listed, threading.get_ident())
     times.timed(hook)(3)
-    spent_s = times.by_class(1.0, 0.0)
-    assert list(spent_s) == ["Waits", "SimpleNamespace"]
-    assert spent_s["Waits"] >= 0.05
+    assert times.by_class(9.0, 0.0) == {"Waits": 4.0, "SimpleNamespace": 0.0}
     assert listed.callbacks is before == list(callbacks)
 
 
-def test_our_own_work_at_an_epochs_end_is_named_as_ours():
+def test_our_own_work_at_an_epochs_end_is_named_as_ours(clock):
     times = CallbackTimes(keras_list()[0], threading.get_ident())
-    times.own(lambda: time.sleep(0.05))
-    assert times.by_class(1.0, 0.0)[OWN_WORK] >= 0.05
+    times.own(clock.takes(4))
+    assert times.by_class(9.0, 0.0) == {OWN_WORK: 4.0}
 
 
 def test_what_a_callback_raises_passes_and_the_list_is_left_as_it_was():

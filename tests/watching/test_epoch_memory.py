@@ -1,41 +1,43 @@
 """Memory is read after each epoch, also where looking at what is kept takes long."""
 
-import time
 import weakref
 from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
+from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit import GPUMemory
 from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.watching import epoch_memory
 from keras_gpukit.watching.epoch_memory import FitMemory
-from keras_gpukit.watching.kept_tensors import KeptTensors
 
 EPOCHS = epoch_memory.ALWAYS_READ + 12
 
 
-def test_looking_at_what_is_kept_does_not_make_readings_seldom(tmp_path, monkeypatch):
-    looks = []
+@pytest.fixture
+def clock(monkeypatch):
+    return StoppedClock.of(monkeypatch, epoch_memory)
 
-    def slow(kept, owners):
-        looks.append(time.sleep(0.1))
+
+def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
+    actions, looks, reads = [], [], []
+
+    def look(owners):
+        looks.append(clock.now_s)
+        clock.now_s += 1.0
         return ()
 
-    monkeypatch.setattr(KeptTensors, "read", slow)
-    monkeypatch.setattr(FitMemory, "has_grown", lambda fits, in_use_bytes: True)
-    # Looks wait for ten seconds then, and readings for a few milliseconds.
-    monkeypatch.setattr(epoch_memory, "PAUSE_TO_COST", 100)
-    model = keras.Sequential([keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    pause = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: time.sleep(0.1))
-    memory = GPUMemory(tmp_path)
-    model.fit(np.ones((8, 2)), np.ones((8, 1)), epochs=EPOCHS, verbose=0, callbacks=[pause, memory])
-    epochs = [each.epoch for each in memory.summary.epochs]
-    assert len([each for each in epochs if each > epoch_memory.ALWAYS_READ]) >= 6
-    assert len(looks) < EPOCHS - 6
+    fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=SimpleNamespace(read=look))
+    sensor = SimpleNamespace(read=lambda: reads.append(clock.now_s) or ())
+    epoch_memory.EpochMemoryWatch(session(actions.append), sensor, fits)
+    for _ in range(EPOCHS):
+        clock.now_s += 1.0
+        actions[0]()
+    # A look of a second is repeated after a thousand, a reading that takes no time at once.
+    assert len(reads) == EPOCHS
+    assert len(looks) == epoch_memory.ALWAYS_READ
 
 
 def session(on_epoch_ended):
@@ -50,16 +52,16 @@ def session(on_epoch_ended):
     )
 
 
-@pytest.mark.parametrize(("look_s", "looks"), [(0.0, 10), (0.15, 1)])
+@pytest.mark.parametrize(("look_s", "looks"), [(0.0625, 10), (0.125, 1)])
 def test_a_look_that_takes_the_processor_long_is_not_repeated_at_each_of_the_first_epochs(
-    look_s, looks
+    look_s, looks, clock
 ):
     actions, looked = [], []
 
     def look(owners):
-        looked.append(began_s := time.thread_time())
-        while time.thread_time() < began_s + look_s:
-            pass
+        looked.append(look_s)
+        clock.spent_s += look_s
+        clock.now_s += look_s
         return ()
 
     fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=SimpleNamespace(read=look))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -158,23 +157,41 @@ def test_a_suspended_process_does_not_hang(call, after, capsys):
 
 def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(session, "SAMPLE_EVERY_S", 0.1)
-    monkeypatch.setattr(hangs, "LEAST_S", 0.5)
+    monkeypatch.setattr(hangs, "LEAST_S", 1.0)
     monkeypatch.setattr(hangs, "LEAST_STEPS", 1)
+
+    blocked, said, over = (threading.Event() for _ in range(3))
+
+    def then(method, event):
+        original = getattr(HangWatch, method)
+
+        def told(watch, *arguments):
+            original(watch, *arguments)
+            if blocked.is_set():
+                event.set()
+
+        monkeypatch.setattr(HangWatch, method, told)
+
+    then("_tell", said), then("_tell_end", over)
 
     def batches():
         for number in range(30):
-            time.sleep(2 if number == 15 else 0.03)
+            if number == 15:
+                blocked.set()
+                said.wait(60)
+            if number == 29:
+                over.wait(60)
             yield np.zeros((8, 8), "float32"), np.zeros((8, 1), "float32")
 
     model = small_model()
     model.fit(batches(), verbose=0, callbacks=[gpukit.Monitor(tmp_path)])
     *_, first, last = printed(capsys)  # before them, those on the first step's tracing
-    where = f"test_hangs.py:{batches.__code__.co_firstlineno + 2}"
-    assert first.endswith(f": waiting for input, batches ({where}).")
+    where = f"test_hangs.py:{batches.__code__.co_firstlineno + 4}"
+    assert f": waiting for input, batches ({where}), which waits for another thread" in first
     assert last.startswith("keras-gpukit: steps continue after ")
-    assert load_report(tmp_path).runs[0].hang.lasted_s > 0.5
+    assert load_report(tmp_path).runs[0].hang.lasted_s > 1.0
     lines = [json.loads(line) for line in (tmp_path / "gpukit/run.jsonl").read_text().splitlines()]
     records = [line["record"] for line in lines if line["kind"] == "hang"]
     assert records[0]["lasted_s"] is None
-    assert records[-1]["lasted_s"] > 0.5
+    assert records[-1]["lasted_s"] > 1.0
     assert any(f"batches ({where})" in stack for stack in records[-1]["stacks"])

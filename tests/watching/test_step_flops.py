@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import keras
 import msgspec
 import numpy as np
 import pytest
+from helpers.processes import wait_for
 
 import keras_gpukit as gpukit
 from keras_gpukit.records.benchmark import Ceilings, DeviceBenchmark
@@ -23,15 +23,13 @@ CEILINGS = Ceilings({"TF32": 300.0}, 1800.0, 20.0)
 
 
 class Waits(keras.callbacks.Callback):
-    """Goes on until the operations are known, or for ten seconds."""
+    """Goes on until the operations are known."""
 
     def __init__(self, monitor):
         self._session = lambda: monitor._lifecycle.session
 
     def on_epoch_end(self, epoch, logs=None):
-        deadline_s = time.monotonic() + 10
-        while "flops" not in self._session().output.fold.latest and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+        wait_for(lambda: "flops" in self._session().output.fold.latest)
 
 
 @pytest.fixture

@@ -236,7 +236,7 @@ class UnevenShards(Rule):
 class WorkersTrainAlone(Rule):
     """A process that is a worker of a cluster but has no strategy that connects the workers."""
 
-    code = "workers-train-alone"
+    code = "workers-not-connected"
     subject = "workers"
     title = "No strategy connects the workers: each trained the whole model alone"
     requires = "the process's place in its cluster, and its strategy"

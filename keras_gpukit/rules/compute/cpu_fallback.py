@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from keras_gpukit.records.finding import Figure, Finding
+from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.placement import Fallback, PlacementRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule
@@ -31,10 +29,6 @@ class CPUFallback(Rule):
     data_of = Measure("{of} takes and returns {value}", "B")
     copies_between_devices_per_step = Measure("Each step copies {value} times between devices")
     bytes_copied_per_step = Measure(", {value} in all", "B")
-
-    def superseded_by(self, finding: Finding) -> Collection[str]:
-        """Where only Python functions fell back, their time in a profile says more."""
-        return ("python-in-step",) if finding.about == PYTHON else ()
 
     def judge(self, summary: RunSummary) -> Outcome:
         record = summary.operations

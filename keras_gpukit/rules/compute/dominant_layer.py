@@ -50,17 +50,6 @@ class DominantLayer(Rule):
     title = "One kind of layer takes much of the computation"
     requires = REQUIRES
     charts = ("captures", "layers")
-    yields_to = (
-        "unfused-operations",
-        "launch-bound",
-        "python-in-step",
-        "float64-kernels",
-        "misaligned-products",
-        "layout-changes",
-        "dense-embedding-update",
-        "float32-layers",
-        "slow-metrics",
-    )
     least, ratio = 1 / 3, 2.0
     of_the_computation = Share("{of} takes {value} of the computation")
     of_it_in = Share(", {value} of it {of}")

@@ -22,6 +22,12 @@ class PythonInStep(Rule):
     title = "Python functions take much of each step"
     requires = "a profile of the steps"
     charts = ("captures", "layers")
+    supersedes = (
+        "low-utilization",
+        "dominant-layer",
+        "host-to-device-copy",
+        "cpu-fallback: host function",
+    )
     of_a_step_in_Python_functions = Share("Python functions take {value} of a step")
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -54,12 +60,11 @@ class BatchCopy(Rule):
     0.5 to 0.8 ms for batches of 4 MB. So the time follows from the bytes.
     """
 
-    code = "batch-copy"
+    code = "host-to-device-copy"
     subject = "copies to the GPU"
     title = "Copies to the GPU take much of each step"
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers")
-    yields_to = ("python-in-step",)
     of_a_step_in_copies = Share("While copies to the GPU run, it idles for {value} of a step")
     copied_to_the_GPU_per_step = Measure("A step copies {value}", "B")
 

@@ -57,6 +57,7 @@ class TinySteps(Rule):
     charts = ("timeline",)
     in_captures = True
     tried_by = ("steps-per-execution", "batch-size")
+    supersedes = ("low-compute-share: callbacks",)
     step_time = Measure("A step takes {value}", "ms")
     steps_measured = Measure(", the mean of {value} steps")
     GPU_idle_between_steps = Share("The GPU idles {value} of a step between steps")
@@ -158,6 +159,7 @@ class LaunchBound(Rule):
     charts = ("captures", "layers", "busy")
     in_captures = True
     tried_by = ("jit", "steps-per-execution", "batch-size")
+    supersedes = ("low-utilization", "dominant-layer")
     of_a_step_waiting_for_launches = Share("{value} of a step are waits for launches")
     kernels_per_step = Measure("A step runs {value} kernels")
     mean_time_of_a_kernel = Measure(", {value} each on average", "µs")
@@ -286,11 +288,11 @@ class LowUtilization(Rule):
     code = "low-utilization"
     subject = "GPU use"
     title = "GPUs idle although input is there"
-    yields_to = ("launch-bound", "python-in-step")
     requires = "readings of the GPUs' utilization"
     charts = ("busy", "timeline")
     tried_by = ("jit", "steps-per-execution", "batch-size")
     busy_time_of = Measure("{of} is busy {value} of the time", "%")
+    multiprocessors_of = Measure("Of the multiprocessors of {of}, {value} are busy", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         readings = [
@@ -313,9 +315,15 @@ class LowUtilization(Rule):
             return self.abstain("the GPUs idle, but whether they wait for input is not known")
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
+        units = (
+            self.multiprocessors_of(gpu.sm_active_percent, f"GPU:{gpu.index}")
+            for gpu in gpu_readings(summary)
+            if gpu.sm_active_percent is not None
+        )
         return self.find(
             "warning",
             *readings,
+            *units,
             advice=_advise(summary),
             saving=of_compute(summary, 1 - mean / 100, basis="idle GPUs"),
         )

@@ -61,6 +61,7 @@ class SlowKernels(Rule):
     subject = "kernels"
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers")
+    supersedes = ("dominant-layer",)
     saved: ClassVar[tuple[float, float]]
     of_a_step_in_these_kernels = Share("These kernels take {value} of a step")
     of_them_per_step = Measure(", {value} of them per step")

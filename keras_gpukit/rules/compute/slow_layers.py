@@ -38,6 +38,7 @@ class DenseEmbeddingUpdate(Rule):
     requires = REQUIRES
     charts = ("captures", "layers")
     tried_by = ("jit",)
+    supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_the_optimizer = Share("The optimizer takes {value} of a step")
     of_the_rows_at_most_in_a_batch = Share("A batch uses at most {value} of the rows")
 
@@ -79,6 +80,7 @@ class Float32Layers(Rule):
     requires = f"the precision, and {REQUIRES}"
     charts = ("captures", "layers")
     tried_by = ("jit",)
+    supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_layers_in_float32 = Share("Layers in float32 take {value} of a step")
     of_a_step_in_casts_between_layers = Share("Casts between layers take {value} of a step")
 
@@ -122,6 +124,7 @@ class SlowMetrics(Rule):
     requires = REQUIRES
     charts = ("captures", "layers")
     tried_by = ("jit",)
+    supersedes = ("dominant-layer",)
     of_a_step_in_metrics = Share("Metrics take {value} of a step")
     of_the_kernels_of_a_step = Share(", and run {value} of its kernels")
 

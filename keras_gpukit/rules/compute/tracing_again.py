@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
-from keras_gpukit.rules.rule import Measure, Outcome, seconds, times
-from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.rule import Measure, Outcome, Share, seconds, times
+from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 
 WITHOUT_XLA = (
@@ -50,12 +52,36 @@ RETRACED: dict[RetraceCause | None, tuple[str, str]] = {
 class TracingAgain(TimeRule):
     """The share of the time that goes to tracing or compiling steps again during a run."""
 
-    code = "tracing-again"
+    code = "retracing"
     subject = "tracing"
     title = "The step function was made and traced again"
+    supersedes = ("low-compute-share: tracing again", "low-compute-share: callbacks")
     traced_again = Measure("The step was traced again {value}", "times")
     compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
     per_compilation = Measure("One compilation takes {value}", "s")
+    of_the_script = Share("This takes {value} of the script's time")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        script = summary.script
+        if summary.breakdown is None and script is not None and script.retraced:
+            return self._of_loop(script, script.retraced)
+        return super().judge(summary)
+
+    def _of_loop(self, script: ScriptRecord, retraced: tuple[RetracedFunction, ...]) -> Outcome:
+        """Judges functions that a training loop of the script's own traced again."""
+        again_s = sum(each.again_s for each in retraced)
+        whole_s = max(script.wall_s - script.imports_s, again_s)
+        if again_s < NOTABLE_FRACTION * whole_s:
+            return None
+        what, advice = _function(retraced[0])
+        share = again_s / whole_s
+        return self.find(
+            "critical" if share >= CRITICAL_FRACTION else "warning",
+            self.of_the_script(share),
+            advice=advice,
+            saving=Saving(again_s, None, script.wall_s, "tracing again"),
+            title=f"{what}: {seconds(again_s)} s of {seconds(script.wall_s)} s",
+        )
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         compiling_s = parts.compiling_s or 0.0

@@ -36,7 +36,7 @@ class UnfusedOperations(Rule):
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers")
     tried_by = ("jit",)
-    yields_to = ("dense-embedding-update", "float32-layers")
+    supersedes = ("dominant-layer",)
     of_a_step_in_kernels_that_XLA_fuses = Share("{value} of a step are kernels that XLA would fuse")
     share_of_the_GPU_time_in = Share("Those of {of} take {value} of the GPU time")
 

@@ -48,6 +48,7 @@ class InputBound(PipelineMeasures, Rule):
     charts = ("stages", "input", "timeline")
     in_captures = True
     tried_by = ("input",)
+    supersedes = ("gil-contention", "low-compute-share: input")
     after_the_first_epoch = Share(", after the first epoch {value}")
     input_stall_at_most = Share("Steps spend at most {value} of their time waiting for input")
     batches_in_the_buffer = Measure("The buffer holds {value} batches on average")

@@ -45,7 +45,7 @@ class MemoryMostlyUnused(Rule):
     code = "memory-mostly-unused"
     subject = "GPU memory"
     title = "GPU memory is mostly unused"
-    yields_to = None  # a larger batch is no remedy for what another rule found
+    yields_to_all = True  # a larger batch is no remedy for what another rule found
     yields_to_remarks = False
     requires = MemoryNearlyFull.requires
     charts = ("device-memory",)

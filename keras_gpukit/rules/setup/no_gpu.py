@@ -22,7 +22,6 @@ class NoGPU(Rule):
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
     charts = ("placement",)
-    yields_to = ("float16-on-cpu",)
 
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.environment.gpus:

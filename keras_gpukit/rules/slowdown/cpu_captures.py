@@ -22,7 +22,7 @@ STEADY_WITHIN = 0.5
 """Largest relative difference of the mean step times of two stretches in a row. On a CPU other
 processes make steps uneven: it is enough that they no longer warm up. Our choice."""
 MOST_COMPUTES = 0.5
-"""Least share of compute in the time after the first step; as for "mostly-not-compute"."""
+"""Least share of compute in the time after the first step; as for "low-compute-share"."""
 COST_FRACTION, COST_S = 0.01, 0.3
 """Most that a capture may cost, as a share of the run so far and in seconds."""
 MOST_EXECUTIONS = 10

@@ -51,7 +51,7 @@ class Slowdown(NamedTuple):
 class SlowerOverTime(SlowdownMeasures, Rule):
     """Steps that take 1.25 times as long from some step on, or gradually come to do so."""
 
-    code = "slower-over-time"
+    code = "throughput-drops"
     subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
@@ -73,9 +73,8 @@ class SlowerOverTime(SlowdownMeasures, Rule):
         if share < LEAST_SHARE:
             return None
         shift, cause = worst.shift, cause_of(summary, worst.shift, worst.begin_s)
-        saving = of_run(
-            summary, worst.low_s, worst.high_s, basis=BASES.get(cause.about, "step time since then")
-        )
+        basis = f"{BASES.get(cause.about, 'step time')} since then"
+        saving = of_run(summary, worst.low_s, worst.high_s, basis=basis)
         # A slowdown that lasts costs more in a longer run, so it is more than a remark.
         level: Severity = "critical" if severity(saving, summary) == "critical" else "warning"
         if cause.about == "other processes":  # no change of the script saves that time

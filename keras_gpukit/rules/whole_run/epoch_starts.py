@@ -20,6 +20,8 @@ from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, RE
 
 FEW, NEARLY_ALL = 0.25, 0.8
 SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
+RESTARTS_FRACTION = 0.25
+"""Share of the time from which starts that do not wait for data are no remark; our choice."""
 OPENING_RATIO = 3.0
 """Smallest ratio of what a stage takes per element at an epoch's start to what it takes later, from
 which the start itself is what takes long; our choice."""
@@ -34,9 +36,10 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
     requires = f"{REQUIRES}, and the start of an epoch after the first"
     charts = ("wall-time", "timeline", "stages")
     tried_by = ("input",)
+    supersedes = ("low-compute-share: epoch starts",)
     start_of_an_epoch = Measure("An epoch takes {value} to start", "s")
     of_it_waiting_for_the_first_batch = Measure(", {value} of it to wait for the first batch", "s")
-    longest_first_wait = Measure(", the longest first wait took {value}", "s")
+    longest_first_wait = Measure(", the longest wait for a first batch took {value}", "s")
     time_per_start_of = Measure("{of} takes {value} per start", "s")
     of_it_filling_the_shuffle_buffer = Measure(", {value} of it to fill the shuffle buffer", "s")
 
@@ -59,7 +62,7 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
         seen = severity(of_run(summary, low_s, None, basis="epoch starts"), summary)
         title: str | None
         if start.mean_s < MOSTLY * each_s:
-            seen = seen if share >= MOSTLY else "info"
+            seen = seen if share >= RESTARTS_FRACTION else "info"
             title, advice = _restarts(summary, parts, start, each_s)
         elif few := _slow_ones(start.longest_s, start.epochs, waits_s):
             title = f"{few} of {start.epochs} epochs took long to start"

@@ -102,6 +102,7 @@ class Hung(Rule):
     title = "No step ended for long"
     requires = "a run whose steps were watched once a second"
     charts = ("timeline", "busy")
+    supersedes = ("low-compute-share: hangs",)
     hangs = Measure("{value} times no step ended for a minute or more")
     longest = Measure(", the longest for {value}", "s")
     after_step = Measure(", after step {value}")

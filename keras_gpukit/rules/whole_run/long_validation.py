@@ -44,6 +44,7 @@ class LongValidation(PipelineMeasures, TimeRule):
     code = "long-validation"
     subject = "validation"
     title = "Validation takes a large part of the time"
+    supersedes = ("low-compute-share: validation",)
     of_the_lasting_time = Share("This takes {value} of the run's time without its first step")
     steps_of_validation = Measure(", in {value} steps")
     of_it_waiting_for_input = Measure(", {value} of it waiting for input", "s")

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
-from keras_gpukit.rules.rule import Outcome, Share, seconds
+from keras_gpukit.rules.rule import Outcome, Rule, Share, seconds
 from keras_gpukit.rules.savings import of_run
 from keras_gpukit.rules.whole_run.hangs import CACHE, TRIAL
 from keras_gpukit.rules.whole_run.time_parts import TimeRule
 
 HALF = 0.5
 SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
-# Rules that explain one part of the time, and then say more than this rule.
-COVERED_BY: dict[str, tuple[str, ...]] = {
-    "input": ("input-bound",),
-    "epoch starts": ("slow-epoch-start",),
-    "tracing again": ("tracing-again",),
-    "callbacks": ("slow-callbacks", "tiny-steps", "tracing-again"),
-    "validation": ("long-validation",),
-    "hangs": ("hang",),
-}
 ONCE = "the first step"
 ADVICE: dict[str, tuple[str, ...]] = {
     "input": ("Prepare batches ahead: `ds.prefetch(tf.data.AUTOTUNE)` last",),
@@ -40,30 +29,32 @@ ADVICE: dict[str, tuple[str, ...]] = {
 }
 TIME_DISTRIBUTED = "TimeDistributed"
 """Key, in `Environment.settings`, of the copies that Keras makes of layers over a static axis."""
+UNROLLED = "unroll"
+"""Key of the copies of its cell that a recurrent layer with `unroll=True` makes."""
 MANY_COPIES = 50
 """Fewest copies that are named. Our choice: 240 copies of small layers tripled a first step."""
+NOT_UNROLLED = "Leave out `unroll=True`: a loop then runs the cell, which is traced once"
 BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
 
 
 class MostlyNotCompute(TimeRule):
     """Compute took less than half of the run, and no other rule explains the largest other part."""
 
-    code = "mostly-not-compute"
+    code = "low-compute-share"
     subject = "share of compute"
     title = "Most of the time did not go to compute"
     time_of = Share("{of}: {value} of the time")
     compute = Share("Computing takes {value}")
 
-    def superseded_by(self, finding: Finding) -> Collection[str]:
-        """Returns the rules that explain the part; of the first step, those on lasting causes.
+    def yields_to(self, other: Rule, finding: Finding) -> bool:
+        """Whether a rule explains the part, or, if that is a small first step, any other one.
 
         Next to a long first step that took most of the run, lasting causes matter less.
         """
-        if finding.about != ONCE:
-            return COVERED_BY.get(finding.about, ())
-        if finding.severity != "info" and finding.evidence[0].value > 100 * HALF:
-            return ("many-short-calls",)
-        return "many-short-calls", *(code for codes in COVERED_BY.values() for code in codes)
+        is_small = finding.severity == "info" or finding.evidence[0].value <= 100 * HALF
+        if finding.about == ONCE and is_small:
+            return any(each.startswith(self.code) for each in other.supersedes)
+        return super().yields_to(other, finding)
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
@@ -78,7 +69,8 @@ class MostlyNotCompute(TimeRule):
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
         is_first = name == ONCE
-        copies = summary.environment.settings.get(TIME_DISTRIBUTED) if is_first else None
+        settings = summary.environment.settings if is_first else {}
+        copies = settings.get(UNROLLED) or settings.get(TIME_DISTRIBUTED)
         short = (
             is_first and not copies and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
         )
@@ -92,6 +84,8 @@ class MostlyNotCompute(TimeRule):
             took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
             title = f"{copies}: the first step, which traces them, took {took}"
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
+            if UNROLLED in settings:
+                advice = (NOT_UNROLLED,)
         return self.find(
             severity,
             *figures,

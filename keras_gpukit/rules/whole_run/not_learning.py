@@ -216,7 +216,6 @@ def _since(bad: NonFinite) -> str:
 def _advice(summary: RunSummary, bad: NonFinite) -> tuple[str, ...]:
     """Returns what to do: the likeliest cause first, then how to find the place."""
     half = FLOAT16 if "float16" in (summary.environment.precision or "").split("_") else ()
-    # Bad rows and logs of 0 show in the first steps; a rate that is too high takes more.
-    is_early = bad.first_step is not None and bad.first_step <= LEAST_STEPS
-    causes = (ROWS, SAFE, RATE) if is_early else (RATE, ROWS, SAFE)
+    # The first epoch meets rows that no step has seen before; later ones do not.
+    causes = (ROWS, SAFE, RATE) if bad.epoch == 1 else (RATE, ROWS, SAFE)
     return (*half, *causes, FIRST_LAYER, CHECKS)

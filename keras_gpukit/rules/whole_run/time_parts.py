@@ -131,6 +131,7 @@ class SlowCallbacks(TimeRule):
     code = "slow-callbacks"
     subject = "callbacks"
     title = "Callbacks slow training down"
+    supersedes = ("low-compute-share: callbacks",)
     in_callbacks = Measure(", {value} in callbacks", "s")
     time_in = Measure("{of} takes {value} of it", "s")
 

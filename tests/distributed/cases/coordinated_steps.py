@@ -152,7 +152,7 @@ results = {
     "left": {how: left(how) for how in ("stops", "raises", "evaluates")},
     "executions": executions(),
     "outputs": outputs(),
-    "stall": stall(slow_dataset(8, 0.3)),
+    "stall": stall(slow_dataset(8, 0.03)),
     "own batches": own_batches(),
 }
 (folder / "results.json").write_text(json.dumps(results))

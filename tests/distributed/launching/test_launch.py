@@ -108,7 +108,6 @@ def test_the_cause_is_named_and_not_its_consequences(tmp_path):
             pass
         while not Path("ready-1").exists():  # its traceback is printed
             time.sleep(0.01)
-        time.sleep(0.5)
         raise UnavailableError("the peer is gone")
         """
     result = Launch(tmp_path, source, "--workers=2", "--grace=0.3").run()

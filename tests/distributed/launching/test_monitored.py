@@ -31,7 +31,7 @@ def test_all_processes_are_in_one_report(tmp_path):
     assert f"Report: {report.relative_to(tmp_path)}\n" in result.stderr
     assert result.stderr.count("Report: ") == 1
     # The script made no strategy, so there is nothing to compare.
-    assert "workers-train-alone" in report.read_text()
+    assert "workers-not-connected" in report.read_text()
     assert "workers compared" not in result.stderr
     assert "2, trains alone: it made no strategy" in report.read_text()
     assert "fits were monitored" not in result.stderr  # both workers run the same one

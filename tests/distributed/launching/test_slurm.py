@@ -95,6 +95,7 @@ def output(folder: Path, job_id: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
     arguments = ["a b", "$HOME", "it's", "--slurm"]
     job_id = submit(slurm, tmp_path, SHOW_CLUSTER, arguments=arguments)
@@ -110,6 +111,7 @@ def test_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
     job_id = submit(slurm, tmp_path, SHOW_CLUSTER, "--ps=1")
     assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
@@ -119,6 +121,7 @@ def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_a_job_with_parameter_servers_ends_as_its_chief_does(slurm, tmp_path):
     source = """
 import os, time
@@ -137,6 +140,7 @@ print("went on")
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_a_job_is_submitted(slurm, tmp_path):
     (tmp_path / "train.py").write_text("print('ran')")
     words = ("--workers=2", "--slurm", "--submit", "--log-dir=logs", "--name=mine", "train.py")
@@ -149,6 +153,7 @@ def test_a_job_is_submitted(slurm, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
     source = "import os, sys; print('restart', os.environ.get('SLURM_RESTART_COUNT')); sys.exit(3)"
     job_id = submit(slurm, tmp_path, source, "--restarts=1")
@@ -164,6 +169,7 @@ def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_a_node_that_was_killed_is_reported_by_name(slurm, tmp_path):
     # The first worker notices after a while that the other one is gone, as TensorFlow does.
     source = """
@@ -202,6 +208,7 @@ def loss_on_one_machine(guides_script, tmp_path_factory) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.slurm
 def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(
     slurm, tmp_path, guides_script, loss_on_one_machine
 ):

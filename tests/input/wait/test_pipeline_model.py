@@ -148,6 +148,17 @@ def test_the_end_of_the_data_does_not_shift_the_waits():
     assert total(windows) == pytest.approx(sum(waits[1:-1]), abs=MICROSECOND)
 
 
+def test_a_slow_callback_on_the_last_batch_hides_no_wait():
+    pipeline, epoch = ScriptedPipeline(), [(0.002, 0.004)] * 20
+
+    def callback(number):
+        pipeline.now_s += 0.5 * (number == 19)
+
+    windows, record = run(pipeline, epoch, epoch, after_step=callback)
+    assert total(windows) == pytest.approx(2 * 18 * 0.002, abs=MICROSECOND)
+    assert record.stall_fraction == pytest.approx(1 / 3, abs=1e-4)
+
+
 def test_a_call_of_ten_seconds_hides_whether_its_gap_was_dropped():
     steps = [(0.01, 0.1)] * 30
     steps[20] = (0.0, 11.0)
@@ -361,3 +372,30 @@ def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_
 
 def test_a_first_call_of_ten_seconds_of_compute_is_unknown():
     assert start_of(ScriptedPipeline(), first_wait_s=0.1, compute_s=10.5) is None
+
+
+@pytest.mark.parametrize("steps", [2, 30, 97])
+def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
+    pipeline = ScriptedPipeline()
+    early, late = meter_of(pipeline), PipelineModelMeter(pipeline, 1)
+    assert (early.reads_early, late.reads_early) == (True, False)
+    waits = [0.4, 0.02, *(0.001 * (1 + each % 7) for each in range(steps))]
+    entries, exits = [], []
+
+    def call(number):
+        entries.append(pipeline.now_s)
+        pipeline.step(waits[number], 0.004)
+        exits.append(pipeline.now_s)
+
+    call(0), call(1)
+    first = Stretch(np.array(entries), np.array(exits[:1]), exits[1])
+    start = early.start(early.take(), first)
+    for number in range(2, steps + 2):
+        call(number)
+    stretch = Stretch(np.array(entries[1:]), np.array(exits[1:-1]), exits[-1])
+    taken = early.take(), late.take()
+    read = early.read(taken[:1], stretch)
+    assert late.start(None, first).wait_s == start.wait_s == pytest.approx(0.4, abs=MICROSECOND)
+    again = late.read(taken[1:], stretch)
+    for found in (read, again):
+        assert found.waits_s.tolist() == pytest.approx(waits[1:-1], abs=MICROSECOND)

@@ -1,4 +1,4 @@
-"""Captures small fits, each into a folder of the one given, in a process of its own."""
+"""How the profiles in `cpu` were recorded: small fits, each into a folder of the one given."""
 
 import os
 import sys

@@ -51,7 +51,7 @@ ADVICE = {
     "many_variables": "jit_compile=True",
     "float64": "Compute precise",
 }
-LAUNCHES, FUSION, COPY = {"launch-bound"}, {"unfused-operations"}, {"batch-copy"}
+LAUNCHES, FUSION, COPY = {"launch-bound"}, {"unfused-operations"}, {"host-to-device-copy"}
 LARGE_BATCH = "odd_width"
 """Has batches of 34 MB, and waits longer for their copy than it loses by its width."""
 STILL = {

@@ -9,6 +9,7 @@ import pytest
 from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, StepWindow, ThroughputRecord, TimeBreakdown
 from keras_gpukit.reports.phrases import all_well, see_more
@@ -99,3 +100,34 @@ def test_compute_that_nothing_looked_into_is_no_all_clear(captures, because):
     said, more = verdict_of(captures)
     assert said.startswith(f"88 % of the time is compute, which was not looked into: {because}")
     assert "keras-gpukit run --profile" in more
+
+
+def test_steps_of_an_own_loop_that_nothing_looked_into_are_no_all_clear():
+    slow = ThroughputRecord("fit", 116, 116, 0.235, None)
+    wait = InputRecord("fit", confidence="exact", measured_steps=116, stall_fraction=0.1)
+    run = RunSummary(Environment({}), throughput=slow, input=wait, ending="completed")
+    run = replace(run, verdict=judge(run))
+    assert all_well(run) == (
+        "116 steps took 24.5 s without the wait for data; what they compute was not looked into."
+    )
+    assert see_more(run) is None
+    short = replace(run, throughput=replace(slow, step_time_s=0.01))
+    assert all_well(short).startswith("Nothing was found")
+
+
+def test_a_step_that_mostly_passes_between_its_operations_is_no_all_clear():
+    layers = (
+        LayerProfile("dense", "layer", 0.001, 0.0, {"matmul": 0.001}, 40.0),
+        LayerProfile("between operations", "other", 0.009, 0.0, {"other": 0.009}, 0.0),
+    )
+    summary = RunSummary(
+        Environment({}, precision="float32"),
+        throughput=ThroughputRecord("fit", 1000, 990, 0.09, 100.0),
+        input=InputRecord("fit", 0.001, 0.01, 990, breakdown=COMPUTES),
+        profile=ProfileRecord(steps=2, step_time_s=0.01, layers=layers),
+        ending="completed",
+    )
+    summary = replace(summary, verdict=judge(summary))
+    assert all_well(summary).startswith(
+        "90 % of a captured step passes between its 40 operations, which are small"
+    )

@@ -135,7 +135,7 @@ def test_scripts_whose_calls_start_fast_enough_are_fine(calls):
 def test_tracing_in_each_fit_is_not_said_to_matter_less_over_a_longer_run():
     parts = TimeBreakdown(10.0, 1.0, 1.0, 0.0, 0.0, 8.0, 0.0, 0.0)
     alone = verdict(input=InputRecord("fit", breakdown=parts))
-    assert "mostly-not-compute" in [each.code for each in alone.findings]
+    assert "low-compute-share" in [each.code for each in alone.findings]
     one_of_many = verdict(FOLDS, input=InputRecord("fit", breakdown=parts))
     assert one_of_many.findings[0].code == "many-short-calls"
-    assert "mostly-not-compute" not in [each.code for each in one_of_many.findings]
+    assert "low-compute-share" not in [each.code for each in one_of_many.findings]

@@ -10,7 +10,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, EagerStep, ScriptRecord
 from keras_gpukit.records.stacks import LineTime
-from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.records.steps import InputRecord, RetracedFunction
 from keras_gpukit.rules import judge
 
 FIT = Calls("fit", "train.py:45", 1, 6.0)
@@ -116,3 +116,18 @@ def test_an_eager_step_without_a_function_of_its_own_needs_one():
 
 def test_a_step_that_is_mostly_in_a_graph_is_no_finding():
     assert not found(eager_step=replace(STEP, eager_s=3.0))
+
+
+def test_a_function_that_an_own_loop_traces_again_is_named_with_its_cause():
+    step = RetracedFunction("step", "train.py:52", 116, 23.2, "Python value", "weight")
+    record = ScriptRecord(47.0, 9.0, 30.0, retraced=(step,))
+    (finding, *_) = judge(RunSummary(Environment({}), script=record)).findings
+    assert finding.title == (
+        "step (train.py:52) was traced 116 times for new values of weight: 23 s of 47 s"
+    )
+    assert finding.severity == "critical"
+    assert finding.advice[0].startswith("Pass weight to step as a tensor")
+    assert finding.saving.low_s == pytest.approx(23.0)
+    rarely = replace(record, retraced=(replace(step, times=2, spent_s=2.0),))
+    codes = [each.code for each in judge(RunSummary(Environment({}), script=rarely)).findings]
+    assert "retracing" not in codes
