@@ -124,6 +124,7 @@ def test_time_of_the_callbacks_between_calls_is_no_wait():
     windows, _ = run(pipeline, [(0.002, 0.004)] * 30, after_step=callback)
     assert total(windows) == pytest.approx(28 * 0.002, abs=MICROSECOND)
     assert total(windows, "duration_s") == pytest.approx(28 * 0.036)
+    assert total(windows, "between_s") == pytest.approx(28 * 0.03)
 
 
 def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time():
@@ -135,10 +136,11 @@ def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time():
 def test_each_epoch_starts_with_a_wait_of_its_own():
     pipeline = ScriptedPipeline()
     epoch = [(0.3, 0.01), *[(0.001, 0.01)] * 20]
-    windows, record = run(pipeline, epoch, epoch, epoch)
+    second = [(0.3, 0.01), *[(0.004, 0.01)] * 20]
+    windows, record = run(pipeline, epoch, second, epoch)
     # The same iterator goes on: only the first call over it is a start.
-    assert total(windows) == pytest.approx(3 * 19 * 0.001, abs=MICROSECOND)
-    assert record.later_stall_fraction == pytest.approx(1 / 11, abs=1e-4)
+    assert total(windows) == pytest.approx(19 * 0.006, abs=MICROSECOND)
+    assert record.later_stall_fraction == pytest.approx(5 / 25, abs=1e-4)
 
 
 def test_the_end_of_the_data_does_not_shift_the_waits():
@@ -209,6 +211,7 @@ def test_steps_of_an_execution_have_their_waits_together():
     windows, record = run(ScriptedPipeline(), steps, of=8)
     counted = steps[8:-8]
     assert total(windows, "steps") == record.measured_steps == len(counted)
+    assert windows[-1].step == len(steps)
     assert total(windows) == pytest.approx(sum(wait_s for wait_s, _ in counted), abs=MICROSECOND)
     of_each = [sum(wait_s for wait_s, _ in counted[at : at + 8]) / 8 for at in range(0, 144, 8)]
     assert record.distribution.worst_s == pytest.approx(max(of_each), abs=MICROSECOND)

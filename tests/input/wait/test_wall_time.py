@@ -2,6 +2,7 @@
 
 import pytest
 
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.sensors.compilations import Compilations
 
@@ -50,6 +51,14 @@ def test_a_step_function_made_again_is_counted_with_what_was_compiled_for_it():
     process.wall.add_tracing(3.0)
     parts = process.wall.breakdown(process.inside_s, 0.0)
     assert (parts.tracings, parts.tracing_s, parts.compilations) == (1, 3.0, 0)
+
+
+def test_the_time_inside_a_step_function_is_that_of_all_its_calls():
+    calls = CallTimes(steps_per_execution=8, first_step=100)
+    calls.times_s = [0.0, 1.0, 2.0, 4.0, 5.0, 8.0]
+    calls.drop(but=1)
+    assert (calls.inside_s, calls.times_s) == (3.0, [5.0, 8.0])
+    assert (calls.count, calls.step) == (3, 124)
 
 
 def test_compilations_are_unknown_without_counters():
