@@ -38,6 +38,7 @@ def test_compilations_in_later_steps_and_validations_are_no_compute_and_no_valid
     assert parts.compiling_s == parts.tracing_s == pytest.approx(4.0)
     assert parts.compute_s == pytest.approx(18.0 - 3.0)
     assert parts.validation_s == pytest.approx(20.0 - 1.0)
+    assert parts.callbacks_s == pytest.approx(10.0 + 2.0)  # those between steps, too
     assert sum(parts.parts.values()) == pytest.approx(60.0)
     process.wall.end()
     process.programs += 1
@@ -85,6 +86,7 @@ def test_each_part_of_the_wall_time_is_said_with_its_begin_and_end():
         ("steps", 5.0, 8.0),
         ("validation", 8.0, 20.0),
     ]
+    assert (wall.spent_s("epoch start"), wall.spent_s("steps")) == (7.0, 1.0)
 
 
 def test_a_step_that_is_traced_for_another_shape_is_no_computation():
