@@ -346,18 +346,6 @@ def test_the_part_of_it_that_fills_a_shuffle_buffer():
     assert start_of(pipeline).shuffle_fraction == pytest.approx(940 / 1000)
 
 
-def test_a_start_that_is_read_late_has_its_gap_among_the_first():
-    pipeline, entries = ScriptedPipeline(), []
-    meter = PipelineModelMeter(pipeline, 1)
-    for wait_s in (0.4, 0.02, 0.03, 0.04):
-        entries.append(pipeline.now_s)
-        pipeline.execution([(wait_s, 0.1)])
-    first = Stretch(np.array(entries[:2]), np.array(entries[1:2]), entries[2])
-    assert meter.start(None, first).wait_s == pytest.approx(0.4, abs=MICROSECOND)
-    stretch = Stretch(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
-    assert meter.read([meter.take()], stretch).wait_s == pytest.approx(0.05, abs=MICROSECOND)
-
-
 def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_alone():
     pipeline, entries = ScriptedPipeline(), []
     meter = meter_of(pipeline)
@@ -387,7 +375,7 @@ def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
 
     def call(number):
         entries.append(pipeline.now_s)
-        pipeline.step(waits[number], 0.004)
+        pipeline.execution([(waits[number], 0.004)])
         exits.append(pipeline.now_s)
 
     call(0), call(1)
