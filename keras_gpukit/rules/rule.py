@@ -14,6 +14,7 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Advice, Figure, Finding, Saving, Severity
 from keras_gpukit.records.machine import GPUUtilization, HostUtilization
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
 
 TOO_SHORT = "the run was too short"
 NO_GPU = "no GPU"
@@ -156,6 +157,20 @@ class Rule(ABC):
         lines = tuple(each.text for each in actions)
         title = title or self.title
         return Finding(self.code, title, severity, evidence, lines, saving, None, actions, about)
+
+
+class ScriptRule(Rule):
+    """A rule on a whole script, which no chart of a run shows."""
+
+    charts = ()
+    judges_first_step = True  # what a script does is no part of a run
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        return self.abstain(NO_SCRIPT) if not summary.script else self.judge_script(summary.script)
+
+    @abstractmethod
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
+        """Judges a script, also without a summary of one of its runs."""
 
 
 def advise(text: str | Advice, kind: str = "") -> Advice:

@@ -923,7 +923,9 @@ def test_threads_that_share_the_gil_are_named_though_steps_hardly_wait():
     assert row("time_per_batch_of", pytest.approx(9.0), "ms", of="Rows.__getitem__") in evidence(
         found
     )
-    assert found.saving.low_s == pytest.approx(0.6)
+    assert (found.saving.low_s, found.saving.high_s) == pytest.approx((0.6, 0.6 + 0.8 * 5))
+    short = finding("gil-contention", rows_in_threads(0.9, time_per_batch_s=0.005))
+    assert short.saving.high_s == pytest.approx(0.6 + 600 * 0.005)  # its own time at most
     assert finding("input-bound", rows_in_threads(input_cores=0.9)).severity == "info"
 
 
@@ -1244,6 +1246,25 @@ def test_a_critical_finding_comes_before_a_warning_that_may_save_more():
     assert (waits.code, waits.severity) == ("input-bound", "critical")
     assert (computes.code, computes.severity) == ("float32-on-tensor-cores", "warning")
     assert computes.saving.expected_s > waits.saving.expected_s
+
+
+def given(finding):
+    return [(each.key, each.value, each.of) for each in finding.evidence]
+
+
+def test_what_tensor_cores_and_multiprocessors_did_is_evidence_where_the_card_tells():
+    slow = on_gpu(
+        {"precision": "float32", "tf32": False},
+        operations=PRODUCTS,
+        input=QUICK,
+        utilization=gpu(
+            utilization_percent=96.0, tensor_active_percent=4.0, sm_active_percent=61.0
+        ),
+    )
+    precision = finding("float32-on-tensor-cores", slow)
+    assert ("tensor_cores_of", 4.0, "GPU:0") in given(precision)
+    idle = on_gpu(input=QUICK, utilization=gpu(utilization_percent=20.0, sm_active_percent=9.0))
+    assert ("multiprocessors_of", 9.0, "GPU:0") in given(finding("low-utilization", idle))
 
 
 def test_idle_gpus_are_told_what_was_left_out():

@@ -292,6 +292,7 @@ class LowUtilization(Rule):
     charts = ("busy", "timeline")
     tried_by = ("jit", "steps-per-execution", "batch-size")
     busy_time_of = Measure("{of} is busy {value} of the time", "%")
+    multiprocessors_of = Measure("Of the multiprocessors of {of}, {value} are busy", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         readings = [
@@ -314,9 +315,15 @@ class LowUtilization(Rule):
             return self.abstain("the GPUs idle, but whether they wait for input is not known")
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
+        units = (
+            self.multiprocessors_of(gpu.sm_active_percent, f"GPU:{gpu.index}")
+            for gpu in gpu_readings(summary)
+            if gpu.sm_active_percent is not None
+        )
         return self.find(
             "warning",
             *readings,
+            *units,
             advice=_advise(summary),
             saving=of_compute(summary, 1 - mean / 100, basis="idle GPUs"),
         )

@@ -44,6 +44,7 @@ class Float32OnTensorCores(Rule):
     peak_rate_over_that_of_now = Measure("Its peak rate at 16 bits is {value} that of now", "×")
     compute_capability = Measure("The GPU's compute capability is {value}")
     of_a_step_in_products = Share("{value} of a step are products and convolutions")
+    tensor_cores_of = Measure("Tensor cores of {of} are busy {value} of the time", "%")
 
     def judge(self, summary: RunSummary) -> Outcome:
         environment = summary.environment
@@ -74,6 +75,11 @@ class Float32OnTensorCores(Rule):
         figures, saving = [self.compute_capability(weakest[0] + weakest[1] / 10)], None
         if products is not None:
             figures.append(self.of_a_step_in_products(products.products))
+        figures += (
+            self.tensor_cores_of(gpu.tensor_active_percent, f"GPU:{gpu.index}")
+            for gpu in gpu_readings(summary)
+            if gpu.tensor_active_percent is not None
+        )
         if gain is not None:
             saved = 1 - 1 / gain
             if products is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding, Saving
-from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.rules.rule import NO_SCRIPT, Measure, Outcome, Rule, seconds
+from keras_gpukit.rules.rule import Measure, ScriptRule, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 MANY = 5
@@ -61,34 +60,26 @@ MORE_BATCHES = {
 }
 
 
-class ManyShortCalls(Rule):
+class ManyShortCalls(ScriptRule):
     """A script whose calls of `fit`, `evaluate` or `predict` take long to start."""
 
     code = "many-short-calls"
     subject = "the script's calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
-    charts = ()
     supersedes = ("low-compute-share: the first step",)
-    judges_first_step = True  # the calls of the script are no part of the run
     comes_first = "always"
     calls = Measure("There are {value} calls")
     of_each_to_start = Measure(", each takes {value} to start", "s")
     of_each_in_all = Measure(", {value} in all", "s")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        if summary.script is None:
-            return self.abstain(NO_SCRIPT)
-        return self.judge_script(summary.script)
-
-    def judge_script(self, record: ScriptRecord) -> Finding | None:
-        """Judges a script without a summary of one of its runs."""
-        causes = [_tracing(record), _repeating(record)]
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
+        causes = [_tracing(script), _repeating(script)]
         found = [each for each in causes if each is not None]
         if not found:
             return None
         (calls, saving, title, advice) = max(found, key=lambda each: each[1].expected_s)
-        share = saving.low_s / max(record.wall_s - record.imports_s, saving.low_s)
+        share = saving.low_s / max(script.wall_s - script.imports_s, saving.low_s)
         if saving.low_s < LEAST_S or share < WARNING_FRACTION:
             return None
         return self.find(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from keras_gpukit.records.finding import Saving
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.stacks import LineTime
-from keras_gpukit.rules.rule import NO_SCRIPT, Measure, Outcome, Rule, Share, seconds
+from keras_gpukit.rules.rule import Measure, ScriptRule, Share, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 LEAST_S = 3.0
@@ -51,22 +50,17 @@ WAITS = ("the line waits and does not compute: wait for several things in parall
 UNKNOWN = ("if the result is the same in each run, compute it once and save it, as with `np.save`",)
 
 
-class TimeOutsideCalls(Rule):
+class TimeOutsideCalls(ScriptRule):
     """Much of a script's time passes before, between or after its calls, mostly on one line."""
 
     code = "outside-calls"
     subject = "time outside fit"
     title = "Much of the script's time passed outside fit"
     requires = "the lines of a whole script, as `keras-gpukit run` samples them"
-    charts = ()
-    judges_first_step = True
     time_on_the_line = Measure("The line takes {value}", "s")
     of_the_script = Share(", {value} of the script")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        script = summary.script
-        if script is None:
-            return self.abstain(NO_SCRIPT)
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
         parts = [
             (each, _longest([line for line in each if line.called != STEP]))
             for each in (script.before, script.rest)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Saving
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import ScriptProfile
-from keras_gpukit.rules.rule import NO_SCRIPT, Measure, Outcome, Rule, Share, seconds
+from keras_gpukit.records.finding import Finding, Saving
+from keras_gpukit.records.script import ScriptProfile, ScriptRecord
+from keras_gpukit.rules.rule import Measure, ScriptRule, Share, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 
 LEAST_STOP_S = 1.0
@@ -19,22 +18,17 @@ has to be written as well. More is saved, since steps are faster without it, by 
 known."""
 
 
-class OwnProfile(Rule):
+class OwnProfile(ScriptRule):
     """The script's own profile covers a whole `fit`, and ending it takes long."""
 
     code = "own-profile"
     subject = "the script's profiles"
     title = "A TensorFlow profiler recorded the whole script"
     requires = "the profiles of a whole script, as `keras-gpukit run` sees them"
-    charts = ()
-    judges_first_step = True
     recorded = Measure("The profiler recorded for {value}", "s")
     stop_took = Measure(", and its stop() took {value}", "s")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        script = summary.script
-        if script is None:
-            return self.abstain(NO_SCRIPT)
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
         long = [each for each in script.profiles if each.whole_fits or each.recorded_s >= LONG_S]
         if not long:
             return None
@@ -77,23 +71,18 @@ LEAST_S = 1.0
 """Shortest time in eager operations that is worth a finding; our choice."""
 
 
-class StepRunsEagerly(Rule):
+class StepRunsEagerly(ScriptRule):
     """The step of a loop without `fit` runs its operations one by one, from Python."""
 
     code = "eager-step"
     subject = "eager steps"
     title = "The training step runs eagerly"
     requires = "the stacks of a whole script, as `keras-gpukit run` samples them"
-    charts = ()
-    judges_first_step = True
     steps = Measure("The loop ran {value} steps")
     step_time = Measure("A step takes {value}", "ms")
     of_each_step_eager = Share(", {value} of it in operations started from Python")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        script = summary.script
-        if script is None:
-            return self.abstain(NO_SCRIPT)
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
         step = script.eager_step
         if step is None or step.eager_s < LEAST_S:
             return None

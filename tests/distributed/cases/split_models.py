@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -120,7 +121,8 @@ def compared(make, count, optimizer=lambda: keras.optimizers.SGD(0.01, momentum=
 
 def described(model, split, sent):
     # What was computed in the model, forward or backward, has its name. AddN sums gradients.
-    tensors = [each for each in sent if f"/{model.name}" in each[0] or "/AddN" in each[0]]
+    of_model = re.compile(rf"{model.name}(_\d+)?/|AddN")
+    tensors = [each for each in sent if of_model.search(each[0])]
     places = collections.Counter(
         device for variable in split.optimizer.variables for device in [short(variable)]
     )

@@ -141,6 +141,7 @@ def test_a_step_that_applies_gradients_twice_is_refused():
 # Rematerialization
 
 
+@pytest.mark.filterwarnings("ignore:Layer .* was passed an input with a mask")  # Keras 3.16
 @pytest.mark.parametrize(
     ("make", "way", "inputs", "mode"),
     [

@@ -130,4 +130,4 @@ def test_a_function_that_an_own_loop_traces_again_is_named_with_its_cause():
     assert finding.saving.low_s == pytest.approx(23.0)
     rarely = replace(record, retraced=(replace(step, times=2, spent_s=2.0),))
     codes = [each.code for each in judge(RunSummary(Environment({}), script=rarely)).findings]
-    assert "tracing-again" not in codes
+    assert "retracing" not in codes
