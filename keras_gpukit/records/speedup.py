@@ -34,13 +34,10 @@ class TriedChange(Trial):
 
     Attributes:
         change: Stable identifier, such as "jit"; several are joined by " + ".
-        loss_ratio: Loss with the change divided by the loss without it, after the same number of
-            examples; None if it was not compared.
     """
 
     rate: Rate | None = None
     first_step_s: float | None = None
-    loss_ratio: float | None = None
     promise: Promise | None = None
     lines: tuple[Change, ...] = ()
 

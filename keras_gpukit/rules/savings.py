@@ -30,10 +30,6 @@ AFTER_PAUSE = 0.15
 # GPU: our choices. In 25 fits on an H100 it was up to 3.1 percentage points less, and up to 5.9
 # more where Python makes batches (`benchmarks/results/gpu/stall.*.json`, one step per execution).
 GPU_MARGINS = 0.04, 0.06
-# Shares of the kernel's part of the processor time that steps save without page faults, our choice.
-# Some of the kernel's work is of another kind. But threads wait for each other's page faults, and
-# memory that was just cleared is in no cache: in `benchmarks/results/page_faults.json` it was more.
-FAULT_MARGINS = 0.5, 2.0
 # Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in all
 # runs of `benchmarks/verdict_truth.py`; half of that is our choice.
 LEAST_WORK = 0.2
@@ -119,7 +115,7 @@ def _others_fill_cores(summary: RunSummary) -> bool:
 
 
 def _of_ready_batches(summary: RunSummary) -> Saving | None:
-    wait_s = _waited_s(summary)
+    wait_s = waited_s(summary)
     if wait_s is None or summary.input is None:
         return None
     if summary.input.confidence == "upper bound":
@@ -130,22 +126,22 @@ def _of_ready_batches(summary: RunSummary) -> Saving | None:
     if summary.environment.gpus:
         if summary.input.confidence == "exact":
             less_s, more_s = (each * time_of_steps_s(summary) for each in GPU_MARGINS)
-            low_s, high_s = low_s - less_s, high_s + min(more_s, _most_gain_s(summary))
+            low_s, high_s = low_s - less_s, high_s + min(more_s, most_gain_s(summary))
         return of_run(summary, low_s, high_s, basis="wait")
     contended = gil_is_contended(summary.contention, summary.environment.cpu_count)
     if contended and time_of_steps_s(summary) > 0:
-        high_s += _most_gain_s(summary)
+        high_s += most_gain_s(summary)
         return of_run(summary, low_s, high_s, basis="wait and GIL", upper_bound=True)
     freed_s = _freed_cores_s(summary)
     if freed_s is None:
         return of_run(summary, low_s, None, basis="wait")
-    gained_s = min(freed_s + _slower_after_pauses_s(summary, wait_s), _most_gain_s(summary))
+    gained_s = min(freed_s + _slower_after_pauses_s(summary, wait_s), most_gain_s(summary))
     return of_run(summary, low_s, high_s + gained_s, basis="wait and freed cores")
 
 
 def severity_of_input(summary: RunSummary) -> Severity:
     """Returns the severity of the wait for input, by what was seen of it."""
-    wait_s = _waited_s(summary)
+    wait_s = waited_s(summary)
     if wait_s is None:
         return "warning"
     seen_s = wait_s - _sampled_margin_s(summary)
@@ -160,27 +156,6 @@ def of_callbacks(summary: RunSummary, low_s: float, high_s: float) -> Saving | N
     between_s = max(_measured_s(summary) - time_of_steps_s(summary), 0.0)
     high_s += _slower_after_pauses_s(summary, min(between_s, high_s))
     return of_run(summary, low_s, high_s, basis="callbacks")
-
-
-def of_gil(summary: RunSummary, time_per_step_s: float) -> Saving | None:
-    """Returns what a run would save if Python code that makes batches released the GIL.
-
-    That is at least the steps' wait for these batches, and at most the time of that code.
-    """
-    most_s, throughput = _most_gain_s(summary), summary.throughput
-    if most_s <= 0 or throughput is None:
-        return None
-    held_s = min(time_per_step_s * throughput.steps, most_s)
-    waited_s = _waited_s(summary) or 0.0
-    return of_run(summary, waited_s, waited_s + held_s, basis="GIL", upper_bound=True)
-
-
-def of_input_cores(summary: RunSummary) -> Saving | None:
-    """Returns the most that a run would save if making batches took no cores from the steps."""
-    taken_s = _taken_cores_s(summary)
-    if taken_s is None:
-        return None
-    return of_run(summary, 0.0, taken_s, basis="freed cores", upper_bound=True)
 
 
 def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
@@ -200,18 +175,6 @@ def of_compute(
     if compute_s <= 0:
         return None
     return of_run(summary, low * compute_s, fraction * compute_s, basis=basis, upper_bound=True)
-
-
-def of_page_faults(summary: RunSummary, kernel_fraction: float) -> Saving | None:
-    """Returns what a run would save without page faults that take a share of its processor time.
-
-    On a GPU that is at most a part of the wait for input, since other threads launch the steps.
-    """
-    on_gpu, (less, more) = bool(summary.environment.gpus), FAULT_MARGINS
-    slowed_s = (_waited_s(summary) or 0.0) if on_gpu else time_of_steps_s(summary)
-    low_s = 0.0 if on_gpu else less * kernel_fraction * slowed_s
-    high_s = min(more * kernel_fraction, 1 - LEAST_WORK) * slowed_s
-    return of_run(summary, low_s, high_s, basis="page faults", upper_bound=on_gpu)
 
 
 def input_cores_fraction(summary: RunSummary) -> float | None:
@@ -242,7 +205,7 @@ def validation_wait_s(summary: RunSummary) -> float:
     return min((record.wait_s or 0.0) * throughput.steps + first_s, parts.validation_s)
 
 
-def _waited_s(summary: RunSummary) -> float | None:
+def waited_s(summary: RunSummary) -> float | None:
     """Returns the total input wait of the steps, without epochs' first batches; None if unknown."""
     if summary.breakdown is not None and summary.breakdown.input_s is not None:
         return summary.breakdown.input_s
@@ -274,10 +237,10 @@ def _measured_s(summary: RunSummary) -> float:
 
 def _compute_s(summary: RunSummary) -> float:
     """Returns the time of the steps without their waits; 0 if unknown."""
-    return max(time_of_steps_s(summary) - (_waited_s(summary) or 0.0), 0.0)
+    return max(time_of_steps_s(summary) - (waited_s(summary) or 0.0), 0.0)
 
 
-def _most_gain_s(summary: RunSummary) -> float:
+def most_gain_s(summary: RunSummary) -> float:
     """Returns the most by which the steps' own work gets faster if input disturbs it no more."""
     return (1 - LEAST_WORK) * _compute_s(summary)
 
@@ -289,7 +252,7 @@ def _slower_after_pauses_s(summary: RunSummary, paused_s: float) -> float:
 
 def _freed_cores_s(summary: RunSummary) -> float | None:
     """Returns the most of the steps' own time that sharing the cores with the pipeline may cost."""
-    taken_s = _taken_cores_s(summary)
+    taken_s = taken_cores_s(summary)
     if taken_s is not None:
         return taken_s
     record = summary.contention
@@ -300,7 +263,7 @@ def _freed_cores_s(summary: RunSummary) -> float | None:
     return FAIR_SHARE * min(_compute_s(summary), busy_s)
 
 
-def _taken_cores_s(summary: RunSummary) -> float | None:
+def taken_cores_s(summary: RunSummary) -> float | None:
     """Returns how long threads that make batches computed alongside the steps' own work.
 
     That is the most by which they slow the steps down: the threads that compute a step wait for
@@ -313,4 +276,4 @@ def _taken_cores_s(summary: RunSummary) -> float | None:
         return None
     if record.python is not None and record.python.in_processes:
         return None
-    return min(fraction * available_s, _most_gain_s(summary))
+    return min(fraction * available_s, most_gain_s(summary))

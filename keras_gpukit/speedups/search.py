@@ -229,7 +229,6 @@ class SpeedupTrials:
             high=found.high,
             rate=summarize(found.after, ready.unit),
             first_step_s=ready.first_step_s,
-            loss_ratio=ratio,
             kept=not note,
             note=note,
             lines=ready.lines,

@@ -21,10 +21,9 @@ from keras_gpukit.records.steps import (
     TimeBreakdown,
 )
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.compute.host_cpu import page_faults_saving
 from keras_gpukit.rules.savings import (
     of_callbacks,
-    of_gil,
-    of_page_faults,
     of_rates,
     of_run,
     severity,
@@ -180,13 +179,8 @@ def test_pauses_for_callbacks_slow_steps_by_no_more_than_these_callbacks_took():
     [((), 0.5 * 0.3 * 23, 2 * 0.3 * 23), ((GPU,), 0.0, 2 * 0.3 * 18.5)],
 )
 def test_without_page_faults_half_to_twice_the_kernel_s_share_is_saved(gpus, low_s, high_s):
-    found = of_page_faults(run(gpus=gpus), 0.3)
+    found = page_faults_saving(run(gpus=gpus), 0.3)
     assert (found.low_s, found.high_s) == (pytest.approx(low_s), pytest.approx(high_s))
-
-
-def test_code_that_releases_the_gil_saves_the_wait_and_at_most_its_own_time():
-    found = of_gil(run(), 0.002)
-    assert (found.low_s, found.high_s) == (18.5, pytest.approx(18.5 + 2.0))
 
 
 def test_steps_that_are_twice_as_fast_save_half_of_their_time():

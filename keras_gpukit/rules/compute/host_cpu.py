@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Figure, Severity
+from keras_gpukit.records.finding import Figure, Saving, Severity
 from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, mostly_waits
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, host_readings, readings_too_few
 from keras_gpukit.rules.savings import (
+    LEAST_WORK,
     OTHERS_PERCENT,
     WARNING_FRACTION,
-    of_page_faults,
+    of_run,
     severity,
+    time_of_steps_s,
     validation_wait_s,
+    waited_s,
 )
 
 # Least use of all cores from which processes of the job count; our choice.
@@ -77,6 +80,12 @@ LONGEST_FAULT_S = 10e-6
 4 µs in `benchmarks/results/page_faults.json`, on a virtual machine."""
 
 
+# Shares of the kernel's part of the processor time that steps save without page faults, our choice.
+# Some of the kernel's work is of another kind. But threads wait for each other's page faults, and
+# memory that was just cleared is in no cache: in `benchmarks/results/page_faults.json` it was more.
+FAULT_MARGINS = 0.5, 2.0
+
+
 class PageFaults(Rule):
     """The kernel's share of the processor time, if page faults explain it."""
 
@@ -105,7 +114,7 @@ class PageFaults(Rule):
         waits = is_input_bound(summary)
         if summary.environment.gpus and not waits:
             return self.abstain("needs the input wait") if waits is None else None
-        saving = of_page_faults(summary, host.kernel_fraction)
+        saving = page_faults_saving(summary, host.kernel_fraction)
         return self.find(
             severity(saving, summary),
             self.of_the_CPU_time_in_the_kernel(host.kernel_fraction),
@@ -187,3 +196,15 @@ def _longest(summary: RunSummary, host: HostUtilization) -> float | None:
     of_one_core = min(of_job * (summary.environment.cpu_count or 1), 1.0)
     alone_s = of_job * (parts.wall_s - tracing_s) + of_one_core * tracing_s
     return slowed_s / alone_s if alone_s > 0 else None
+
+
+def page_faults_saving(summary: RunSummary, kernel_fraction: float) -> Saving | None:
+    """Returns what a run would save without page faults that take a share of its processor time.
+
+    On a GPU that is at most a part of the wait for input, since other threads launch the steps.
+    """
+    on_gpu, (less, more) = bool(summary.environment.gpus), FAULT_MARGINS
+    slowed_s = (waited_s(summary) or 0.0) if on_gpu else time_of_steps_s(summary)
+    low_s = 0.0 if on_gpu else less * kernel_fraction * slowed_s
+    high_s = min(more * kernel_fraction, 1 - LEAST_WORK) * slowed_s
+    return of_run(summary, low_s, high_s, basis="page faults", upper_bound=on_gpu)

@@ -14,8 +14,10 @@ from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import (
     CRITICAL_FRACTION,
     input_cores_fraction,
-    of_gil,
-    of_input_cores,
+    most_gain_s,
+    of_run,
+    taken_cores_s,
+    waited_s,
 )
 
 MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are without their input"
@@ -69,13 +71,17 @@ class InputHoldsGIL(Rule):
             advice = for_gil(name, workers, cores)
         else:
             advice = for_library(python, _stage(record, name), cores, holds_gil=True)
+        # The steps' wait for these batches at least, and the time of that code at most.
+        waited, most_s = waited_s(summary) or 0.0, most_gain_s(summary)
+        high_s = waited + min(time_s * throughput.steps, most_s)
+        saving = of_run(summary, waited, high_s, basis="GIL", upper_bound=True)
         return self.find(
             "warning",
             self.wait_for_the_GIL(1000 * contention.gil_wait_s),
             self.time_per_batch_of(1000 * time_s, name),
             self.step_time(1000 * throughput.step_time_s),
             advice=advice,
-            saving=of_gil(summary, time_s),
+            saving=saving if most_s > 0 else None,
             title=f"{name}{where} slows training down: {threads} the GIL",
         )
 
@@ -147,11 +153,13 @@ class InputTakesCores(Rule):
             figures.append(self.time_per_batch_of(_cost_ms(stage), stage.name))
             stages = summary.pipeline.stages if summary.pipeline else ()
             advice = [*cache_advice(stages, stage, summary), *advice]
+        taken_s = taken_cores_s(summary)
+        most = of_run(summary, 0.0, taken_s, basis="freed cores", upper_bound=True)
         return self.find(
             "warning",
             *figures,
             advice=tuple(advice),
-            saving=of_input_cores(summary),
+            saving=most if taken_s is not None else None,
             title=title,
         )
 
