@@ -29,10 +29,12 @@ class CallLine:
 
     Attributes:
         end: Number of characters up to the end of the call: 16 in this line.
+        location: Place of the line, such as "train.py:20"; that of the function is another one.
     """
 
     text: str
     end: int
+    location: str | None = None
 
 
 @dataclass(frozen=True)

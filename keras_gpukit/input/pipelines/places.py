@@ -161,7 +161,7 @@ def call_line(filename: str, name: str, first_line: int) -> CallLine | None:
     line = linecache.getline(filename, calls[0].lineno).rstrip()
     end = len(line.encode()[: calls[0].end_col_offset].decode())
     indent = len(line) - len(line.lstrip())
-    return CallLine(line[indent:], end - indent)
+    return CallLine(line[indent:], end - indent, place(filename, calls[0].lineno))
 
 
 def _is(passed: ast.expr, name: str, first_line: int) -> bool:

@@ -175,7 +175,7 @@ def change_for(record: InputRecord, advice: Advice) -> Change | None:
         after = f"{line[:end]}.cache(){line[end:]}"
     else:
         return None
-    return Change(line, after, stage.location)
+    return Change(line, after, stage.call.location)
 
 
 def bottleneck(record: InputRecord) -> StageRecord | None:

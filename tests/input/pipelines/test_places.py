@@ -69,7 +69,8 @@ def test_the_line_that_passes_a_function_to_the_pipeline_is_found(tmp_path, line
     script = tmp_path / "train.py"
     script.write_text(f"def load(x):\n    return x\ndef data(ds, own):\n    {line}\n")
     found = call_line(str(script), passed, 4 if passed == "<lambda>" else 1)
-    assert found == (None if call is None else CallLine(textwrap.dedent(line), len(call)))
+    expected = CallLine(textwrap.dedent(line), len(call or ""), "train.py:4")
+    assert found == (None if call is None else expected)
 
 
 def test_code_without_a_file_has_no_line():
