@@ -205,15 +205,16 @@ def test_more_steps_in_an_execution_than_gaps_are_not_measurable():
         PipelineModelMeter(ScriptedPipeline(), 101)
 
 
-def test_steps_of_an_execution_have_their_waits_together():
+@pytest.mark.parametrize("of", [8, 40, 100])
+def test_steps_of_an_execution_have_their_waits_together(of):
     """Where nothing hides, as in eager steps."""
-    steps = [(0.001 * (1 + each % 7), 0.004 + 0.001 * (each % 5)) for each in range(160)]
-    windows, record = run(ScriptedPipeline(), steps, of=8)
-    counted = steps[8:-8]
-    assert total(windows, "steps") == record.measured_steps == len(counted)
+    steps = [(0.001 * (1 + each % 7), 0.004 + 0.001 * (each % 5)) for each in range(20 * of)]
+    windows, record = run(ScriptedPipeline(), steps, of=of)
+    waits_s = [wait_s for wait_s, _ in steps[of:-of]]
+    assert total(windows, "steps") == record.measured_steps == len(waits_s)
     assert windows[-1].step == len(steps)
-    assert total(windows) == pytest.approx(sum(wait_s for wait_s, _ in counted), abs=MICROSECOND)
-    of_each = [sum(wait_s for wait_s, _ in counted[at : at + 8]) / 8 for at in range(0, 144, 8)]
+    assert total(windows) == pytest.approx(sum(waits_s), abs=20 * MICROSECOND)
+    of_each = [sum(waits_s[at : at + of]) / of for at in range(0, len(waits_s), of)]
     assert record.distribution.worst_s == pytest.approx(max(of_each), abs=MICROSECOND)
 
 
@@ -261,6 +262,19 @@ def test_fetching_that_hides_behind_the_steps_of_an_execution_is_no_wait(
     assert record.measured_steps == 48 * 8
     assert total(windows) == pytest.approx(48 * waited_s, abs=48 * MICROSECOND)
     assert record.most_stall_fraction == pytest.approx(record.stall_fraction)
+
+
+def test_two_executions_do_not_show_how_long_a_step_computes(monkeypatch):
+    hidden = calibrated_hidden_wait(monkeypatch, 8)
+    _, record = run(
+        ScriptedPipeline(),
+        [(0.012, 0.004)] * 32,
+        choose=lambda each: meter_of(each, 8, hidden),
+        of=8,
+        hides=True,
+    )
+    assert record.stall_fraction is None
+    assert record.unknown_because == "fewer than 3 executions show how long a step computes"
 
 
 class OfReplicas:
