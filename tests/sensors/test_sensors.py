@@ -306,6 +306,14 @@ def test_pages_that_a_process_touches_are_page_faults_of_its_own():
     assert _own_usage()[2] - before[2] >= 1000
 
 
+def test_the_share_of_this_process_is_of_all_cores(monkeypatch):
+    clock, used_s = iter([0.0, 10.0]), iter([1.0, 6.0])
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(time, "process_time", lambda: next(used_s))
+    assert HostSensor().read().process_cpu_percent == pytest.approx(100 * 5 / (4 * 10))
+
+
 def burn_a_core(seconds: float) -> None:
     began = time.thread_time()
     while time.thread_time() - began < seconds:
