@@ -24,7 +24,7 @@ test-fast: $(VENV)/installed
 # The tests of real time over and over with the other core full; ends at the first that fails.
 ROUNDS ?= 20
 realtime-rounds: $(VENV)/installed
-	$(BIN)/python -c "while True: pass" & trap "kill $$!" EXIT; for round in $$(seq $(ROUNDS)); do \
+	$(BIN)/python -c "while True: pass" & trap "kill $$!" EXIT INT TERM; for round in $$(seq $(ROUNDS)); do \
 	  $(BIN)/pytest -q tests/realtime && echo "passed: round $$round of $(ROUNDS)" || exit 1; \
 	done
 

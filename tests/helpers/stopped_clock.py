@@ -23,6 +23,8 @@ class StoppedClock:
     def perf_counter(self) -> float:
         return self.now_s
 
+    monotonic = perf_counter
+
     def thread_time(self) -> float:
         return self.spent_s
 

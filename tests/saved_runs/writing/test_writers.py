@@ -15,6 +15,7 @@ import weakref
 from pathlib import Path
 
 import pytest
+from helpers.processes import wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
@@ -251,10 +252,7 @@ def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplo
         raise PermissionError("no account")
 
     log = RunLog(tmp_path, writers=(refuses, Broken, *WRITERS))
-    for _ in range(3_000):
-        if len(caplog.records) == 2:
-            break
-        time.sleep(0.01)
+    wait_for(lambda: len(caplog.records) == 2)
     log.record("host", HostSample(10.0))
     log.close()
     assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
