@@ -344,7 +344,7 @@ def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
 
     def call(number):
         entries.append(pipeline.now_s)
-        pipeline.step(waits[number], 0.004)
+        pipeline.execution([(waits[number], 0.004)])
         exits.append(pipeline.now_s)
 
     call(0), call(1)
