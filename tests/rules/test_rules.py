@@ -38,6 +38,7 @@ from keras_gpukit.records.profile import (
     ProfileRecord,
 )
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.stacks import LineTime, StackTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     PipelineStartRecord,
@@ -1149,6 +1150,25 @@ def test_a_first_step_that_traces_copies_names_their_layers():
         "them, took 51 of 100 s"
     )
     assert "leave the wrapper out" in found.advice[0]
+
+
+def test_a_first_step_names_the_line_that_is_traced_for_most_of_it():
+    def found(traced_s):
+        line = LineTime(
+            *("a.py:31", "Cell.call", None, "", traced_s / 2),
+            **{"part": "step", "entry": "Hours.call", "entry_place": "a.py:28"},
+        )
+        first = spent(first_step_s=51.0)
+        return finding(
+            "low-compute-share",
+            replace(first, stacks=StackTimes(400, 60.0, (line, replace(line, place="a.py:32")))),
+        )
+
+    assert found(40.0).title == (
+        "The first step took 51 of 100 s, 40 s of it to trace Hours.call (a.py:28)"
+    )
+    assert "loops in Python" in found(40.0).advice[0]
+    assert found(16.0).title.endswith("the largest part is the first step")
 
 
 def test_the_callback_that_takes_most_is_named_with_its_own_advice():

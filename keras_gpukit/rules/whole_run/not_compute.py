@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
@@ -33,6 +35,13 @@ UNROLLED = "unroll"
 """Key of the copies of its cell that a recurrent layer with `unroll=True` makes."""
 MANY_COPIES = 50
 """Fewest copies that are named. Our choice: 240 copies of small layers tripled a first step."""
+UNROLLS = (
+    "If {name} loops in Python, over time steps or layers, each pass becomes part of the graph: a "
+    "recurrent layer, or `tf.while_loop`, is traced once"
+)
+LEAST_TRACED_S, MUCH = 5.0, 1 / 3
+"""Least time to trace one function of the script, in seconds and as a share of the first step, for
+which it is named. Our choice: healthy models of Keras layers took 1 to 3 s to trace in all."""
 NOT_UNROLLED = "Leave out `unroll=True`: a loop then runs the cell, which is traced once"
 BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
 
@@ -71,8 +80,10 @@ class MostlyNotCompute(TimeRule):
         is_first = name == ONCE
         settings = summary.environment.settings if is_first else {}
         copies = settings.get(UNROLLED) or settings.get(TIME_DISTRIBUTED)
+        traced = _traced(summary, spent_s) if is_first and not copies else None
+        is_told = bool(copies or traced)
         short = (
-            is_first and not copies and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
+            is_first and not is_told and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
         )
         severity: Severity = "info" if short else "warning"
         figures = [self.time_of(spent_s / parts.wall_s, name)]
@@ -80,8 +91,13 @@ class MostlyNotCompute(TimeRule):
             figures.append(self.compute(parts.compute_s / parts.wall_s))
         advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
         title = f"{self.title}: the largest part is {name}"
+        took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
+        if traced is not None:
+            function, place, traced_s = traced
+            part = f"{seconds(traced_s)} s of it to trace {function} ({place})"
+            title = f"The first step took {took}, {part}"
+            advice = (UNROLLS.format(name=function), *advice[:1])
         if copies:
-            took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
             title = f"{copies}: the first step, which traces them, took {took}"
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
             if UNROLLED in settings:
@@ -94,3 +110,22 @@ class MostlyNotCompute(TimeRule):
             title=title,
             about=name,
         )
+
+
+def _traced(summary: RunSummary, first_step_s: float) -> tuple[str, str, float] | None:
+    """Returns the script's function that takes long to trace, its place, and the seconds.
+
+    In graph mode, lines of the script within steps run only while these are traced. Tracing the
+    gradients of what they did comes on top.
+    """
+    if summary.stacks is None or summary.environment.run_eagerly:
+        return None
+    spent_s: Counter[tuple[str, str]] = Counter()
+    for line in summary.stacks.of("step"):
+        spent_s[line.entry, line.entry_place] += line.seconds  # type: ignore[assignment]
+    if not spent_s:
+        return None
+    (entry, place), longest_s = spent_s.most_common(1)[0]
+    if longest_s < max(LEAST_TRACED_S, MUCH * first_step_s):
+        return None
+    return entry, place, longest_s

@@ -18,7 +18,7 @@ def read(monkeypatch, fetches_s, computes_s, overheads_s):
     return reading.wait_s / duration_s, planted_s / duration_s
 
 
-def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=0.0):
+def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=0.0, known=0):
     """Returns the reading, the planted stall, and the duration of all calls.
 
     Args:
@@ -26,6 +26,7 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
         computes_s: The last one of a call contains what leaving the call takes.
         overheads_s: Between two fetches.
         empty_call_s: What entering and leaving a call takes that finds no data.
+        known: Number of calls whose gaps are known, the last ones; 0 for all.
     """
     hidden = calibrated_hidden_wait(monkeypatch, fetches_s.shape[1], empty_call_s=empty_call_s)
     gaps_s = overheads_s.copy()
@@ -36,7 +37,7 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
     entries_s = np.concatenate([[0.0], durations_s.cumsum()])
     stretch = Stretch(entries_s, entries_s[1:], entries_s[-1])
     planted_s = durations_s.sum() - computes_s.sum() - overheads_s.sum()
-    return hidden.read(stretch, gaps_s, None), planted_s, durations_s.sum()
+    return hidden.read(stretch, gaps_s[-known:], None), planted_s, durations_s.sum()
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8, 100])
@@ -47,6 +48,14 @@ def test_steady_steps(monkeypatch, steps, fetch_s):
     stall, planted = read(monkeypatch, fetches_s, computes_s, np.full(shape, OVERHEAD_S))
     # A call's first fetch never hides, nor does the wait for slow ones.
     assert stall == pytest.approx(planted, abs=0.005)
+
+
+def test_the_last_calls_stand_for_all_whose_gaps_were_dropped(monkeypatch):
+    shape = (10, 8)
+    steps = (np.full(shape, seconds) for seconds in (0.011, COMPUTE_S, OVERHEAD_S))
+    reading, planted_s, _ = read_calls(monkeypatch, *steps, known=4)
+    assert reading.wait_s == pytest.approx(planted_s)
+    assert reading.waits_s is None
 
 
 @pytest.mark.parametrize("steps", [8, 100])

@@ -87,30 +87,6 @@ def test_each_input_has_its_way_to_be_measured(data, steps, mechanism, confidenc
     assert 0 <= record.stall_fraction <= 1
 
 
-@pytest.mark.parametrize("steps", [40, 100])
-def test_long_executions_are_measured(steps):
-    record = stall(fast_dataset(6 * steps), small_model(steps_per_execution=steps))
-    # The first execution includes tracing, and no execution follows the last one. A window is a
-    # second, so that with 100 steps the first two executions are read alone.
-    assert record.measured_steps >= 2 * steps
-    assert record.unknown_because is None
-
-
-@pytest.mark.parametrize(
-    ("data", "steps", "because"),
-    [
-        # The gap after an execution's last fetch may be an interruption, and stands for all steps.
-        (lambda: fast_dataset(4 * 40), 40, "fewer than 3 executions"),
-        (lambda: fast_dataset(404), 101, "more than 100 steps"),
-    ],
-    ids=["few executions", "executions longer than tf.data remembers"],
-)
-def test_executions_that_are_unknown_say_so(data, steps, because):
-    record = stall(data(), small_model(steps_per_execution=steps))
-    assert record.stall_fraction is None
-    assert because in record.unknown_because
-
-
 def nested_buffer(_):
     return fast_dataset(4).unbatch().prefetch(50)
 

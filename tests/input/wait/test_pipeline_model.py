@@ -124,6 +124,7 @@ def test_time_of_the_callbacks_between_calls_is_no_wait():
     windows, _ = run(pipeline, [(0.002, 0.004)] * 30, after_step=callback)
     assert total(windows) == pytest.approx(28 * 0.002, abs=MICROSECOND)
     assert total(windows, "duration_s") == pytest.approx(28 * 0.036)
+    assert total(windows, "between_s") == pytest.approx(28 * 0.03)
 
 
 def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time():
@@ -135,10 +136,11 @@ def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time():
 def test_each_epoch_starts_with_a_wait_of_its_own():
     pipeline = ScriptedPipeline()
     epoch = [(0.3, 0.01), *[(0.001, 0.01)] * 20]
-    windows, record = run(pipeline, epoch, epoch, epoch)
+    second = [(0.3, 0.01), *[(0.004, 0.01)] * 20]
+    windows, record = run(pipeline, epoch, second, epoch)
     # The same iterator goes on: only the first call over it is a start.
-    assert total(windows) == pytest.approx(3 * 19 * 0.001, abs=MICROSECOND)
-    assert record.later_stall_fraction == pytest.approx(1 / 11, abs=1e-4)
+    assert total(windows) == pytest.approx(19 * 0.006, abs=MICROSECOND)
+    assert record.later_stall_fraction == pytest.approx(5 / 25, abs=1e-4)
 
 
 def test_the_end_of_the_data_does_not_shift_the_waits():
@@ -203,14 +205,16 @@ def test_more_steps_in_an_execution_than_gaps_are_not_measurable():
         PipelineModelMeter(ScriptedPipeline(), 101)
 
 
-def test_steps_of_an_execution_have_their_waits_together():
+@pytest.mark.parametrize("of", [8, 40, 100])
+def test_steps_of_an_execution_have_their_waits_together(of):
     """Where nothing hides, as in eager steps."""
-    steps = [(0.001 * (1 + each % 7), 0.004 + 0.001 * (each % 5)) for each in range(160)]
-    windows, record = run(ScriptedPipeline(), steps, of=8)
-    counted = steps[8:-8]
-    assert total(windows, "steps") == record.measured_steps == len(counted)
-    assert total(windows) == pytest.approx(sum(wait_s for wait_s, _ in counted), abs=MICROSECOND)
-    of_each = [sum(wait_s for wait_s, _ in counted[at : at + 8]) / 8 for at in range(0, 144, 8)]
+    steps = [(0.001 * (1 + each % 7), 0.004 + 0.001 * (each % 5)) for each in range(20 * of)]
+    windows, record = run(ScriptedPipeline(), steps, of=of)
+    waits_s = [wait_s for wait_s, _ in steps[of:-of]]
+    assert total(windows, "steps") == record.measured_steps == len(waits_s)
+    assert windows[-1].step == len(steps)
+    assert total(windows) == pytest.approx(sum(waits_s), abs=20 * MICROSECOND)
+    of_each = [sum(waits_s[at : at + of]) / of for at in range(0, len(waits_s), of)]
     assert record.distribution.worst_s == pytest.approx(max(of_each), abs=MICROSECOND)
 
 
@@ -241,10 +245,15 @@ def test_the_start_of_executions_is_the_wait_for_all_of_the_first_one():
 def test_fetching_that_hides_behind_the_steps_of_an_execution_is_no_wait(
     monkeypatch, fetch_s, waited_s
 ):
-    hidden = calibrated_hidden_wait(monkeypatch, 8)
+    hidden, pipeline = calibrated_hidden_wait(monkeypatch, 8), ScriptedPipeline()
+
+    def callback(number):
+        pipeline.now_s += 0.005
+
     windows, record = run(
-        ScriptedPipeline(),
+        pipeline,
         [(fetch_s, 0.004)] * 400,
+        after_step=callback,
         choose=lambda each: meter_of(each, 8, hidden),
         of=8,
         hides=True,
@@ -253,6 +262,19 @@ def test_fetching_that_hides_behind_the_steps_of_an_execution_is_no_wait(
     assert record.measured_steps == 48 * 8
     assert total(windows) == pytest.approx(48 * waited_s, abs=48 * MICROSECOND)
     assert record.most_stall_fraction == pytest.approx(record.stall_fraction)
+
+
+def test_two_executions_do_not_show_how_long_a_step_computes(monkeypatch):
+    hidden = calibrated_hidden_wait(monkeypatch, 8)
+    _, record = run(
+        ScriptedPipeline(),
+        [(0.012, 0.004)] * 32,
+        choose=lambda each: meter_of(each, 8, hidden),
+        of=8,
+        hides=True,
+    )
+    assert record.stall_fraction is None
+    assert record.unknown_because == "fewer than 3 executions show how long a step computes"
 
 
 class OfReplicas:
@@ -279,6 +301,14 @@ def test_fetches_that_tf_data_adds_up_are_the_wait():
     assert total(windows) == pytest.approx(198 * 0.003, abs=MICROSECOND)
     assert record.stall_fraction == pytest.approx(0.25)
     assert record.confidence == "exact"
+
+
+def test_fetches_count_for_the_part_of_their_time_that_is_in_the_stretch():
+    meter = FetchLatencyMeter(lambda: 0.0, overlaps=False)
+    meter.start(1.0, Stretch(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
+    # A second of fetches from 2 to 7 s, in a stretch from 1 to 5 s.
+    stretch = Stretch(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
+    assert meter.read([2.0], stretch).wait_s == pytest.approx(0.8)
 
 
 def test_predict_waits_from_each_request_to_its_arrival(monkeypatch):
@@ -328,6 +358,21 @@ def test_the_part_of_it_that_fills_a_shuffle_buffer():
         Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map")
     )
     assert start_of(pipeline).shuffle_fraction == pytest.approx(940 / 1000)
+
+
+def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_alone():
+    pipeline, entries = ScriptedPipeline(), []
+    meter = meter_of(pipeline)
+    for number in range(153):
+        entries.append(pipeline.now_s)
+        pipeline.execution([(0.002, 0.004)])
+        if number == 1:
+            first = Stretch(np.array(entries), np.array(entries[1:]), pipeline.now_s)
+            meter.start(meter.take(), first)
+    stretch = Stretch(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
+    reading = meter.read([meter.take()], stretch)
+    assert reading.wait_s == pytest.approx(151 * 0.002, abs=151 * MICROSECOND)
+    assert reading.waits_s is None
 
 
 def test_a_first_call_of_ten_seconds_of_compute_is_unknown():

@@ -263,6 +263,15 @@ def test_bursts_do_not_depend_on_how_they_were_read(chunk):
     assert from_dict(to_dict(record), WaitDistribution) == record
 
 
+def test_a_step_of_an_execution_has_its_share_of_the_wait():
+    histogram, waits_s = WaitHistogram(5), np.zeros(40)
+    waits_s[::4] = 0.5
+    histogram.add(waits_s, np.full(40, 1.0))
+    record = histogram.record()
+    assert (record.worst_s, record.stalled_fraction) == (0.1, 0.25)
+    assert record.burst_period_steps == 20  # every fourth execution
+
+
 def test_bursts_at_random_have_no_period_and_no_step_has_no_distribution():
     assert WaitHistogram(1).record() is None
     waits_s = np.where(np.random.default_rng(0).random(2000) < 0.05, 0.005, 0.0)
@@ -276,3 +285,22 @@ def test_the_longest_waits_for_first_batches_are_kept():
     record = totals.input(None, None, None).pipeline_start
     assert (record.epochs, record.mean_s) == (7, pytest.approx(0.6))
     assert record.longest_s == (3.0, 0.4, 0.3, 0.2, 0.1)
+
+
+def test_a_shuffle_buffer_s_share_is_that_of_the_starts_that_show_it():
+    totals = StepTotals("fit", 1, lambda record: record)
+    for start in (PipelineStart(1.0, shuffle_fraction=0.5), PipelineStart(3.0, None)):
+        totals.add_start(start)
+    record = totals.input(None, None, None).pipeline_start
+    assert (record.mean_s, record.shuffle_s) == (2.0, 1.0)
+
+
+def test_the_upper_end_of_a_stall_is_that_of_the_windows_whose_wait_is_known():
+    fold = RunFold()
+    totals = StepTotals("fit", 1, fold.measured)
+    for waits_s in ({"input_wait_s": 0.2, "most_wait_s": 0.4}, {}):
+        window = StepWindow("fit", 1.0, 10, 10, 1.0, **waits_s)
+        totals.add(window)
+        fold.add("steps", window, 1.0, 10)
+    record = totals.input(None, None, None)
+    assert (record.stall_fraction, record.most_stall_fraction) == (0.2, 0.4)

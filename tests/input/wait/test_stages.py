@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.training import FEATURES, sleep_in_tensorflow, small_model
+from tensorflow.core.framework import model_pb2
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines import stage as stage_module
@@ -17,7 +18,7 @@ from keras_gpukit.input.pipelines.stage import read_stages
 from keras_gpukit.input.wait.stages import bottleneck
 from keras_gpukit.input.wait.stages.bottleneck import complete, cut, slowest, within_pool
 from keras_gpukit.input.wait.stages.measuring import measure
-from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
+from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import read_model
 from keras_gpukit.rules.input import contention
@@ -101,6 +102,18 @@ def test_a_shuffle_that_is_filled_anew_with_each_repetition_hands_on_what_it_too
     assert slow.cost_per_batch_s == pytest.approx(8 * 0.01)
 
 
+def test_a_reading_is_in_seconds_and_has_the_threads_that_are_in_effect():
+    model = model_pb2.ModelProto(output=1)
+    node = model.nodes[1]
+    node.id, node.name, node.num_elements = 1, "ParallelMapV2", 5
+    node.node_class = model_pb2.NodeClass.ASYNC_KNOWN_RATIO
+    node.processing_time = 3_000_000  # ns
+    node.parameters.add(name="parallelism", value=9, state_value=4)
+    found = read_nodes(model).nodes[1]
+    assert (found.kind, found.elements, found.work_s) == ("ParallelMap", 5, pytest.approx(0.003))
+    assert found.parallelism == 4  # autotuning tries 9
+
+
 def test_one_reading_is_not_enough():
     assert measure([[reading(Node(1, "Root", 10, 0.0))]]) is None
 
@@ -169,6 +182,12 @@ def test_nested_stages_work_in_the_threads_of_their_interleave():
     assert named_slowest(interleave(4.0, 0.1)) == "Generator"
     # Its threads wait for each other at the source, which tf.data takes for the interleave's work.
     assert named_slowest(interleave(4.0, 11.0)) == "Generator"
+
+
+def test_a_parallel_stage_of_several_copies_has_the_threads_of_each():
+    nested = stage("ParallelMap", 8.0, buffered=0.0, parallelism=2, copies=4.0)
+    output = stage("ParallelInterleave", 0.0, nested=(nested,), buffered=0.0, parallelism=4)
+    assert slowest(cut(output)).time_s == 8.0 / (2 * 4)
 
 
 def test_calls_of_tiny_functions_are_accounted_for():

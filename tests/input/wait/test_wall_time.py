@@ -2,6 +2,7 @@
 
 import pytest
 
+from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.sensors.compilations import Compilations
 
@@ -37,6 +38,7 @@ def test_compilations_in_later_steps_and_validations_are_no_compute_and_no_valid
     assert parts.compiling_s == parts.tracing_s == pytest.approx(4.0)
     assert parts.compute_s == pytest.approx(18.0 - 3.0)
     assert parts.validation_s == pytest.approx(20.0 - 1.0)
+    assert parts.callbacks_s == pytest.approx(10.0 + 2.0)  # those between steps, too
     assert sum(parts.parts.values()) == pytest.approx(60.0)
     process.wall.end()
     process.programs += 1
@@ -50,6 +52,14 @@ def test_a_step_function_made_again_is_counted_with_what_was_compiled_for_it():
     process.wall.add_tracing(3.0)
     parts = process.wall.breakdown(process.inside_s, 0.0)
     assert (parts.tracings, parts.tracing_s, parts.compilations) == (1, 3.0, 0)
+
+
+def test_the_time_inside_a_step_function_is_that_of_all_its_calls():
+    calls = CallTimes(steps_per_execution=8, first_step=100)
+    calls.times_s = [0.0, 1.0, 2.0, 4.0, 5.0, 8.0]
+    calls.drop(but=1)
+    assert (calls.inside_s, calls.times_s) == (3.0, [5.0, 8.0])
+    assert (calls.count, calls.step) == (3, 124)
 
 
 def test_compilations_are_unknown_without_counters():
@@ -76,6 +86,7 @@ def test_each_part_of_the_wall_time_is_said_with_its_begin_and_end():
         ("steps", 5.0, 8.0),
         ("validation", 8.0, 20.0),
     ]
+    assert (wall.spent_s("epoch start"), wall.spent_s("steps")) == (7.0, 1.0)
 
 
 def test_a_step_that_is_traced_for_another_shape_is_no_computation():
