@@ -109,7 +109,7 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
     first_finding = next(line for line in printed.splitlines() if line.startswith("│ Verdict"))
     assert "14 new models were traced by fit (train.py:27)" in first_finding
     page = (folder.path() / REPORT).read_text(encoding="utf-8")
-    assert page.index("The whole script") < page.index("2 runs compared")
+    assert page.index("2 runs compared") < page.index("The whole script")  # the account comes last
     script = load_report(folder.path()).script
     assert replace(script, before=(), rest=()) == ScriptRecord(48.0, 9.0, 2.0, (FOLDS,))
 

@@ -14,6 +14,7 @@ from helpers.launches import wait_for
 
 import keras_gpukit as gpukit
 import keras_gpukit.watching.open_session as open_sessions
+from keras_gpukit.sensors.layer_scopes import calls_are_numbered
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 
@@ -145,7 +146,10 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
 def test_data_of_unknown_length_are_counted_without_the_look_for_their_end(
     per_execution, accumulated, counted
 ):
-    # With one step per execution Keras' optimizer counts one more, which may look like an update.
+    # With one step per execution the optimizer of Keras up to 3.15 counts one more, which may look
+    # like an update.
+    if per_execution == 1 and accumulated == 2 and not calls_are_numbered():
+        counted = (5, 2, 5)
     model = small_model(gradient_accumulation_steps=accumulated)
     model.steps_per_execution, model.jit_compile = per_execution, False
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(5)

@@ -48,8 +48,11 @@ def test_without_xla_nothing_is_compiled_again():
     monitor = gpukit.Monitor(None, verbose=0)
     model(jit_compile=False).fit(padded(range(20, 40)), callbacks=[monitor], verbose=0)
     assert not monitor.summary.breakdown.compilations
-    assert monitor.summary.breakdown.tracing_s == 0
-    assert monitor.summary.breakdown.retraced == ()
+    parts = monitor.summary.breakdown
+    # From Keras 3.16 on the step is traced again for another shape.
+    assert (parts.tracing_s > 0) == (parts.tracings_of_shapes > 0)
+    assert parts.tracings == parts.tracings_of_shapes
+    assert parts.retraced == ()
 
 
 def test_functions_that_eager_steps_trace_again_say_what_changed():

@@ -9,10 +9,11 @@ import sys
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 from stand_in import pretend, uuid
 
-from keras_gpukit.cli import doctor
+from keras_gpukit.cli import doctor, examination
 from keras_gpukit.sensors import gpu_health
 
 pretend(2)
+examination.packages_distributions = dict  # whatever is installed here
 gpu_health.in_first_namespace = lambda: True
 gpus = [
     FakeGPU(uuid(0), memory_used=80 * GIB - 1, processes={2**22 + 1: 79 * GIB}, ecc_uncorrected=1),
