@@ -272,11 +272,7 @@ def test_the_last_gpu_lost_mid_run_is_said_once_and_the_host_goes_on(caplog):
 
 
 def test_the_host_is_read():
-    sensor = HostSensor()
-    burn_a_core(0.3)
-    reading = sensor.read()
-    assert reading.process_cpu_percent is not None
-    assert 0 < reading.process_cpu_percent <= 100
+    reading = HostSensor().read()
     assert reading.memory_bytes == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
     assert reading.memory_total_bytes == psutil.virtual_memory().total
     assert 0 < reading.memory_available_bytes < reading.memory_total_bytes
