@@ -38,7 +38,6 @@ def take(logs: Path, charts: Path) -> None:
         logs: Where the runs are.
         charts: Where the charts go.
     """
-    charts.mkdir(parents=True, exist_ok=True)
     report = logs.parent / "report.html"
     command = [sys.executable, "-m", "keras_gpukit", "report", logs / "as_written", "--out", report]
     subprocess.run(command, check=True)
@@ -88,6 +87,7 @@ def draw_verdict(charts: Path) -> None:
 
 
 def main(charts: Path) -> None:
+    charts.mkdir(parents=True, exist_ok=True)
     draw_verdict(charts)
     # The charts show where the runs are, so the folder has no name by chance.
     folder = Path(tempfile.gettempdir(), "demo")
