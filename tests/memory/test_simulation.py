@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
 from keras_gpukit.memory.simulation import Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode, StepGraph
+from keras_gpukit.memory.step_memory import StepMemory
 
 KIB = 1024
 
@@ -85,6 +88,18 @@ def test_workspace_counts_while_its_operation_runs():
 def test_a_limit_is_kept():
     with pytest.raises(MemoryError):
         peak(step(*CHAIN), batch_size=1024, limit_bytes=KIB)
+
+
+class FitsUpTo(StepMemory):
+    """A step that fits into memory up to a batch size."""
+
+    def __init__(self, most):
+        self.graph, self.fits = SimpleNamespace(scales=True), lambda size, limit_bytes: size <= most
+
+
+@pytest.mark.parametrize("most", [1, 15, 16, 17, 1000])
+def test_the_largest_batch_is_the_last_one_that_fits(most):
+    assert FitsUpTo(most).largest_batch(KIB) == most
 
 
 def test_what_is_taken_from_the_device_already_counts_for_the_limit():
