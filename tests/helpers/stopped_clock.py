@@ -8,12 +8,7 @@ STEP_S = 0.25
 
 
 class StoppedClock:
-    """Has the functions of `time` that measure.
-
-    Attributes:
-        now_s: Seconds since it was made.
-        spent_s: Those of them in which this thread computed.
-    """
+    """Has the functions of `time` that measure; in `spent_s` of the time this thread computes."""
 
     UNIX_S = 1.7e9
 

@@ -92,7 +92,6 @@ def test_filling_a_shuffle_buffer_starts_an_epoch_and_is_no_stall(modelled):
     data = data if modelled else without_autotuning(data)
     record = measured(data, sleeping_model(0.05), epochs=2).summary
     start = record.pipeline_start
-    assert start.epochs == 1
     assert 0.75 <= start.mean_s <= 1.4
     assert record.breakdown.epoch_start_s >= start.mean_s
     assert 0 <= record.wait_s <= 0.03
