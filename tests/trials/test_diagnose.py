@@ -430,6 +430,7 @@ def test_disturbed_rounds_do_not_widen_the_interval():
     assert summarize([1, 1, 1, *range(10, 19), 90, 90, 90]) == Rate(14, 10, 18)
     # The textbook's ranks of a 95 % interval of the median: the 6th and the 15th of 20.
     assert summarize(range(1, 21)) == Rate(10.5, 6, 15)
+    assert summarize(range(1, 9)) == Rate(4.5, 1, 8)
 
 
 def test_intervals_of_means():
