@@ -21,7 +21,9 @@ def evidence_sentences(finding: Finding) -> tuple[str, ...]:
     """Returns a finding's figures in sentences, such as "A step waits 10 ms for its batch."."""
     sentences: list[str] = []
     for figure in finding.evidence:
-        clause = figure.sentence.format(value=units.measured(figure), of=figure.of)
+        # A record may hold any text: no other words in braces mean anything.
+        clause = figure.sentence.replace("{value}", units.measured(figure))
+        clause = clause.replace("{of}", figure.of)
         if clause.startswith(",") and sentences:
             sentences[-1] += clause
         else:
