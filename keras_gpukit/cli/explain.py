@@ -43,8 +43,9 @@ def run(args: argparse.Namespace) -> int:
     page = next((each for each in PAGES if each.is_file()), None)
     if page is None:
         return fail("explain", "this installation lacks the page with the rules")
-    text = _LINK.sub(r"\1", page.read_text(encoding="utf-8")).replace("\r\n", "\n")
-    says = {code: (words, to_do) for code, words, to_do in _ROW.findall(page.read_text("utf-8"))}
+    source = page.read_text(encoding="utf-8")
+    text = _LINK.sub(r"\1", source).replace("\r\n", "\n")
+    says = {code: (words, to_do) for code, words, to_do in _ROW.findall(source)}
     if args.code is None:
         rows = [(code, words) for code, (words, _) in says.items()]
         print_anywhere(table(rows, ("code", "says, such as")))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from keras_gpukit.sensors.tf_private import traces_of
+
 
 def step_graph(step_function: Any) -> Any | None:
     """Returns the graph of one step on one batch, as it was traced; None if none was.
@@ -21,13 +23,8 @@ def step_graph(step_function: Any) -> Any | None:
     inner = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     if "one_step_on_data" not in inner:
         raise AttributeError("the step function is not Keras' own")
-    traced = inspect.unwrap(inner["one_step_on_data"], stop=_is_traced)
-    traces = list(traced._list_all_concrete_functions())
+    traces = traces_of(inner["one_step_on_data"])
     return traces[-1].graph if traces else None  # the last one takes the most kinds of batches
-
-
-def _is_traced(function: Any) -> bool:
-    return hasattr(function, "_list_all_concrete_functions")
 
 
 def function_graph(graph: Any, name: str) -> Any:

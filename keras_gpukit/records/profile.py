@@ -111,6 +111,8 @@ class KernelProfile:
     operation: str | None = None
 
 
+BETWEEN = "between operations"
+"""Path of the pauses between operations, among the layers of a profile."""
 LayerRole = Literal["layer", "loss", "metrics", "optimizer", "other"]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.profile import BETWEEN, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
 from keras_gpukit.rules.slowdown.cpu_captures import MOST_COMPUTES
 
-BETWEEN = "between operations"
-"""Path of the pauses among a profile's layers."""
 LEAST_LOOP_S = 5.0
 """Least time of the steps of an own loop that is said not to be looked into; our choice."""
 HOW = (

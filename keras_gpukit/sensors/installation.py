@@ -67,8 +67,10 @@ def read_build() -> Build:
 
     info = tf.sysconfig.get_build_info()
     cuda = bool(info.get("is_cuda_build"))
-    # From TensorFlow 2.22 on the versions are only in what its extra asks for.
-    needs = {each.name: each.lowest for each in cuda_libraries.read_packages()} if cuda else {}
+    needs: dict[str, str | None] = {}
+    if cuda and not (info.get("cuda_version") and info.get("cudnn_version")):
+        # From TensorFlow 2.22 on the versions are only in what its extra asks for.
+        needs = {each.name: each.lowest for each in cuda_libraries.read_packages()}
     return Build(
         cuda=cuda,
         cuda_version=info.get("cuda_version") or _lowest(needs, "nvidia-cuda-runtime"),

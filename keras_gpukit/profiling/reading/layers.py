@@ -20,13 +20,12 @@ from keras_gpukit.profiling.reading.gpu import GPUs
 from keras_gpukit.profiling.reading.host import Host, operation_name
 from keras_gpukit.profiling.reading.kinds import kind_of, uses_tensor_cores
 from keras_gpukit.profiling.reading.spans import Spans
-from keras_gpukit.records.profile import KernelProfile, Kind, LayerProfile, LayerRole
+from keras_gpukit.records.profile import BETWEEN, KernelProfile, Kind, LayerProfile, LayerRole
 
 LARGEST = 3
 UNUSUAL = 0.25
 """Share of scopes without a number, or with a large one, from which calls are not numbered; our
 choice."""
-BETWEEN = "between operations"
 UNNAMED = "other operations"
 _NUMBERED = re.compile(r"_(\d+)$")
 MOST_CALLS = 2
