@@ -17,7 +17,7 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
-from keras_gpukit.rules.profiled_steps import of_profile, with_profile
+from keras_gpukit.rules.judging import judge_run, of_profile
 from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
@@ -182,7 +182,7 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
     summary, usual = run.summary, _of_usual_steps(captures)
     seen = summary.profile
     if usual is not None and (seen is None or (usual.layers and not seen.layers)):
-        summary = with_profile(summary, usual)
+        summary = judge_run(replace(summary, profile=usual))
     return replace(run, summary=summary, captures=tuple(captures))
 
 

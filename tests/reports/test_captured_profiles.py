@@ -17,7 +17,7 @@ from keras_gpukit.records.report import CaptureReport, Report
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.text import markdown
-from keras_gpukit.rules.profiled_steps import of_profile
+from keras_gpukit.rules.judging import of_profile
 from keras_gpukit.saved_runs import load_report
 
 EIGEN = "void Eigen::internal::EigenMetaKernel<scalar_product_op>"

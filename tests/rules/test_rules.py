@@ -1407,17 +1407,18 @@ def test_threads_that_take_more_than_all_stages_of_the_pipeline_do_other_work():
 
 
 def test_a_hang_names_what_it_waited_for_and_is_no_compute():
-    known = with_hangs(spent(input_s=5.0, mechanism="pipeline model"), (LOADS,))
+    known = with_hangs(replace(spent(input_s=5.0, mechanism="pipeline model"), hangs=(LOADS,)))
     found = finding("hang", known)
     assert found.title == "No step ended for 30 s: waiting for input, load (train.py:31)"
     assert found.advice[0].startswith("See what load (train.py:31) waits for")
     assert (found.saving.low_s, found.saving.high_s) == (28.0, 30.0)
     parts = known.breakdown
     assert (parts.input_s, parts.hangs_s, parts.compute_s) == (5.0, 30.0, 65.0)
-    measured = spent(input_s=35.0)  # by a meter that sees a long wait
-    assert with_hangs(measured, (LOADS,)).breakdown == measured.breakdown
+    assert with_hangs(known) == known  # also of a run that is judged again
+    measured = replace(spent(input_s=35.0), hangs=(LOADS,))  # by a meter that sees a long wait
+    assert with_hangs(measured).breakdown == measured.breakdown
     longer = replace(LOADS, step=70, lasted_s=40.0)
-    evidence = finding("hang", with_hangs(spent(), (LOADS, longer))).evidence
+    evidence = finding("hang", with_hangs(replace(spent(), hangs=(LOADS, longer)))).evidence
     assert [each.value for each in evidence] == [2, 40.0, 70]
 
 
