@@ -31,7 +31,8 @@ _LEAST = 0.0005
 _NAMES = {
     "step_time": "step time",
     "examples_per_s": "examples/s",
-    "input_stall": "input stall",
+    "input": "input, of the run",
+    "input_stall": "input, of the steps' time",
     "peak_memory": "peak memory",
     "optimizer_slots": "optimizer slots",
     "step_memory": "activations, gradients and workspace",

@@ -15,7 +15,7 @@ from keras_gpukit.reports.unseen_compute import HOW, unseen_compute
 from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
-from keras_gpukit.rules.savings import lasting_time_s, time_of_steps_s
+from keras_gpukit.rules.savings import input_of_run, lasting_time_s, time_of_steps_s
 from keras_gpukit.rules.verdict import RULES
 
 WIDE_RANGE = 0.03
@@ -51,7 +51,7 @@ UPPER_BOUND = (
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """Returns the run's main figures in words; unknown figures are left out."""
     parts = [
-        *([input_share(summary) or "input stall unknown"] if summary.input else ()),
+        *([_input(summary, summary.input)] if summary.input else ()),
         *_speed_and_use(summary),
     ]
     if summary.overhead_s is not None:
@@ -260,35 +260,19 @@ def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
     return parts
 
 
-def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
-    """Returns the shares of the run spent on input: within steps, and before first batches.
-
-    The second share is the wait for the first batch of each epoch. Other work at the start of an
-    epoch, such as making Keras' iterator, is no wait for input. None if the parts of the wall time
-    are unknown.
-    """
-    parts = summary.breakdown
-    if parts is None or parts.input_s is None or not parts.wall_s:
-        return None
-    start = summary.input.pipeline_start if summary.input else None
-    waited_s = min(start.epochs * start.mean_s, parts.epoch_start_s) if start else 0.0
-    return parts.input_s / parts.wall_s, waited_s / parts.wall_s
-
-
 def stall(record: InputRecord) -> str:
     """Formats the stall of steps, such as "34 %", "about 34 %" or "34 % to 41 %"."""
     return _inexact(record, record.stall_fraction or 0.0, record.most_stall_fraction)
 
 
-def input_of_run(summary: RunSummary) -> str | None:
-    """Formats the share of the run spent on input as `stall` does; None if it is unknown."""
-    record, parts, fractions = summary.input, summary.breakdown, input_fractions(summary)
-    if record is None or parts is None or fractions is None:
+def input_share(summary: RunSummary) -> str | None:
+    """Formats the share of the whole run that steps waited, as `stall` does; None if unknown."""
+    record, parts, share = summary.input, summary.breakdown, input_of_run(summary)
+    if record is None or parts is None or share is None:
         return None
     most = record.most_stall_fraction
-    if most is not None:
-        most = most * time_of_steps_s(summary) / parts.wall_s + fractions[1]
-    return _inexact(record, sum(fractions), most)
+    of_run = None if most is None else most * time_of_steps_s(summary) / parts.wall_s
+    return _inexact(record, share, of_run)
 
 
 def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
@@ -301,26 +285,13 @@ def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
     return (hedge if 100 * fraction >= units.LEAST_PERCENT else "") + units.percentage(fraction)
 
 
-def input_share(summary: RunSummary) -> str | None:
-    """Returns the share of the run spent waiting for input, first batches of epochs included.
-
-    If only the step times are known, returns the input stall of the steps; None if that is unknown
-    too.
-    """
-    record = summary.input
-    if record is None or record.stall_fraction is None:
-        return None
-    fractions = input_fractions(summary)
-    if fractions is None:
-        return f"input stall {stall(record)}"
-    within, starts = fractions
-    whole = f"input {input_of_run(summary)} of the run"
-    if starts <= LEAST_SHARE:
-        return whole
-    return (
-        f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} until each "
-        "epoch's first batch"
-    )
+def _input(summary: RunSummary, record: InputRecord) -> str:
+    share = input_share(summary)
+    if share is not None:
+        return f"input {share} of the run"
+    if record.stall_fraction is None:
+        return "input stall unknown"
+    return f"input {stall(record)} of the steps' time"
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:

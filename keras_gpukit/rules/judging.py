@@ -27,7 +27,7 @@ def judge_run(run: RunSummary, *, within: ScriptRecord | None = None) -> RunSumm
     compute. Once more is known, such as the other workers, the run can be judged again.
 
     Args:
-        run: What is known of the run; too little to judge by leaves it without a verdict.
+        run: Run to judge. If too little is known of it, it gets no verdict.
         within: Script of which the run is only a part: what is found about the script is left out.
     """
     is_only_profile = run.profile is not None and not run.environment.versions and not run.steps

@@ -77,8 +77,8 @@ def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers(
     at = table.columns.index("peak memory")
     assert [row.cells[at].value for row in table.rows] == [5 * 2**30, None]
     assert [row.cells[at].text for row in table.rows] == ["5 GiB", "unknown"]
-    at = table.columns.index("input stall")
-    assert table.rows[0].cells[at].value == table.rows[0].cells[at].part == 0.4
+    at = table.columns.index("input")
+    assert table.rows[0].cells[at].value == table.rows[0].cells[at].part == 0.375
     bare = replace(SUMMARY, memory=None, utilization=None)
     table = runs_table([run("a", summary=bare), run("b", summary=bare)])
     assert not {"peak memory", "GPU busy"} & set(table.columns)

@@ -26,7 +26,7 @@ from keras_gpukit.reports.html.machine_charts import (
 )
 from keras_gpukit.reports.html.over_time import TimeAxis
 from keras_gpukit.reports.html.roofline_table import roofline_table
-from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_comparison import step_times_chart
 from keras_gpukit.reports.html.runs_table import run_ids, runs_table
 from keras_gpukit.reports.html.step_charts import input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
@@ -137,11 +137,8 @@ def render(
         sections.append(_captures_section(report))
     beside = runs = script = None
     if len(report.runs) > 1:
-        compared = [
-            ("step-times", "Step times of the runs", step_times_chart(report.runs)),
-            ("stalls", "Input stalls of the runs", stalls_chart(report.runs)),
-        ]
-        beside, runs = Section("runs").add(compared), runs_table(report.runs, href)
+        times = [("step-times", "Step times of the runs", step_times_chart(report.runs))]
+        beside, runs = Section("runs").add(times), runs_table(report.runs, href)
     if report.script is not None:
         title = "Where the whole script's time went"
         script = Section("script").add([("time", title, script_chart(report.script))])

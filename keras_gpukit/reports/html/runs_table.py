@@ -17,6 +17,7 @@ from keras_gpukit.reports.html.run_comparison import common_prefix
 from keras_gpukit.reports.run_words import headline_of
 from keras_gpukit.rules.comparing.compare import compare_runs
 from keras_gpukit.rules.comparing.settings import settings_of
+from keras_gpukit.rules.savings import input_of_run
 
 _UNKNOWN = "unknown"
 _SEVERITIES = ("critical", "warning", "info", "good", "unknown")
@@ -134,13 +135,13 @@ def _cells(run: RunReport) -> dict[str, RunCell]:
     lasted_s = summary.throughput.wall_s if summary.throughput else None
     if lasted_s is None and run.began_s is not None and run.ended_s is not None:
         lasted_s = max(run.ended_s - run.began_s, 0.0)
-    stall = summary.input_stall_fraction
+    waited = input_of_run(summary)
     peak = max(summary.memory_peak_bytes.values(), default=None)
     place = float(_SEVERITIES.index(severity))
     return {
         "verdict": RunCell(headline.text, place, (severity, severity)),
         "step time": _cell(summary.step_time_s, units.duration),
-        "input stall": _cell(stall, units.percentage, part=stall),
+        "input": _cell(waited, units.percentage, part=waited),
         "examples/s": _cell(summary.examples_per_s, lambda rate: units.number(rate) + each),
         "GPU busy": _cell(busy_fraction, units.percentage, part=busy_fraction),
         "peak memory": _cell(peak, units.size),

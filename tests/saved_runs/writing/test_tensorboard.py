@@ -41,7 +41,7 @@ TAGS = GPU_TAGS | {
     "host/cpu_percent",
     "host/process_cpu_percent",
     "host/memory_bytes",
-    "gpukit/overhead_us",
+    "tool/overhead_us",
 }
 if psutil.disk_io_counters():
     TAGS.add("host/disk_read_bytes_per_s")
