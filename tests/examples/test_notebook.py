@@ -67,7 +67,8 @@ def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
     assert len(shown) > 2
     assert shown[0].startswith("keras_gpukit: ")
     assert re.search(
-        r"training, at step \d+ in epoch \d of 8\ninput .+ of the steps\' time, .+ per step, ", "".join(shown)
+        r"training, at step \d+ in epoch \d of 8\ninput .+ of the steps' time, .+ per step, ",
+        "".join(shown),
     )
     assert re.search(r"^So far: .+\n", shown[-1], re.MULTILINE)
     assert last == ""

@@ -411,12 +411,12 @@ FIRES = [
     ("retracing critical: compiled again by XLA 20 times", compiled_again()),
     ("slow-callbacks warning: in callbacks 10.01 s", spent(callbacks_s=10.26)),
     (
-        "long-validation warning: of the lasting time 50.1 %",
+        "long-validation warning: time of validation 50.1 s",
         spent(validation_s=50.1),
     ),
-    ("long-validation info: of the lasting time 30 %", spent(validation_s=30.0)),
+    ("long-validation info: time of validation 30 s", spent(validation_s=30.0)),
     (
-        "long-validation warning: of the lasting time 50 %",
+        "long-validation warning: time of validation 40 s",
         spent(validation_s=40.0, first_step_s=20.0, other_s=5.0),
     ),
     ("low-compute-share warning: time of other 40 %", spent(other_s=40.0, validation_s=20.0)),

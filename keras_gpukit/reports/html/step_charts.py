@@ -50,7 +50,8 @@ def input_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
 
 
 def _stall_words(stall: Band, buffered: Band) -> str:
-    words = f"In the worst window, steps waited {units.percentage(stall.highest or 0.0)} of their time."
+    worst = units.percentage(stall.highest or 0.0)
+    words = f"In the worst window, steps waited {worst} of their time."
     if buffered.overall is None:
         return words
     if not buffered.highest:
