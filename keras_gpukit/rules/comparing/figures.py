@@ -133,12 +133,11 @@ def _change(
         compare = difference if how.unit == "share" else relative_change
         found = compare(over_a, over_b, alternating=alternating)
         if found is not None:
-            means = over_runs(over_a).mean, over_runs(over_b).mean
             changed, low, high = found
             if how.unit == "share":  # which stays within 0 and 1, whatever the interval says
-                low, high = max(low, -means[0]), min(high, 1 - means[0])
-            change = FigureChange(name, how.unit, *means, changed, low, high, True)
-            return _marked(change, how)
+                mean = over_runs(over_a).mean
+                low, high = max(low, -mean), min(high, 1 - mean)
+            return _marked(FigureChange(name, how.unit, a, b, changed, low, high, True), how)
     if how.unit == "share":
         return FigureChange(name, how.unit, a, b, b - a)
     if a <= 0:
