@@ -60,6 +60,14 @@ def headline(summary: RunSummary) -> tuple[str, ...]:
     return tuple(parts)
 
 
+def overhead(summary: RunSummary) -> str | None:
+    """Says what monitoring took of the steps' time; None if unknown."""
+    if summary.overhead_s is None or not summary.step_time_s:
+        return None
+    share = units.percentage(summary.overhead_s / summary.step_time_s)
+    return f"Monitoring took {share} of the steps' time."
+
+
 def in_short(summary: RunSummary) -> str | None:
     """Returns the run's speed and where its time went, in a line or two; None if unknown."""
     time = _time(summary, _PARTS_IN_SHORT, _LEAST_IN_SHORT)

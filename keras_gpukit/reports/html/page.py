@@ -89,8 +89,18 @@ class Section:
 
     @property
     def others(self) -> list[Shown]:
-        """All other charts."""
-        return [each for each in self.shown.values() if each not in self.first]
+        """Those of the other charts that a finding refers to; all, if there is no verdict."""
+        others = [each for each in self.shown.values() if each not in self.first]
+        if self.summary is None:
+            return others
+        referred = [words.charts_of(each, self.shown) for each in self.summary.findings]
+        return [each for each in others if any(each in charts for charts in referred)]
+
+    @property
+    def more(self) -> list[Shown]:
+        """Charts that say nothing about the verdict."""
+        known = [*self.first, *self.others]
+        return [each for each in self.shown.values() if each not in known]
 
 
 def plotly_js() -> str:

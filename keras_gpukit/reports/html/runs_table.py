@@ -51,13 +51,15 @@ class RunRow(NamedTuple):
 class RunsTable(NamedTuple):
     """A table of runs, the newest first, without the prefix that all names share.
 
-    The data are the comparisons of pairs of runs, by their ids, the older run first.
+    The data are the comparisons of pairs of runs, by their ids, the older run first. Of two runs
+    alone, `lead` is the comparison: its headline and the reasons.
     """
 
     prefix: str
     columns: tuple[str, ...]
     rows: tuple[RunRow, ...]
     data: dict[str, Any]
+    lead: dict[str, Any] | None = None
 
 
 def run_id(run: RunReport) -> str:
@@ -103,7 +105,10 @@ def runs_table(
         shown = [figures[column] for column in kept]
         shown += [RunCell(each.get(column, _UNKNOWN)) for column in differ]
         rows.append(RunRow(name, href(run) or f"#{name}", short, run.name, tuple(shown)))
-    return RunsTable(prefix, (*kept, *differ), tuple(rows), _compared(runs, ids, len(prefix)))
+    data = _compared(runs, ids, len(prefix))
+    are_fits = all(run.phase == "fit" and run.is_chief for run in runs)
+    lead = next(iter(data["pairs"].values())) if len(runs) == 2 and are_fits else None
+    return RunsTable(prefix, (*kept, *differ), tuple(rows), data, lead)
 
 
 def _compared(runs: Sequence[RunReport], ids: Sequence[str], cut: int) -> dict[str, Any]:

@@ -55,9 +55,13 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
         yield f"examples per second{each}", units.if_known(throughput.examples_per_s, units.number)
     if record is not None and record.stall_fraction is not None:
         share = phrases.input_share(summary)
-        yield ("input, of the run", share) if share else (
-            "input, of the steps' time",
-            phrases.stall(record),
+        yield (
+            ("input, of the run", share)
+            if share
+            else (
+                "input, of the steps' time",
+                phrases.stall(record),
+            )
         )
     for gpu in summary.gpus:
         busy = units.if_known(gpu.utilization_percent, units.number)
@@ -80,7 +84,6 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
     if throughput is not None:
         yield "steps", f"{throughput.steps:,}"
         yield "whole run", units.if_known(throughput.wall_s, units.duration)
-    yield "overhead per step", units.if_known(summary.overhead_s, units.duration)
 
 
 def first_charts(finding: Finding | None, charts: Mapping[str, T]) -> tuple[T, ...]:
