@@ -116,8 +116,9 @@ def test_two_runs_that_are_picked_are_compared_as_python_compared_them(page, tmp
     steps = [25.0 + 0.1 * (place % 3) for place in range(20)]
     for number in range(MOST_COMPARED + 1):
         series = series_of_points("step/time_ms", [each + 5 * (number % 2) for each in steps])
-        throughput = replace(SUMMARY.throughput, step_time_s=0.025 + 0.005 * (number % 2))
-        summary = replace(SUMMARY, series=(series,), throughput=throughput)
+        step_s = 0.025 + 0.005 * (number % 2)
+        rate = replace(SUMMARY.throughput, step_time_s=step_s, examples_per_s=32 / step_s)
+        summary = replace(SUMMARY, series=(series,), throughput=rate)
         lines = run_lines(1, summary=summary, began_s=BEGAN_S + number)
         write_lines(tmp_path / f"run {number:02}", lines)
     file = tmp_path / "report.html"
@@ -142,7 +143,7 @@ def test_two_runs_that_are_picked_are_compared_as_python_compared_them(page, tmp
 def test_printed_are_verdict_two_charts_and_findings(page):
     """Findings are open, scroll boxes too, and charts fit the paper."""
     closed = page.locator(".finding:not([open])").count()
-    assert closed > 2
+    assert closed
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 703, "height": 1000})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

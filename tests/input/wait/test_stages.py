@@ -291,6 +291,11 @@ def test_stages_that_repeat_themselves_in_each_epoch_are_known():
     assert not read_stages(numbers.map(in_python)).repeats
 
 
+def test_stages_have_the_names_that_the_script_gives_them():
+    written = tf.data.Dataset.range(8).map(add_one).cache().map(lambda x: -x).batch(2, name="two")
+    assert [*read_stages(written).names] == ["two", "map", "cache", "add_one", "range"]
+
+
 def rows():
     while True:
         yield np.ones((4, FEATURES), "float32"), np.ones((4, 1), "float32")
