@@ -27,7 +27,6 @@ _PARTS_IN_SHORT = 4
 _NEARLY_EXACT = 1.25
 """Ranges of a saving are shown as one figure, after "about", if their upper end is at most this
 many times their lower one. Our choice."""
-_PROFILE = "a profile"
 NOTHING_FOUND = "Nothing was found that slows this run down."
 NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
 _INTERRUPTED = "The run was interrupted."
@@ -191,19 +190,21 @@ def is_judged(summary: RunSummary) -> bool:
 
 def see_more(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short, or whose compute was not looked into."""
-    is_short = _is_short(summary) or (
-        not is_judged(summary) and "input-bound" in summary.verdict.too_short
-    )
-    if not is_short:
-        can_profile = summary.breakdown is not None and summary.profile is None
-        return HOW if can_profile and is_judged(summary) and unseen_compute(summary) else None
-    return "Train for 10 s and 100 steps or more."
+    judged = is_judged(summary)
+    if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
+        return "Train for 10 s and 100 steps or more."
+    can_profile = summary.breakdown is not None and summary.profile is None
+    return HOW if can_profile and judged and unseen_compute(summary) else None
 
 
 def checks(verdict: Verdict) -> str | None:
     """Returns how many checks don't apply, and why: "no GPU (14)"; None if all did."""
     reasons = Counter(
-        TOO_SHORT if code in verdict.too_short else _in_short(reason)
+        TOO_SHORT
+        if code in verdict.too_short
+        else "no profile"
+        if "a profile" in reason
+        else one_line(reason)
         for code, reason in verdict.not_applicable.items()
     )
     if not reasons:
@@ -211,10 +212,6 @@ def checks(verdict: Verdict) -> str | None:
     listed = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
     count = reasons.total()
     return f"{units.count(count, 'check')} {'does' if count == 1 else 'do'}n't apply: {listed}"
-
-
-def _in_short(reason: str) -> str:
-    return f"no {_PROFILE.removeprefix('a ')}" if _PROFILE in reason else one_line(reason)
 
 
 def saved(saving: Saving) -> str:
