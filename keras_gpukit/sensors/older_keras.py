@@ -1,4 +1,4 @@
-"""What only Keras 3.12 to 3.15 needs, as functions that say how the Keras in use behaves.
+"""Functions that only Keras 3.12 to 3.15 needs: they say how the Keras in use behaves.
 
 Keras 3.16 fetches a batch in Python, if an execution has one step, and then calls the step itself;
 its trainer has another name; and it opens one scope for a call of a layer, not two. When 3.16 is

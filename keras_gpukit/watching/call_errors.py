@@ -53,7 +53,7 @@ class CallErrors:
         source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
 
     Args:
-        step: Returns the number of steps so far, also of the model's or its optimizer's calls before.
+        step: Returns the number of steps so far, also of calls before.
         epoch: Returns the current epoch, from 1; None outside `fit`.
         first_step: Number of steps before the call.
     """

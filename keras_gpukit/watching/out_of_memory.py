@@ -112,7 +112,7 @@ def _with_sizes(record: OutOfMemory, session: Session, spec: Any) -> OutOfMemory
 
 
 def _varies(spec: Any) -> bool:
-    """Whether examples of a dataset vary in a length, by its `element_spec`; its batches do, too."""
+    """Whether examples of a dataset vary in a length, by its `element_spec`."""
     import tensorflow as tf
 
     shapes = [each.shape for each in tf.nest.flatten(spec) if isinstance(each, tf.TensorSpec)]

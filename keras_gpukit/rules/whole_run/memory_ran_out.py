@@ -131,7 +131,8 @@ def _title(record: OutOfMemory) -> str:
     if record.usual_batch_size is not None:
         title += f", those before had {record.usual_batch_size:,}"
     if record.varying_length is not None:
-        title += f", of a length ({record.varying_length:,}) that varies; the batches before did fit"
+        length = f"of a length ({record.varying_length:,}) that varies"
+        title += f", {length}; the batches before did fit"
     return title
 
 
