@@ -1,11 +1,10 @@
 """Frees the iterators of epochs that are over on a thread of their own.
 
 tf.data frees an iterator only once the thread that tunes its pipeline has ended. That thread is
-woken before it is marked as cancelled, so it may go back to sleep until its next round: 10 ms after the
-first one, and twice as long after each, up to a minute (`Model::OptimizeLoop` of TensorFlow 2.21).
-How often that happens depends on how fast a core wakes up. In eight epochs of a small model it
-happened in 1 of 21 epochs, and in 8 of 21 while threads of this package woke up several times a
-second: training waited up to 5 s for the old iterator, at the next epoch's start or the call's end.
+woken before it is marked as cancelled, so it may go back to sleep until its next round: 10 ms after
+the first one, and twice as long after each, up to a minute (`Model::OptimizeLoop`). Training waits
+for it at the next epoch's start and at the end of the call: see `benchmarks/epoch_starts.py`.
+Threads that wake up now and then, as those of this package do, make it more likely.
 """
 
 from __future__ import annotations
