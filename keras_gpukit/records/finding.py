@@ -125,6 +125,8 @@ class Finding:
         actions: Lines of `advice` with their code.
         about: Callback, device or cause that it is about, if findings of its code differ in that;
             "" otherwise.
+        defined: Where the function is defined that the title names, if the title has the line that
+            passes it to the pipeline: "load is defined at train.py:13"; "" otherwise.
     """
 
     code: str
@@ -136,6 +138,7 @@ class Finding:
     change: Change | None = None
     actions: tuple[Advice, ...] = ()
     about: str = ""
+    defined: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,6 @@ class Verdict:
             not say better.
         not_applicable: Reasons why rules could not check, by code.
         too_short: Evidence that a longer run would have had, by code of the rule that lacks it.
-        not_concerned: Codes of rules that do not concern the run, such as those of clusters.
         context: Sentence on the load by other processes, which no change of the script removes;
             None if there was little, or it is unknown.
     """
@@ -158,5 +160,4 @@ class Verdict:
     passed: tuple[str, ...] = ()
     not_applicable: dict[str, str] = field(default_factory=dict)
     too_short: dict[str, str] = field(default_factory=dict)
-    not_concerned: tuple[str, ...] = ()
     context: str | None = None

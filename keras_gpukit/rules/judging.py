@@ -30,7 +30,6 @@ def judge_run(run: RunSummary, *, within: ScriptRecord | None = None) -> RunSumm
         run: Run to judge. If too little is known of it, it gets no verdict.
         within: Script of which the run is only a part: what is found about the script is left out.
     """
-    is_only_profile = run.profile is not None and not run.environment.versions and not run.steps
     if run.profile is not None:
         run = _with_profile(run, run.profile)
     elif not _is_known(run):
@@ -40,8 +39,6 @@ def judge_run(run: RunSummary, *, within: ScriptRecord | None = None) -> RunSumm
     if within is not None:
         others = tuple(each for each in verdict.findings if each.code not in _OF_SCRIPTS)
         verdict = replace(verdict, findings=others)
-    if is_only_profile:  # most rules concern whole runs: what they need is not missing
-        verdict = replace(verdict, not_concerned=tuple(verdict.not_applicable))
     return replace(run, verdict=verdict)
 
 

@@ -32,20 +32,14 @@ class NotApplicable:
     Attributes:
         reason: Why the rule could not judge, in one line.
         too_short: Evidence that a longer run would have; None if that is not what is missing.
-        concerns: Whether the rule concerns the run at all. If not, no evidence is missing.
     """
 
     reason: str
     too_short: str | None = None
-    concerns: bool = True
 
 
-NO_CLUSTER = NotApplicable("no cluster", concerns=False)
-ONE_REPLICA = NotApplicable("one replica", concerns=False)
-ONE_WORKER = NotApplicable(
-    "the run has one worker and one replica, or others were not compared here", concerns=False
-)
-NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script", concerns=False)
+ONE_WORKER = NotApplicable("one worker")
+NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script")
 
 Outcome = Finding | NotApplicable | None
 """A finding, the reason why the rule could not judge, or None if it looked and found nothing."""
@@ -223,5 +217,7 @@ def times(count: int) -> str:
 
 
 def seconds(duration_s: float) -> str:
-    """Formats seconds for a title, without the unit: "9.4", "176"."""
+    """Formats seconds for a title, without the unit: "0.14", "9.4", "176"."""
+    if 0 < duration_s < 1:
+        return f"{duration_s:.2g}"
     return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"
