@@ -148,7 +148,7 @@ def test_printed_are_verdict_two_charts_and_findings(page):
     page.set_viewport_size({"width": 703, "height": 1000})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".finding:not([open])").count() == 0
-    assert page.locator("figure:visible").count() == 2
+    assert page.locator(".run").first.locator("figure:visible").count() == 2
     cut = (
         "document.querySelectorAll('.scroll').values().filter((box) => {box} > 1).toArray().length"
     )
