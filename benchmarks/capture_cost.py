@@ -25,7 +25,7 @@ from harness import argument_parser, print_table
 from results_file import save
 
 import keras_gpukit as gpukit
-from keras_gpukit.trials.measuring.intervals import median_interval
+from keras_gpukit.tuning.measuring import median_interval
 
 BLOCK = 150
 ROUND = 3 * BLOCK

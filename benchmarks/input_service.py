@@ -25,8 +25,7 @@ from harness import argument_parser, in_turns, print_table
 from results_file import save
 from tensorflow.python.data.experimental.ops.testing import sleep
 
-from keras_gpukit.trials.measuring.intervals import median_interval
-from keras_gpukit.trials.measuring.rates import rate_of
+from keras_gpukit.tuning.measuring import median_interval, rate_of
 
 BATCH = 8
 WAIT_S = 0.005

@@ -23,7 +23,7 @@ from pathlib import Path
 from harness import argument_parser, in_turns, print_table
 from results_file import save
 
-from keras_gpukit.trials.measuring.intervals import median_interval
+from keras_gpukit.tuning.measuring import median_interval
 
 FOLDERS = 1000
 # As `tensorboard` does it, with the plugins that are asked for.

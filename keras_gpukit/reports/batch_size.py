@@ -66,7 +66,7 @@ def _notes(search: BatchSizeSearch) -> list[str]:
     notes = []
     if search.limit_bytes is not None:
         predicted = search.predicted_largest
-        before = "" if predicted is None else f"; a batch of {predicted:,} was predicted to fill it"
+        before = "" if predicted is None else f"; a batch of {predicted:,} was predicted to fit"
         notes.append(f"The memory limit is {units.size(search.limit_bytes)}{before}.")
     if search.input_rate is not None and not search.limited_by_input:
         notes.append(f"The input alone: {units.number(search.input_rate.median)} examples/s.")

@@ -60,7 +60,7 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
         "Largest that fits: 300, tried, with a margin of 3.0 % (310 passed, 315 ran out of" in text
     )
     assert "Fastest: 128, with 2,000 examples/s from memory; larger sizes are less than 5 %" in text
-    assert "The memory limit is 100 MiB; a batch of 280 was predicted to fill it." in text
+    assert "The memory limit is 100 MiB; a batch of 280 was predicted to fit." in text
     assert "7 trials in separate processes, 64 s: nothing left to try." in text
     rows = re.findall(r"^ *(\d+) .* (yes|no)\b", text, re.MULTILINE)
     assert rows == [*((size, "yes") for size in ("64", "128", "256", "300", "310")), ("315", "no")]

@@ -20,7 +20,7 @@ from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports import console, diagnosis, tuning
-from keras_gpukit.trials.tune_input import TunedInput
+from keras_gpukit.tuning.tune_input import TunedInput
 
 NAME = "<b>[bold]a & b"
 RATE = Rate(100.0, 90.0, 110.0)
