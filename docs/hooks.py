@@ -121,7 +121,7 @@ def result(path: Path, when: str) -> str:
 
 
 def script_of(command: str, when: str) -> str:
-    """Returns the code of a benchmark; of a study that has been deleted, from its result's commit."""
+    """Returns the code of a benchmark; of a deleted study, from its result's commit."""
     name = command.split()[1]
     if (ROOT / name).exists():
         return (ROOT / name).read_text(encoding="utf-8")
