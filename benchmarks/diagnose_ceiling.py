@@ -35,7 +35,7 @@ from results_file import save, saved_rows
 from trainings import Trainings, build_model
 
 import keras_gpukit.tuning.diagnose as experiment
-from keras_gpukit.records.diagnosis import Diagnosis
+from keras_gpukit.records.tuning import Diagnosis
 from keras_gpukit.tuning.measuring import busy_cpu_s, own_cpu_s
 
 WITHIN = 0.10

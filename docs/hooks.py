@@ -73,7 +73,7 @@ def commands() -> str:
 
 def environment() -> str:
     """Returns a table of each group of environment variables."""
-    from keras_gpukit.records.environment_variables import GROUPS
+    from keras_gpukit.records.names import GROUPS
     from keras_gpukit.rules.setup.settings import SETTINGS
 
     groups = {
@@ -87,7 +87,7 @@ def environment() -> str:
 
 def cluster_variables() -> str:
     """Returns the table of those that a user can set."""
-    from keras_gpukit.records.environment_variables import YOURS
+    from keras_gpukit.records.names import YOURS
 
     return table(YOURS)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.captures import CaptureWatch

@@ -12,7 +12,7 @@ from keras_gpukit.cli.json_output import add_json_flags, print_json
 from keras_gpukit.errors import NOT_ON_WINDOWS
 
 if TYPE_CHECKING:
-    from keras_gpukit.records.speedup import Promise
+    from keras_gpukit.records.tuning import Promise
 
 USAGE = "keras-gpukit tune [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\

@@ -16,7 +16,7 @@ from keras_gpukit.flops.formulas import FORMULAS, Shape, UnknownShapeError, flop
 from keras_gpukit.flops.shapes import CALLS, LOOPS, Open, called, inferred, shape_of, with_batch
 from keras_gpukit.flops.tf_private import function_graph
 from keras_gpukit.flops.trips import trips_of
-from keras_gpukit.records.flops import StepFlops
+from keras_gpukit.records.benchmark import StepFlops
 
 _BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # They pass values on, describe them, or make none.

@@ -23,8 +23,7 @@ from keras_gpukit.placement.names import short_device
 from keras_gpukit.placement.python_functions import python_functions
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
-from keras_gpukit.records.operations import StepOperations
-from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.placement import PlacementRecord, StepOperations
 from keras_gpukit.sensors.layer_scopes import layer_names
 from keras_gpukit.sensors.tf_private import traces_of
 

@@ -11,8 +11,7 @@ from typing import Any
 from keras_gpukit.layer_names import LayerNames, is_backward
 from keras_gpukit.placement.names import operation_name
 from keras_gpukit.placement.tf_private import python_function
-from keras_gpukit.records.operations import PYTHON_OPERATIONS
-from keras_gpukit.records.placement import PythonFunction, PythonRole
+from keras_gpukit.records.placement import PYTHON_OPERATIONS, PythonFunction, PythonRole
 
 _LOSS = "compile_loss"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import BatchSizeSearch, BatchSizeTrial, Rate
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import is_near_enough

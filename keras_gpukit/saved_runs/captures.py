@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from keras_gpukit.records.names import PROFILE_SUFFIX
+from keras_gpukit.records.names import PROFILE_SUFFIX, find_profiles
 from keras_gpukit.records.report import CaptureReport
-from keras_gpukit.records.search import find_profiles
 
 MOST_READ = 12
 """Number of newest profiles that are read; ten steps take some tenths of a second to read."""

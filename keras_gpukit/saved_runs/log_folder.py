@@ -12,11 +12,17 @@ from pathlib import Path
 import msgspec
 
 from keras_gpukit.records.codec import checked_record
-from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY, SCRIPT_FILE
+from keras_gpukit.records.names import (
+    FOLDER,
+    MOST_FOLDERS,
+    RUN_FILE,
+    RUN_FILE_OF_ANY,
+    SCRIPT_FILE,
+    find_run_files,
+)
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.rules.profiled_steps import of_profile, with_profile
 from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (

@@ -13,7 +13,7 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from keras_gpukit.records.stacks import LineTime, StackPart, StackTimes
+from keras_gpukit.records.script import LineTime, StackPart, StackTimes
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.stack_parts import StackReader, Where, named
 

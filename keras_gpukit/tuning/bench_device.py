@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_gpukit.errors import NoGPUError, one_line
 from keras_gpukit.records.benchmark import BenchmarkRow, Ceilings, DeviceKind
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules.compute.precision import TF32_FROM
 from keras_gpukit.sensors.ceilings import processor_name
 from keras_gpukit.sensors.devices import visible_gpus

@@ -11,8 +11,8 @@ from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
-from keras_gpukit.records.diagnosis import Diagnosis, Round
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.tuning import Diagnosis, Round
 from keras_gpukit.reports.diagnosis import render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.gains import ceiling_gain

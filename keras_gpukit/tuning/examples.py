@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.tuning.measuring import rate_of, run_for, summarize, without_model
 from keras_gpukit.tuning.sources import check_arrays, endless, without_lists, wrong_kind
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from keras_gpukit.errors import TrialError
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.tuning.examples import Examples
 from keras_gpukit.tuning.processes import (
     OF_MEMORY,

@@ -12,7 +12,7 @@ from typing import Any
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.memory.out_of_memory import is_out_of_memory
 from keras_gpukit.records.finding import Change, Finding
-from keras_gpukit.records.speedup import Promise
+from keras_gpukit.records.tuning import Promise
 from keras_gpukit.rules.speedups import promises
 from keras_gpukit.tuning.made_changes import NO_END, GivenFit, UnsuitedError
 from keras_gpukit.tuning.measuring import MINIMUM_CALLS, SETTLING

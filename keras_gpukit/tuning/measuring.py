@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules.comparing.intervals import student
 from keras_gpukit.sensors.interpreter import usable_cores
 

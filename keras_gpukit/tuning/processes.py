@@ -22,7 +22,7 @@ from typing import Any
 
 from keras_gpukit.configure.apply import apply
 from keras_gpukit.errors import NOT_ON_WINDOWS, TrialError
-from keras_gpukit.records.setup import Action
+from keras_gpukit.records.installation import Action
 from keras_gpukit.sensors.installation import read_machine, read_state
 
 _LOG_SHOWN = 2000

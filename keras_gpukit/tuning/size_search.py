@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from keras_gpukit.records.batch_size import BatchSizeEnding, BatchSizeTrial
+from keras_gpukit.records.tuning import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.reports import units
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.tuning.isolated_trials import InOwnProcesses

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from keras_gpukit.errors import TrialError
-from keras_gpukit.records.speedup import Promise, SpeedupEnding, SpeedupSearch, TriedChange
+from keras_gpukit.records.tuning import Promise, SpeedupEnding, SpeedupSearch, TriedChange
 from keras_gpukit.rules import gains, speedups
 from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
 from keras_gpukit.tuning.measuring import summarize

@@ -15,8 +15,8 @@ from keras_gpukit.memory.model_state import execution_of, held_by_others
 from keras_gpukit.memory.oom_message import read_message
 from keras_gpukit.memory.out_of_memory import is_out_of_memory
 from keras_gpukit.memory.step_memory import StepMemory
-from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.memory import Execution
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.host import left_bytes

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.records.tuning import Ending, Trial
+from keras_gpukit.records.tuning import Ending, Rate, Trial
 from keras_gpukit.rules import gains
 from keras_gpukit.tuning.measuring import mean_interval, summarize
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_number, check_verbose, check_whole, refuse
-from keras_gpukit.records.speedup import Promise, SpeedupSearch
+from keras_gpukit.records.tuning import Promise, SpeedupSearch
 from keras_gpukit.reports.speedup import render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try

@@ -22,10 +22,10 @@ from keras_gpukit.profiling.capturing.profile_files import (
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.profiling.capturing.triggers import RequestFile, RequestSignal
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
+from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session

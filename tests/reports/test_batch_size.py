@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import BatchSizeSearch, BatchSizeTrial, Rate
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.reports.terminal import print_anywhere
 

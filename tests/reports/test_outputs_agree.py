@@ -14,10 +14,10 @@ from rich.console import Console
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.pipeline import ContentionRecord
 from keras_gpukit.records.steps import PipelineStartRecord
+from keras_gpukit.records.tuning import Round
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.diagnosis import conclusions
 from keras_gpukit.reports.phrases import saved

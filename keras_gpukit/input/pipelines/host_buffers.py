@@ -24,7 +24,7 @@ from keras_gpukit.input.pipelines.structure import (
     number,
     unwrapped,
 )
-from keras_gpukit.records.host_buffers import BufferKind, HostBuffer
+from keras_gpukit.records.pipeline import BufferKind, HostBuffer
 
 TENSOR_BYTES = 128
 """Overhead of a tensor on top of its values; our choice: `benchmarks/results/host_buffers.json`."""

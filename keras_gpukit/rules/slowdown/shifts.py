@@ -16,9 +16,9 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from keras_gpukit.records.event import Series, Shift, ShiftKind
 from keras_gpukit.records.names import EXAMPLE_RATE, INPUT_STALL, INPUT_WAIT, STEP_TIME, unit_of
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series, Shift, ShiftKind
 
 SLOWER = 1.25
 """Smallest ratio of two step times, or of two rates, that counts as a change. Our choice: on a

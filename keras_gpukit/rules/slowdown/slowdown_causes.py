@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.event import Shift
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import BETWEEN_STEPS, HOST_CPU, HOST_PROCESS_CPU, INPUT_WAIT
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Shift
 from keras_gpukit.rules.rule import Measure
 from keras_gpukit.rules.slowdown.shifts import LARGER, series_of
 

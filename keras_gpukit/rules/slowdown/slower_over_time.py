@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+from keras_gpukit.records.event import Series, Shift
 from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.rule import Outcome, Rule, Share, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
