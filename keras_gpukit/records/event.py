@@ -1,4 +1,4 @@
-"""What happens in a run over time: events, hangs, series and their shifts, and learning."""
+"""Events of a run: epochs and the like, hangs, series and their shifts, and what it learns."""
 
 from __future__ import annotations
 
