@@ -10,10 +10,9 @@ from typing import Any
 
 from keras_gpukit.layer_names import is_backward
 from keras_gpukit.memory import cudnn_rnn
-from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
-from keras_gpukit.memory.simulation import Order, Peak, Simulation
+from keras_gpukit.memory.simulation import BFC, Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
