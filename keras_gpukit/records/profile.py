@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Trigger = Literal["steps", "time", "file", "signal", "steady", "step time"]
-"""Source of a request for a capture: given steps, the clock, a file or a signal on demand, or
+Trigger = Literal["steps", "time", "file", "steady", "step time"]
+"""Source of a request for a capture: given steps, the clock, a file on demand, or
 `Monitor` by itself, once steps were steady, and if they became slower later ("step time")."""
 
 
