@@ -110,12 +110,14 @@ class Shift:
 
     Attributes:
         series: TensorBoard tag of the figure, such as "step/time_ms".
-        kind: "level" for a change from one point to the next; "drift" for a gradual change.
-        step: First global step after the change; for a drift, the first step of it.
-        elapsed_s: Seconds from the start of the run to the change; for a drift, to its start.
-        before: Median of the figure since the previous change; for a drift, its first value.
-        after: Median of the figure until the next change; for a drift, its last value.
-        end_step: Global step at the end of the new level; for a drift, at its end.
+        kind: "level" for a change from one point to the next; "drift" for a gradual change from the
+            first third of the run to the last.
+        step: First global step after the change; for a drift, after the first third.
+        elapsed_s: Seconds from the start of the run to the change, or to the end of its first
+            third.
+        before: Median of the figure since the previous change, or in the first third.
+        after: Median of the figure until the next change, or in the last third.
+        end_step: Global step at the end of the new level, or of the run.
         end_s: Seconds from the start of the run to `end_step`.
     """
 
