@@ -35,7 +35,6 @@ class LineTime:
             other threads: it used hardly any processor time, or the line is known to wait.
         eager_s: Part of `seconds` in which TensorFlow or Keras ran operations one by one from
             Python, not in a `tf.function`.
-        is_main: Whether the main thread was there.
     """
 
     place: str
@@ -50,7 +49,6 @@ class LineTime:
     last_third_s: float = 0.0
     waits_s: float = 0.0
     eager_s: float = 0.0
-    is_main: bool = True
 
     @property
     def mostly_waits(self) -> bool:
