@@ -13,7 +13,7 @@ import math
 from bisect import insort
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from keras_gpukit.records.event import Series, Shift, ShiftKind
@@ -176,11 +176,15 @@ def _noises(values: Sequence[float]) -> Iterator[float]:
 
 
 def _steps(values: Sequence[float], clear: float) -> Iterator[tuple[float, int]]:
-    """Yields the size and the place of each clear step from a few points to the next few."""
+    """Yields the size and the place of each clear step from a few points to the next few.
+
+    Whether a step is clear is up to the medians, which an outlier does not change. The means are
+    the farthest apart at the step itself.
+    """
     for place in range(_SHORTEST, len(values) - _SHORTEST + 1):
         before, after = values[place - _SHORTEST : place], values[place : place + _SHORTEST]
-        if (size := abs(median(after) - median(before))) >= clear:
-            yield size, place
+        if abs(median(after) - median(before)) >= clear:
+            yield abs(fmean(after) - fmean(before)), place
 
 
 def _are_apart(values: Sequence[float], one: Level, later: Level) -> bool:
