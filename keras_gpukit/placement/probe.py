@@ -11,7 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from keras_gpukit.errors import failure
-from keras_gpukit.layer_names import LayerNames, is_backward
+from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.copies import (
     Shapes,
@@ -32,7 +32,7 @@ from keras_gpukit.records.placement import (
     PythonRole,
     StepOperations,
 )
-from keras_gpukit.sensors.layer_scopes import layer_names
+from keras_gpukit.sensors.older_keras import calls_are_numbered
 from keras_gpukit.sensors.tf_private import traces_of
 
 _LOSS = "compile_loss"
@@ -220,7 +220,7 @@ def _surroundings(model: Any) -> Surroundings:
             tf.distribute.has_strategy()
             or model.distribute_strategy is not tf.distribute.get_strategy()
         ),
-        layers=layer_names(model),
+        layers=layer_names(model, numbered=calls_are_numbered()),
     )
 
 

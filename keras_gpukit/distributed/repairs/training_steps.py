@@ -27,11 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import (
-    is_multi_worker,
-    trainer_class,
-    trainer_module,
-)
+from keras_gpukit.distributed.repairs.keras_private import is_multi_worker, trainer_module
+from keras_gpukit.sensors.older_keras import trainer_class
 
 
 def average_over_replicas(trainer: Any) -> None:
