@@ -130,6 +130,12 @@ def script_of(command: str, when: str) -> str:
     return subprocess.run(shown, cwd=ROOT, capture_output=True, text=True).stdout
 
 
+def skill() -> str:
+    """Returns the skill for coding agents, to be read and copied."""
+    text = (ROOT / "skills" / "keras-gpukit" / "SKILL.md").read_text(encoding="utf-8")
+    return f"````markdown\n{text}````"
+
+
 def last_changes() -> dict[str, str]:
     """Returns the day and the commit that last changed each results file; {} outside of git."""
     log = subprocess.run(
@@ -175,4 +181,5 @@ MADE = {
     "<!-- environment -->": environment,
     "<!-- cluster variables -->": cluster_variables,
     "<!-- results -->": results,
+    "<!-- skill -->": skill,
 }

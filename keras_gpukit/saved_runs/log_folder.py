@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -124,8 +124,7 @@ class LogFolder:
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         script = _script(self.path / FOLDER / SCRIPT_FILE)
-        if script is not None:
-            runs = within_script(script, runs)
+        runs = self._within_scripts(runs) if script is None else within_script(script, runs)
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
@@ -143,6 +142,19 @@ class LogFolder:
             notes=tuple(notes),
             script=script,
         )
+
+    def _within_scripts(self, runs: list[RunReport]) -> list[RunReport]:
+        """Judges the newest runs by their scripts, whose folders are below this one."""
+        folders = [PurePosixPath(run.folder) for run in runs]
+        above = {each for folder in folders[:MOST_DETAILED] for each in (folder, *folder.parents)}
+        for root in above - {PurePosixPath()}:
+            script = _script(self.path / root / FOLDER / SCRIPT_FILE)
+            if script is not None:
+                ours = [n for n, folder in enumerate(folders) if folder.is_relative_to(root)]
+                judged = within_script(script, [runs[place] for place in ours])
+                for place, run in zip(ours, judged, strict=True):
+                    runs[place] = run
+        return runs
 
     def _runs(
         self,

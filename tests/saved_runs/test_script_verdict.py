@@ -36,6 +36,13 @@ def test_what_passed_outside_fit_is_in_report_page_and_panel(tmp_path):
     assert TITLE.partition(", in")[0] in " ".join(console.export_text().split())
 
 
+def test_a_folder_above_gives_the_same_verdicts(tmp_path):
+    for name in ("before/train-1", "after"):
+        recorded(tmp_path / name)
+    found = [[each.title for each in run.summary.findings] for run in load_report(tmp_path).runs]
+    assert [TITLE in titles for titles in found] == [True, True]
+
+
 def test_of_several_runs_the_longest_stands_for_the_script(tmp_path):
     (run,) = recorded(tmp_path).runs
     short = replace(run, ended_s=run.began_s + 5)
