@@ -14,15 +14,14 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from rich.console import Console
 
 from keras_gpukit.cli.main import main
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.records.event import Hang
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.pipeline import ContentionRecord
-from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.records.stacks import LineTime
+from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.script import Calls, LineTime, ScriptRecord
 from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
+from keras_gpukit.records.tuning import Round
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.diagnosis import conclusions
 from keras_gpukit.reports.phrases import input_share, saved, time_spent
@@ -35,7 +34,7 @@ from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
 from keras_gpukit.tensorboard_plugin.run_folders import find_run_folders
-from keras_gpukit.trials.diagnosing import conclude
+from keras_gpukit.tuning.diagnose import conclude
 
 # On a CPU: of 64 s steps waited 24 s, and worked 36 s of which input may cost 18 s at most.
 PLANTED = replace(
