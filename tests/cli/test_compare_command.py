@@ -172,10 +172,11 @@ def test_one_of_several_runs_is_named(logs, capsys):
     assert "logs has 3 runs; give the folder of one or logs#NAME, or all repeats " in error
     assert "branch" in error
     assert main(["compare", "logs#main", "logs#branch"]) == 0
-    assert "logs#branch is 1.24× slower than logs#main" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith("logs#branch is 1.24× slower than logs#main: ")
     write_lines(logs / "logs" / "main", run_lines(2, summary=summary(31.0, DECODE)))
     assert main(["compare", "logs/main#main", "logs/main#2"]) == 0
-    assert "logs#branch is 1.24× slower than logs#main" in capsys.readouterr().out
+    assert " is 1.24× slower than " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_repeats_are_compared_with_their_neighbours_in_time(repeats, capsys):
     assert main(["compare", "main-*", "branch-*", "--fail-on", "step_time>+10%"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith("branch-* is 17 % slower than main-*: step time 30 ms → 35.1 ms")
-    assert " from 3 and 3 runs), 30.1 ms → 35" in shown
+    assert " from 3 and 3 runs)." in shown
     assert main(["compare", "main-*", "branch-1.0"]) == 0
     assert "Not distinguishable from noise" in capsys.readouterr().out
 
