@@ -34,9 +34,9 @@ from planted.bottlenecks import CONTENDED, PIPELINES
 from results_file import save, saved_rows
 from trainings import Trainings, build_model
 
-import keras_gpukit.trials.diagnose as experiment
-from keras_gpukit.records.diagnosis import Diagnosis
-from keras_gpukit.trials.measuring.rates import busy_cpu_s, own_cpu_s
+import keras_gpukit.tuning.diagnose as experiment
+from keras_gpukit.records.tuning import Diagnosis
+from keras_gpukit.tuning.measuring import busy_cpu_s, own_cpu_s
 
 WITHIN = 0.10
 

@@ -18,9 +18,9 @@ from harness import argument_parser, print_table
 from results_file import save
 
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.event import Series
 from keras_gpukit.records.names import HOST_MEMORY
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.memory import growth
 from keras_gpukit.rules.memory.growth import LEAST_PROCESS_BYTES, growths_over_time, steady_rise
 

@@ -9,8 +9,8 @@ import keras
 import tensorflow as tf
 from planted.bottlenecks import FEATURES, batches
 
-from keras_gpukit.trials.diagnosing import REST_S
-from keras_gpukit.trials.measuring.rates import wait_until_quiet
+from keras_gpukit.tuning.diagnose import REST_S
+from keras_gpukit.tuning.measuring import wait_until_quiet
 
 FIT_S = 0.4
 

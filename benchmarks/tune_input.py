@@ -28,12 +28,10 @@ from planted.untuned import BATCH, SIZE, Case, Dataset, Files, cases
 from results_file import save, saved_rows
 
 from keras_gpukit.memory.untouched import untouched
-from keras_gpukit.trials.measuring.inside_fit import hold
-from keras_gpukit.trials.measuring.intervals import median_interval
-from keras_gpukit.trials.measuring.rates import compute_rate, rate_of
-from keras_gpukit.trials.sources import endless
-from keras_gpukit.trials.tune_input import tune_input
-from keras_gpukit.trials.tuning.py_dataset import PyDatasetTuning
+from keras_gpukit.tuning.measuring import compute_rate, hold, median_interval, rate_of
+from keras_gpukit.tuning.py_dataset import PyDatasetTuning
+from keras_gpukit.tuning.sources import endless
+from keras_gpukit.tuning.tune_input import tune_input
 
 GOAL = 0.9
 READ_S = 0.6

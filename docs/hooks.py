@@ -74,7 +74,7 @@ def commands() -> str:
 
 def environment() -> str:
     """Returns a table of each group of environment variables."""
-    from keras_gpukit.records.environment_variables import GROUPS
+    from keras_gpukit.records.names import GROUPS
     from keras_gpukit.rules.setup.settings import SETTINGS
 
     groups = {
@@ -88,7 +88,7 @@ def environment() -> str:
 
 def cluster_variables() -> str:
     """Returns the table of those that a user can set."""
-    from keras_gpukit.records.environment_variables import YOURS
+    from keras_gpukit.records.names import YOURS
 
     return table(YOURS)
 
@@ -111,8 +111,7 @@ def results() -> str:
 def result(path: Path, when: str) -> str:
     """Returns the section of one results file."""
     saved = json.loads(path.read_text(encoding="utf-8"))
-    script = ROOT / saved["command"].split()[1]
-    about = (ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or "").split("\n\n")
+    about = (ast.get_docstring(ast.parse(script_of(saved["command"], when))) or "").split("\n\n")
     machine = saved["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in saved["versions"].items())
     return (
@@ -120,6 +119,21 @@ def result(path: Path, when: str) -> str:
         f"`{saved['command']}`, {when}, on {machine['processor']} with {machine['cores']} cores "
         f"and {'a' if machine['gpus'] else 'no'} GPU; {versions}."
     )
+
+
+def script_of(command: str, when: str) -> str:
+    """Returns the code of a benchmark; of a deleted study, from its result's commit."""
+    name = command.split()[1]
+    if (ROOT / name).exists():
+        return (ROOT / name).read_text(encoding="utf-8")
+    shown = ["git", "show", f"{when.split()[-1]}:{name}"]
+    return subprocess.run(shown, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def skill() -> str:
+    """Returns the skill for coding agents, to be read and copied."""
+    text = (ROOT / "skills" / "keras-gpukit" / "SKILL.md").read_text(encoding="utf-8")
+    return f"````markdown\n{text}````"
 
 
 def last_changes() -> dict[str, str]:
@@ -167,4 +181,5 @@ MADE = {
     "<!-- environment -->": environment,
     "<!-- cluster variables -->": cluster_variables,
     "<!-- results -->": results,
+    "<!-- skill -->": skill,
 }

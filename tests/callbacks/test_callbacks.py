@@ -177,7 +177,7 @@ def test_the_verdict_is_printed_and_the_record_holds_the_run(tmp_path, capsys):
 def test_who_wants_no_verdict_gets_none(tmp_path, capsys, verbose, fit_verbose, prints):
     monitor = gpukit.Monitor(tmp_path, verbose=verbose)
     small_model().fit(fast_dataset(4), callbacks=[monitor], verbose=fit_verbose)
-    assert ("keras_gpukit" in capsys.readouterr().out) is prints
+    assert ("keras-gpukit" in capsys.readouterr().out) is prints
 
 
 def test_the_global_step_goes_on_over_fits_in_a_path_at_home(tmp_path, monkeypatch):

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.pipeline import ContentionRecord
 from keras_gpukit.records.steps import PipelineStartRecord
+from keras_gpukit.records.tuning import Round
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.diagnosis import conclusions
 from keras_gpukit.reports.phrases import saved
@@ -26,7 +26,7 @@ from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
 from keras_gpukit.tensorboard_plugin.run_folders import find_run_folders
-from keras_gpukit.trials.diagnosing import conclude
+from keras_gpukit.tuning.diagnose import conclude
 
 # On a CPU: of 64 s steps waited 24 s, and worked 36 s of which input may cost 18 s at most.
 PLANTED = replace(
@@ -41,7 +41,7 @@ PLANTED = replace(
 BUSY = "The machine was busy: other processes used 50 % of the cores."
 PLANTED = replace(PLANTED, verdict=replace(judge(PLANTED), context=BUSY))
 FIRST = PLANTED.findings[0]
-SAVED = "24 s to 45.6 s of 64 s, 1.6× to 3.5× faster (basis: wait and freed cores)"
+SAVED = "1.6× to 3.5× faster (saves 24 to 45.6 of 64 s)"
 INPUT = "input 39 % of the run: 38 % within steps, 1.6 % until each epoch's first batch"
 
 
@@ -105,6 +105,4 @@ def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():
     assert ratio.startswith("Without input, steps are 1.67× faster (1.67 to 1.67)")
     assert rest == []
     result = conclusions(replace(measured, saving=of_rates(PLANTED, measured.ceiling_interval)))
-    assert result[1] == (
-        "The whole run would save 24 s of 64 s, 1.6× faster (basis: rates that diagnose measured)."
-    )
+    assert result[1] == ("1.6× faster (saves about 24 of 64 s).")

@@ -24,22 +24,23 @@ from helpers.recorded_runs import (
     write_lines,
 )
 
-from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.event import RunEvent, Series
 from keras_gpukit.records.finding import Figure, Finding, Verdict
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.profile import (
+    CaptureRecord,
     DeviceProfile,
     KernelProfile,
+    MissedCapture,
     OperationProfile,
     ProfileRecord,
+    ProfilerRecord,
     StageProfile,
 )
 from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.captures import captures_chart
@@ -74,12 +75,11 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         words.index(part)
         for part in (
             "critical 38 % of the time is spent waiting for data: the bottleneck is decode (tr",
-            "Fixing it saves 21.6 s to 27.6 s of 64 s, 1.5× to 1.8× faster (basis: wait)",
+            "1.5× to 1.8× faster (saves 21.6 to 27.6 of 64 s), basis: wait.",
             "What to do",
             "ds.cache() right after decode",
-            "decode takes 16 ms per batch, 2 in parallel.",
-            "A step waits 10 ms for its batch.",
-            "Steps spend 40 % of their time waiting for input.",
+            "A batch takes 16 ms to make, 2 in parallel; the model needs 15 ms for it.",
+            "So it waits 40 % of each step.",
             "Where the whole run's time went",
             "A step took",
             "Also found",

@@ -8,6 +8,7 @@ import pytest
 from helpers.findings import by_name
 from helpers.workers import EXCHANGE_S, cluster, four, ring, steps
 
+from keras_gpukit.records.cluster import ComparedStep, WorkerFigures
 from keras_gpukit.records.codec import from_dict, to_dict
 from keras_gpukit.records.environment import Environment, GPUInfo, Worker
 from keras_gpukit.records.machine import (
@@ -18,7 +19,6 @@ from keras_gpukit.records.machine import (
 )
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
-from keras_gpukit.records.worker_comparison import ComparedStep, WorkerFigures
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
@@ -184,7 +184,7 @@ def test_a_batch_left_at_one_gpus_is_found_on_idle_gpus_with_room():
     assert "only 16" in found("batch-not-scaled", replicas(count=4, settings=worker)).title
     assert "batch-not-scaled" in judge(replicas(busy=60.0)).passed
     assert "batch-not-scaled" in judge(replicas(used=0.6)).passed
-    assert "one replica" in judge(replicas(count=1)).not_applicable["batch-not-scaled"]
+    assert judge(replicas(count=1)).not_applicable["batch-not-scaled"] == "one worker"
     assert "read 4 times" in judge(replicas(samples=4)).not_applicable["batch-not-scaled"]
     waits = replace(replicas(), input=InputRecord("fit", "a test", "exact", 1000, 0.01, 0.5))
     assert "wait for input" in judge(waits).not_applicable["batch-not-scaled"]

@@ -88,7 +88,7 @@ def ratios(row: dict[str, Any]) -> list[float]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    from keras_gpukit.trials.measuring.intervals import median_interval
+    from keras_gpukit.tuning.measuring import median_interval
 
     return median_interval(values)
 
