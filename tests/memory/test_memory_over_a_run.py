@@ -52,9 +52,7 @@ def test_a_global_list_that_a_loop_of_fits_appends_to(found):
     assert finding["title"].startswith("Memory of this process grows with each fit")
     assert finding["evidence"]["each fit adds"] == pytest.approx(KEPT_BYTES, rel=0.2)
     # The last fit was judged before the loop appended to it for the last time.
-    assert finding["evidence"]["kept in SCRIPTS_LIST of planted.memory_growth"] == (
-        (EPOCHS - 1) * KEPT_BYTES
-    )
+    assert finding["evidence"]["kept in SCRIPTS_LIST of grows.py"] == ((EPOCHS - 1) * KEPT_BYTES)
     assert finding["evidence"]["items of SCRIPTS_LIST"] == EPOCHS - 1
     assert finding["epochs"] == [1]
 
