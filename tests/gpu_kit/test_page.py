@@ -49,7 +49,7 @@ def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
 
 
 def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
-    wrong = {"kinds": KINDS | {"nothing": KINDS["float32"]}}
+    wrong = {"kinds": KINDS | {"nothing": KINDS["nothing"] | {"sm_active_percent": 99.0}}}
     save(tmp_path, result("activity", wrong))
     assert "2 held on NVIDIA Test, 1 were wrong, and" in page(tmp_path)
     assert "| **false**: Busy with bfloat16 98 %" in page(tmp_path)
