@@ -47,8 +47,8 @@ VARIANTS = {"with": (), "fixed": ("--fix",)}
 FINDING, FIT_S = re.compile(r"^Finding: (.*)$", re.MULTILINE), re.compile(r"FIT_S ([\d.]+)")
 NAMES = re.compile(r"^Names: (.*)$", re.MULTILINE)
 CODE = re.compile(r"\(([a-z][a-z0-9-]*)\)\s*$")
-SAVES = re.compile(r"Fixing it saves (.*?) of [\d.,]+ (?:ms|s|min)")
-AMOUNT = re.compile(r"([\d.,]+) (µs|ms|s|min)")
+SAVES = re.compile(r"[Ss]aves ((?:up to |at least |about )?[\d.,]+.*?) of [\d.,]+ (ms|s|min)")
+AMOUNT = re.compile(r"([\d.,]+)(?: (µs|ms|s|min))?")
 UNITS_S = {"µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
@@ -136,15 +136,18 @@ def _of_panel(error: str) -> dict[str, Any]:
         "lines": len(panel),
         "code": code.group(1) if code else None,
         "words": text.split(" Also: ")[0],
-        "promised_s": _range(saves.group(1)) if saves else None,
+        "promised_s": _range(*saves.groups()) if saves else None,
     }
 
 
-def _range(words: str) -> list[float | None]:
-    amounts = [float(n.replace(",", "")) * UNITS_S[unit] for n, unit in AMOUNT.findall(words)]
-    if words.startswith(("at most", "up to")):
+def _range(words: str, unit: str) -> list[float | None]:
+    """Returns the ends of a saving; "about" stands for two ends up to a quarter apart."""
+    amounts = [float(n.replace(",", "")) * UNITS_S[own or unit] for n, own in AMOUNT.findall(words)]
+    if words.startswith("up to"):
         return [0.0, amounts[0]]
-    return [amounts[0], None if words.endswith("or more") else amounts[-1]]
+    if words.startswith("about"):
+        return [amounts[0] / 1.125, amounts[0] * 1.25 / 1.125]
+    return [amounts[0], None if words.startswith("at least") else amounts[-1]]
 
 
 def _seconds(ran: dict[str, Any]) -> float | None:

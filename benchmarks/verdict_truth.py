@@ -7,9 +7,8 @@ really saved must lie in the range that the finding gives. The range is widened 
 the run, and by as much as the two runs without the cause differ; how many lie in the range itself
 is counted as well. Healthy runs promise nothing, and are counted apart.
 
-Other processes on the machine are a cause too: each run waits until they leave the cores alone,
-for `--patience` seconds at most. Where they use more than a tenth of the cores nevertheless, a
-finding on them is true, and it is left out unless they were planted.
+Other processes on the machine are context and no finding, also where they were planted. Each run
+waits until they leave the cores alone, for `--patience` seconds at most.
 """
 
 from __future__ import annotations

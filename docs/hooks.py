@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,29 @@ def last_changes() -> dict[str, str]:
     return changes
 
 
+def thresholds() -> str:
+    """Returns a table of all constants of the package whose docstring says "our choice"."""
+    rows = [
+        f"| `{name}` in `{path.relative_to(ROOT).as_posix()}` | `{value}` | {why} |"
+        for path in sorted((ROOT / "keras_gpukit").rglob("*.py"))
+        for name, value, why in _chosen(path)
+    ]
+    return "\n".join(("| constant | value | what it is |", "|---|---|---|", *rows))
+
+
+def _chosen(path: Path) -> Iterator[tuple[str, str, str]]:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    for constant, said in itertools.pairwise(body):
+        if not isinstance(constant, (ast.Assign, ast.AnnAssign)) or constant.value is None:
+            continue
+        match said:
+            case ast.Expr(ast.Constant(str(about))) if "our choice" in about.lower():
+                named = constant.targets[0] if isinstance(constant, ast.Assign) else constant.target
+                yield ast.unparse(named), ast.unparse(constant.value), " ".join(about.split())
+
+
 MADE = {
+    "<!-- thresholds -->": thresholds,
     "<!-- commands -->": commands,
     "<!-- environment -->": environment,
     "<!-- cluster variables -->": cluster_variables,

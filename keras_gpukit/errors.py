@@ -55,10 +55,10 @@ MOST_CHARACTERS = 100
 """Length of a reason that people read; our choice, a line and a half of the panel."""
 
 
-def one_line(text: str) -> str:
-    """Returns the first line of a text, cut to `MOST_CHARACTERS`."""
+def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Returns the first line of a text, cut to a number of characters."""
     line = next(iter(text.strip().splitlines()), "")
-    return line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1].rstrip()}…"
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
 def failure(part: str, error: BaseException) -> str:

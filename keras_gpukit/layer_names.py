@@ -55,6 +55,11 @@ class LayerNames:
         return stem or exact if self.numbered else exact or stem
 
 
+def layer_names(model: Any, *, numbered: bool) -> LayerNames:
+    """Returns the names of a model's layers, and of the layers and models within them."""
+    return LayerNames(frozenset(layer.name for layer in layers_in(model)), numbered)
+
+
 NO_LAYERS = LayerNames(frozenset(), numbered=True)
 
 

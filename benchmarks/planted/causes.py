@@ -266,7 +266,9 @@ CAUSES: dict[str, Cause] = {
     "stage that computes ahead": Cause(
         fit(from_stage(busy), lambda: model(2048)), fit(ready, lambda: model(2048)), CORES
     ),
-    "PyDataset that sleeps": Cause(fit(lambda: Batches(SLOW_S)), fit(lambda: Batches(0.0)), INPUT),
+    "PyDataset that sleeps": Cause(
+        fit(lambda: Batches(2 * SLOW_S)), fit(lambda: Batches(0.0)), INPUT
+    ),
     "generator that computes": Cause(fit(from_generator(400_000)), fit(from_generator(0)), PYTHON),
     "stage that gets slow halfway": Cause(
         fit(late(sleeping_late), steps_per_epoch=STEPS),
@@ -310,8 +312,6 @@ CAUSES: dict[str, Cause] = {
         ("retracing",),
     ),
     "tiny steps": Cause(tiny(1), tiny(16), ("tiny-steps",)),
-    "two busy neighbours": beside_neighbours(2),
-    "four busy neighbours": beside_neighbours(4),
     "slow stage, and a callback": Cause(
         fit(from_stage(sleeping(SLOW_S)), more=lambda: [Sleeps(epoch_s=0.3)]),
         fit(ready, more=lambda: [Sleeps(epoch_s=0.3)]),
@@ -360,6 +360,8 @@ def convolutional() -> keras.Model:
 
 
 CAUSES |= {
+    "healthy: two busy neighbours": beside_neighbours(2),
+    "healthy: four busy neighbours": beside_neighbours(4),
     "healthy: arrays": healthy(lambda: arrays(3 * STEPS), batch_size=BATCH, epochs=4),
     "healthy: prefetched pipeline": healthy(lambda: batches(3 * STEPS).prefetch(2), epochs=4),
     "healthy: cached and mapped": healthy(

@@ -16,6 +16,7 @@ from keras_gpukit.callbacks.input_stall import InputStall
 from keras_gpukit.callbacks.profiler import Profiler, profiler_of_monitor
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
+from keras_gpukit.errors import logger
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
@@ -23,6 +24,7 @@ from keras_gpukit.reports.terminal import is_notebook
 from keras_gpukit.saved_runs.exporting.services import check_log_to
 from keras_gpukit.saved_runs.folding.run_fold import concluded
 from keras_gpukit.watching import worker_watch
+from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.epoch_memory import FitMemory
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.learning import LearningWatch
@@ -146,6 +148,7 @@ class Monitor(WatchingCallback[RunSummary]):
             part._lifecycle.guard(part._begin, session, phase)
         if phase == session.phase:
             self._summary = None
+            self._warn_of_doubles()
             steps = (self.params or {}).get("steps")
             self._learning = LearningWatch(session, steps) if phase == "fit" else None
             if phase == "fit":
@@ -163,6 +166,16 @@ class Monitor(WatchingCallback[RunSummary]):
         if self._ranges is not None:
             self._ranges.begin(phase if phase == session.phase else "validation")
             self._ranges.mark_steps(session, phase)
+
+    def _warn_of_doubles(self) -> None:
+        own = [each for each in callbacks_of_fit() if isinstance(each, WatchingCallback)]
+        names = [type(each).__name__ for each in own if not isinstance(each, Profiler)]
+        if len(names) > 1 and next(each for each in own if isinstance(each, Monitor)) is self:
+            logger.warning(
+                "keras_gpukit: callbacks has %s. One Monitor measures all that they do: leave the "
+                "others out.",
+                ", ".join(names),
+            )
 
     def _end(self, session: Session, phase: Phase) -> None:
         for part in self._parts:

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         print(line)
     newest = report.newest_profile
     if newest is not None and newest.profile is not None:
-        print_summary(of_profile(newest.profile), title=f"keras_gpukit, profile {newest.name}")
+        print_summary(of_profile(newest.profile), title=f"keras-gpukit, profile {newest.name}")
     print(f"Written to {out}")
     return 0
 

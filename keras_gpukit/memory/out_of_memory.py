@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward, layers_in
+from keras_gpukit.layer_names import is_backward, layer_names, layers_in
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_log, read_message, read_state
 from keras_gpukit.memory.step_memory import StepMemory
@@ -17,8 +17,8 @@ from keras_gpukit.records.memory import AllocatorState, MemoryByCause, OutOfMemo
 from keras_gpukit.rules.compute.batch_size import below_failed, predicted_limit_bytes
 from keras_gpukit.rules.memory.memory_options import memory_options
 from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
-from keras_gpukit.sensors.layer_scopes import layer_names
 from keras_gpukit.sensors.nvml import other_holders
+from keras_gpukit.sensors.older_keras import calls_are_numbered
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
     device = message.device or ("GPU:0" if call.gpus else "CPU:0")
     layer = None
     if message.operation is not None and not message.is_type:
-        layer = layer_names(call.model).of(message.operation)
+        layer = layer_names(call.model, numbered=calls_are_numbered()).of(message.operation)
     elif call.model.run_eagerly:
         layer = _failed_layer(error)
     gpu = _gpu(device, call.gpus)

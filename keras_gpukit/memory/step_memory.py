@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from keras_gpukit.layer_names import is_backward
+from keras_gpukit.layer_names import is_backward, layer_names
 from keras_gpukit.memory import cudnn_rnn
 from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
@@ -18,7 +18,7 @@ from keras_gpukit.memory.step_graph import GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
-from keras_gpukit.sensors.layer_scopes import layer_names
+from keras_gpukit.sensors.older_keras import calls_are_numbered
 
 LARGEST_LISTED = 5
 # The search for the largest batch starts at the first size. It ends at the second for models whose
@@ -64,7 +64,7 @@ class StepMemory:
         self.execution = execution_of(model)
         self.graph, used = trace_step(model, spec, optimized=self.execution == "graph")
         self._model = model.name
-        self._layers = layer_names(model).with_name(model.name)
+        self._layers = layer_names(model, numbered=calls_are_numbered()).with_name(model.name)
         self._weights, self._slots = sizes_of_variables(model, used)
         self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
         self.other_bytes = other_bytes

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from keras_gpukit.errors import failure
+from keras_gpukit.layer_names import layer_names
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.copies import (
     Shapes,
@@ -25,7 +26,7 @@ from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.operations import StepOperations
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.sensors.layer_scopes import layer_names
+from keras_gpukit.sensors.older_keras import calls_are_numbered
 from keras_gpukit.sensors.tf_private import traces_of
 
 # The runtime builds the graphs of a train function once, so a later fit of the same model has none
@@ -166,7 +167,7 @@ def _surroundings(model: Any) -> Surroundings:
             tf.distribute.has_strategy()
             or model.distribute_strategy is not tf.distribute.get_strategy()
         ),
-        layers=layer_names(model),
+        layers=layer_names(model, numbered=calls_are_numbered()),
     )
 
 

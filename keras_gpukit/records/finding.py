@@ -125,6 +125,8 @@ class Finding:
         actions: Lines of `advice` with their code.
         about: Callback, device or cause that it is about, if findings of its code differ in that;
             "" otherwise.
+        defined: Where the function is defined that the title names, if the title has the line that
+            passes it to the pipeline: "load is defined at train.py:13"; "" otherwise.
     """
 
     code: str
@@ -136,6 +138,7 @@ class Finding:
     change: Change | None = None
     actions: tuple[Advice, ...] = ()
     about: str = ""
+    defined: str = ""
 
 
 @dataclass(frozen=True)

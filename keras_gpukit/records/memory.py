@@ -167,6 +167,9 @@ class OutOfMemory:
             `tf.data.Dataset` are; None if unknown.
         training_batch_size: Batch size of the `fit` whose validation ran out of memory.
         usual_batch_size: Examples in the batches before, if the last one has at least 4 times more.
+        varying_length: Largest length in `shape` that is neither the batch size nor in the shape of
+            a weight, if the batches of the data vary in a length of their examples and those before
+            did fit.
         of_weights: Whether the tensor has the shape of some of the model's weights.
     """
 
@@ -194,6 +197,7 @@ class OutOfMemory:
     batches_given: bool | None = None
     training_batch_size: int | None = None
     usual_batch_size: int | None = None
+    varying_length: int | None = None
     of_weights: bool = False
 
     @property

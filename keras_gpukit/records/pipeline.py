@@ -28,7 +28,8 @@ class CallLine:
     """A line of user code that adds a stage to a pipeline.
 
     Attributes:
-        end: Number of characters up to the end of the call: 16 in this line.
+        text: The line; "" if the call is longer than a line, or was not found in its file.
+        end: Number of characters up to the end of the call: 16 in "ds = ds.map(load).batch(8)".
         location: Place of the line, such as "train.py:20"; that of the function is another one.
     """
 
@@ -85,12 +86,24 @@ class StageRecord:
     refill_share: float | None = None
 
     @property
+    def line(self) -> str | None:
+        """Place of the line to edit: the one that adds the stage, else the function's own."""
+        return (self.call and self.call.location) or self.location
+
+    @property
     def where(self) -> str:
-        """Location as messages append it to the name: " (train.py:12)".
+        """The line to edit as messages append it to the name: " (train.py:20)".
 
         It is "" if it is unknown, or if the name has it: "lambda at train.py:12".
         """
-        return f" ({self.location})" if self.location and self.location not in self.name else ""
+        return f" ({self.line})" if self.line and self.line not in self.name else ""
+
+    @property
+    def defined(self) -> str:
+        """Where its function is defined, in words; "" if `where` or the name has that."""
+        if self.location is None or self.location == self.line or self.location in self.name:
+            return ""
+        return f"{self.name} is defined at {self.location}"
 
 
 @dataclass(frozen=True)

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
-from keras_gpukit.errors import one_line
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
-from keras_gpukit.reports.evidence import evidence_sentences, in_one_line
+from keras_gpukit.reports.evidence import capitalized, evidence_sentences, in_one_line
 from keras_gpukit.reports.layers import captured_step
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.reports.terminal import is_notebook, panel, plain, print_anywhere, show_as
-from keras_gpukit.rules.input.input_bound import InputBound
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES: dict[Ending | None, str] = {
-    "completed": "keras_gpukit",
-    "interrupted": "keras_gpukit, run interrupted",
-    None: "keras_gpukit, how the run ended is unknown",
+    "completed": "keras-gpukit",
+    "interrupted": "keras-gpukit, run interrupted",
+    None: "keras-gpukit, how the run ended is unknown",
 }
 _INDENT = 2
 _REASONS = 2
 _OTHERS = 2
+_LEAST_SAVING = 0.05
+"""Least share of the run that a remark next to the verdict would save; our choice."""
 
 
 def print_summary(
@@ -79,7 +79,7 @@ def render(
             command = f"keras_gpukit.load_report({str(log_dir)!r})"
         where = ", in a cell" if is_notebook() else ""
         lines += _dim(f"Report with charts{where}: {command}")
-    ended = _TITLES[summary.ending] if summary.killed_in is None else "keras_gpukit, run killed"
+    ended = _TITLES[summary.ending] if summary.killed_in is None else "keras-gpukit, run killed"
     return panel(lines, ", ".join(filter(None, (title or ended, name))))
 
 
@@ -91,21 +91,15 @@ def _verdict(summary: RunSummary) -> RenderableType:
     """Returns the three lines that a person reads first."""
     worst = phrases.worst(summary)
     if worst is None:
-        rows = [("Verdict", phrases.all_well(summary)), ("Why", phrases.checks(summary.verdict))]
-        rows.append(("Next", more := phrases.see_more(summary)))
+        rows = [("Verdict", phrases.all_well(summary)), ("Next", more := phrases.see_more(summary))]
         style = "green" if phrases.is_judged(summary) and more is None else ""
     else:
-        # The stall is a share of the steps' time, which a title that says more has of the run.
-        keys = [each.key for each in worst.evidence]
-        if InputBound.after_the_first_epoch.key not in keys and InputBound.input_stall.key in keys:
-            keys = keys[: keys.index(InputBound.input_stall.key)]
-        shown = worst.evidence[: len(keys)]
-        why = " ".join(evidence_sentences(replace(worst, evidence=shown))[:_REASONS])
-        rows = [("Verdict", worst.title), ("Why", why)]
+        why = evidence_sentences(worst)
+        shown = why[:_REASONS] + (why[_REASONS:][-1:] if worst.defined else ())
+        rows = [("Verdict", worst.title), ("Why", " ".join(shown))]
         rows.append(("Next", worst.advice[0] if worst.advice else None))
-        time, faster, _ = phrases.saved_parts(worst.saving) if worst.saving else ("", None, "")
-        saved = ", ".join(filter(None, (time, faster)))
-        rows.append(("", f"Fixing it saves {saved}." if saved else None))
+        saved = capitalized(phrases.saved(worst.saving)) if worst.saving else None
+        rows.append(("", saved))
         style = _STYLES[worst.severity]
     table = Table.grid(padding=(0, 1))
     for name, words in rows:
@@ -121,14 +115,23 @@ def _verdict(summary: RunSummary) -> RenderableType:
 
 def _others(summary: RunSummary) -> str | None:
     worst = phrases.worst(summary)
-    titles = [each.title for each in summary.findings if each is not worst]
+    titles = [
+        each.title
+        for each in summary.findings
+        if each is not worst and not (each.severity == "info" and _saves_little(each))
+    ]
     left_out = len(titles) - _OTHERS
-    shown = [*titles[:_OTHERS], *([f"{left_out} more"] if left_out > 0 else [])]
+    shown = [*titles[:_OTHERS], *([f"{left_out} more in the report"] if left_out > 0 else [])]
     return f"Also: {'; '.join(shown)}" if shown else None
 
 
+def _saves_little(finding: Finding) -> bool:
+    saving = finding.saving
+    return saving is not None and saving.expected_s < _LEAST_SAVING * saving.of_s
+
+
 def _details(summary: RunSummary) -> Iterator[RenderableType]:
-    """Yields every finding with its figures and advice, then what was not judged."""
+    """Yields every finding with its figures and advice, then how many checks don't apply."""
     for finding in summary.findings:
         heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
         heading.append(f" ({finding.code})", style="dim")
@@ -136,10 +139,8 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         for line in (in_one_line(finding), *(f"- {each}" for each in finding.advice)):
             if line:
                 yield Padding(plain(line), (0, 0, 0, _INDENT))
-    reasons = summary.verdict.not_applicable.items()
-    if reasons:
-        yield ""
-        yield from _dim(*(f"not judged: {code}: {one_line(reason)}" for code, reason in reasons))
+    for counted in _dim(phrases.checks(summary.verdict)):
+        yield from ("", counted)
 
 
 show_as(RunSummary, render)

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 
 from keras_gpukit.records.diagnosis import Contention, Diagnosis
 from keras_gpukit.reports import units
+from keras_gpukit.reports.evidence import capitalized
 from keras_gpukit.reports.phrases import saved
 from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.input.contention import ADVICE
@@ -44,7 +45,7 @@ def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
         return (_CONTRADICTION,)
     lines = [_ceiling(diagnosis)]
     if diagnosis.saving is not None:
-        lines.append(f"The whole run would save {saved(diagnosis.saving)}.")
+        lines.append(f"{capitalized(saved(diagnosis.saving))}.")
     if diagnosis.contention is not None:
         lines.append(_contention(diagnosis.contention))
     return tuple(lines)

@@ -24,17 +24,31 @@ def evidence_sentences(finding: Finding) -> tuple[str, ...]:
         # A record may hold any text: no other words in braces mean anything.
         clause = figure.sentence.replace("{value}", units.measured(figure))
         clause = clause.replace("{of}", figure.of)
-        if clause.startswith(",") and sentences:
+        if clause[:1] not in (",", ";"):
+            sentences.append(clause)
+        elif sentences:
             sentences[-1] += clause
         else:
-            sentences.append(clause.removeprefix(", "))
+            sentences.append(capitalized(clause[1:].lstrip()))
+    if finding.defined:
+        sentences.append(finding.defined)
     return tuple(f"{sentence}." for sentence in sentences)
 
 
 def in_one_line(finding: Finding) -> str:
     """Returns a finding's figures, and the saving from fixing it, in sentences on one line."""
-    saving = [] if finding.saving is None else [f"Fixing it saves {saved(finding.saving)}."]
-    return " ".join((*evidence_sentences(finding), *saving))
+    return " ".join((*evidence_sentences(finding), *gain(finding)))
+
+
+def gain(finding: Finding) -> tuple[str, ...]:
+    """Returns what fixing it brings, and what that is based on, as a sentence; () if unknown."""
+    saving = finding.saving
+    return () if saving is None else (f"{capitalized(saved(saving))}, basis: {saving.basis}.",)
+
+
+def capitalized(text: str) -> str:
+    """Returns a text with a capital first letter, and all others as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def advice_of(finding: Finding) -> tuple[tuple[Words, ...], ...]:

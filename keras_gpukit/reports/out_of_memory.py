@@ -10,7 +10,7 @@ from keras_gpukit.reports.phrases import predicted_peak
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 from keras_gpukit.rules.whole_run.memory_ran_out import asking, place_advice
 
-HEADING = "keras_gpukit: why memory ran out"
+HEADING = "keras-gpukit: why memory ran out"
 _LARGEST_SHOWN = 3
 _CHANGES = {
     "batch size": "batch_size={batch}",

@@ -15,18 +15,18 @@ from keras_gpukit.reports.unseen_compute import HOW, unseen_compute
 from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
-from keras_gpukit.rules.savings import lasting_time_s, time_of_steps_s
-from keras_gpukit.rules.verdict import RULES
+from keras_gpukit.rules.rule import TOO_SHORT
+from keras_gpukit.rules.savings import time_of_steps_s
+from keras_gpukit.rules.slowdown.cpu_captures import AFTER_S
 
 WIDE_RANGE = 0.03
 """Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
 LEAST_SHARE = 0.005
 _LEAST_IN_SHORT = 0.02
 _PARTS_IN_SHORT = 4
-_REASONS = 3
-_SUBJECTS = {rule.code: rule.subject for rule in RULES}
-_LONGER = "run under 10 s or 100 steps"
-"""Reason if a longer run has the evidence; the figures are the largest that a rule asks for."""
+_NEARLY_EXACT = 1.25
+"""Ranges of a saving are shown as one figure, after "about", if their upper end is at most this
+many times their lower one. Our choice."""
 NOTHING_FOUND = "Nothing was found that slows this run down."
 NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
 _INTERRUPTED = "The run was interrupted."
@@ -80,17 +80,18 @@ def _speed_and_use(summary: RunSummary) -> list[str]:
 
 
 def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
-    """Returns the time of the first step, which comes once, and the largest shares of the rest."""
+    """Returns the time of the first step, which comes once, and of the largest other parts."""
     parts = summary.breakdown
     if parts is None or not parts.wall_s:
         return None
     named = {**parts.parts, "unknown": parts.unknown_s}
-    first_s, lasting_s = named.pop("the first step") or 0.0, lasting_time_s(parts)
-    known = {name: spent_s / lasting_s for name, spent_s in named.items() if spent_s}
-    largest = sorted(known.items(), key=lambda part: -part[1])[:most]
-    shares = [f"{name} {units.percentage(share)}" for name, share in largest if share > least]
-    spent = [f"first step {units.duration(first_s)}"] if first_s > least * parts.wall_s else []
-    spent += [f"{'then ' if spent else ''}{', '.join(shares)}"] if shares else []
+    first = ("first step", named.pop("the first step"))
+    largest = sorted(named.items(), key=lambda part: -(part[1] or 0.0))[:most]
+    spent = [
+        f"{name} {units.duration_of(spent_s, parts.wall_s)}"
+        for name, spent_s in (first, *largest)
+        if spent_s and spent_s > least * parts.wall_s
+    ]
     return f"{units.duration(parts.wall_s)} in total: {', '.join(spent)}" if spent else None
 
 
@@ -150,13 +151,6 @@ def worst(summary: RunSummary) -> Finding | None:
     return None
 
 
-def conclusion(summary: RunSummary) -> str | None:
-    """Returns the conclusion and how much was judged; None if a rule found a problem."""
-    if worst(summary) is not None:
-        return None
-    return " ".join(filter(None, (all_well(summary), checks(summary.verdict))))
-
-
 def all_well(summary: RunSummary) -> str:
     """Returns a sentence with the verdict on a run without a problem.
 
@@ -168,14 +162,25 @@ def all_well(summary: RunSummary) -> str:
     too_short = summary.verdict.too_short
     if is_judged(summary) and is_profile:
         return NOTHING_IN_PROFILE
-    if is_judged(summary) and ACCOUNT_OF_TIME in too_short:
-        return f"Nothing was found, but the run was short: {one_line(too_short[ACCOUNT_OF_TIME])}."
+    if is_judged(summary) and _is_short(summary):
+        lasted = f" in {units.duration(summary.breakdown.wall_s)}" if summary.breakdown else ""
+        waited = input_of_run(summary)
+        seen = f": {waited} waiting" if waited else ""
+        return f"No problem seen{lasted}{seen}. Train longer to be sure."
     if is_judged(summary):
         return unseen_compute(summary) or NOTHING_FOUND
     if "input-bound" in too_short:
         return f"Too short to judge: {one_line(too_short['input-bound'])}."
     because = one_line(summary.verdict.not_applicable["input-bound"])
     return f"This {'profile' if is_profile else 'run'} could not be judged: {because}."
+
+
+def _is_short(summary: RunSummary) -> bool:
+    """Whether a run ended before its time, or what its steps compute, could be looked into."""
+    parts = summary.breakdown
+    ended_early = parts is not None and parts.wall_s < AFTER_S and summary.profile is None
+    is_unseen = ended_early and unseen_compute(summary) is not None
+    return ACCOUNT_OF_TIME in summary.verdict.too_short or is_unseen
 
 
 def is_judged(summary: RunSummary) -> bool:
@@ -185,62 +190,57 @@ def is_judged(summary: RunSummary) -> bool:
 
 def see_more(summary: RunSummary) -> str | None:
     """Returns the advice to a run that was too short, or whose compute was not looked into."""
-    decisive = {ACCOUNT_OF_TIME} if is_judged(summary) else {ACCOUNT_OF_TIME, "input-bound"}
-    if decisive.isdisjoint(summary.verdict.too_short):
-        can_profile = summary.breakdown is not None and summary.profile is None
-        return HOW if can_profile and is_judged(summary) and unseen_compute(summary) else None
-    return "Train for 10 s and 100 steps or more."
+    judged = is_judged(summary)
+    if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
+        return "Train for 10 s and 100 steps or more."
+    can_profile = summary.breakdown is not None and summary.profile is None
+    return HOW if can_profile and judged and unseen_compute(summary) else None
 
 
 def checks(verdict: Verdict) -> str | None:
-    """Returns what was looked at, and how many checks don't apply and why; None if all did.
-
-    Of checks that do not concern the run, such as those of clusters, nothing is said.
-    """
+    """Returns how many checks don't apply, and why: "no GPU (14)"; None if all did."""
     reasons = Counter(
-        _LONGER if code in verdict.too_short else one_line(reason)
+        TOO_SHORT
+        if code in verdict.too_short
+        else "no profile"
+        if "a profile" in reason
+        else one_line(reason)
         for code, reason in verdict.not_applicable.items()
-        if code not in verdict.not_concerned
     )
-    if not verdict.not_applicable:
+    if not reasons:
         return None
-    count = units.count(reasons.total(), "check")
-    listed = "; ".join(reason for reason, _ in reasons.most_common(_REASONS))
-    looked_at = ", ".join(dict.fromkeys(_SUBJECTS.get(code, code) for code in verdict.passed))
-    seen = [f"Looked at: {looked_at}."] if looked_at else []
-    unseen = [f"{count} don't apply here ({listed})."] if reasons else []
-    return " ".join((*seen, *unseen)) or None
+    listed = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+    count = reasons.total()
+    return f"{units.count(count, 'check')} {'does' if count == 1 else 'do'}n't apply: {listed}"
 
 
 def saved(saving: Saving) -> str:
-    """Formats a saving: "2.4 to 4.1 s of 9 s, 1.4 to 1.8× faster (basis: wait and freed cores)"."""
-    time, faster, basis = saved_parts(saving)
-    return f"{', '.join(filter(None, (time, faster)))} ({basis})"
+    """Formats a saving: "1.4× to 1.8× faster (saves 2.4 to 4.1 of 9 s)".
 
-
-def saved_parts(saving: Saving) -> tuple[str, str | None, str]:
-    """Returns a saving's time, its factor (None if unknown or it would read 1), and its basis."""
-    most = "at most" if saving.upper_bound else "up to"
-    span = _span(
-        units.duration_of(saving.low_s, saving.of_s) if saving.low_s else None,
-        None if saving.high_s is None else units.duration_of(saving.high_s, saving.of_s),
-        most,
+    The factor is left out if it is unknown or would read 1: "saves up to 0.2 of 9 s".
+    """
+    low, high = (
+        _amount(each, saving.of_s) if each else None for each in (saving.low_s, saving.high_s)
     )
+    span = _span(low, high)
+    if low and saving.low_s <= (saving.high_s or 0.0) <= _NEARLY_EXACT * saving.low_s:
+        span = f"about {_amount(float(f'{saving.expected_s:.2g}'), saving.of_s)}"
+    saves = f"saves {span} of {units.duration(saving.of_s)}"
     low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)
-    return (
-        f"{span} of {units.duration(saving.of_s)}",
-        f"{_span(low, high, most)} faster" if low or high else None,
-        f"basis: {saving.basis}",
-    )
+    return f"{_span(low, high)} faster ({saves})" if low or high else saves
 
 
-def _span(low: str | None, high: str | None, most: str) -> str:
-    """Returns a range of two figures in words, `most` before an upper one that stands alone."""
+def _amount(part_s: float, of_s: float) -> str:
+    """Formats a part of a duration, without the unit if that is the unit of the whole."""
+    unit = units.duration(of_s).rpartition(" ")[2]
+    return units.duration_of(part_s, of_s).removesuffix(f" {unit}")
+
+
+def _span(low: str | None, high: str | None) -> str:
+    """Returns a range of two figures in words."""
     if low is None:
-        return f"{most} {high}" if high else "an unknown part"
-    if high is None:
-        return f"{low} or more"
-    return units.span(low, high)
+        return f"up to {high}" if high else "an unknown part"
+    return f"at least {low}" if high is None else units.span(low, high)
 
 
 def _factor(speed_up: float | None) -> str | None:

@@ -13,7 +13,6 @@ from keras_gpukit.reports.unseen_compute import unseen_compute
 from keras_gpukit.rules.verdict import ENDED_BY
 from keras_gpukit.rules.whole_run.endings import doing
 
-_MOST_UNJUDGED = 0.5
 _RUNS_LISTED = 3
 
 
@@ -26,13 +25,11 @@ class Headline:
             if the run was not judged, was interrupted, or its time is not accounted for.
         text: Summary in one line.
         finding: Finding that the headline states; None without one.
-        note: Parts that were not judged, and why; None with a finding, or if all were.
     """
 
     severity: str
     text: str
     finding: Finding | None = None
-    note: str | None = None
 
 
 def headline_of(summary: RunSummary) -> Headline:
@@ -46,7 +43,7 @@ def headline_of(summary: RunSummary) -> Headline:
     # Finding nothing is no good news if the run's time is not accounted for.
     is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable or unseen_compute(summary)
     severity = "unknown" if is_unclear or summary.ending == "interrupted" else "good"
-    return Headline(severity, phrases.all_well(summary), note=phrases.checks(verdict))
+    return Headline(severity, phrases.all_well(summary))
 
 
 def verdict_lines(report: Report) -> list[str]:
@@ -65,21 +62,18 @@ def verdict_lines(report: Report) -> list[str]:
 def verdict_line(run: RunReport) -> str:
     """Returns the worst finding, or a sentence that nothing was found.
 
-    For a run that did not complete, the line also says how it ended. If more than half of the rules
-    could not judge, a line without a critical finding or warning says what was not judged, and why.
+    For a run that did not complete, the line also says how it ended.
     """
-    headline, end, verdict = headline_of(run.summary), _end(run), run.summary.verdict
-    finding, unjudged = headline.finding, len(verdict.not_applicable)
+    headline, end = headline_of(run.summary), _end(run)
+    finding = headline.finding
     if headline.severity in ("critical", "warning"):
         line = f"{headline.severity}: {headline.text}"
         names_end = end is None or (finding is not None and finding.code in ENDED_BY)
         return line if names_end else f"{line}; {end}"
-    is_most = unjudged > _MOST_UNJUDGED * (unjudged + len(verdict.findings) + len(verdict.passed))
     sentences = (
         None if end is None else f"{end[:1].upper()}{end[1:]}.",
         # Without a finding, an interrupted run's headline only says that it was interrupted.
         None if run.state == "interrupted" and finding is None else headline.text,
-        phrases.checks(verdict) if is_most else None,
     )
     return " ".join(filter(None, sentences))
 
@@ -103,7 +97,7 @@ def _end(run: RunReport) -> str | None:
 def running(summary: RunSummary, progress: Progress | None) -> str:
     """Describes a run in progress: what it does, its figures, and the worst finding so far."""
     now = "starting" if progress is None else doing(progress)
-    lines = [f"keras_gpukit: {now}", *filter(None, [", ".join(phrases.headline(summary))])]
+    lines = [f"keras-gpukit: {now}", *filter(None, [", ".join(phrases.headline(summary))])]
     worst = phrases.worst(summary)
     if worst is not None:
         lines.append(f"So far: {worst.title} ({worst.code})")

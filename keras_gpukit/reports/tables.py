@@ -39,7 +39,7 @@ def stages_table(pipeline: PipelineRecord) -> Table:
     rows = tuple(
         (
             stage.name,
-            stage.location or "",
+            stage.line or "",
             stage.work,
             units.known(stage.cost_per_batch_s, units.duration),
             _elements(stage),
@@ -74,7 +74,7 @@ def stage_words(stage: StageRecord | None, *, is_bottleneck: bool) -> str:
     """Returns a stage's cost and place: "16 ms, 2 parallel, train.py:12"; "" without the stage."""
     if stage is None:
         return ""
-    parts = (stage_cost(stage), stage.location, "bottleneck" if is_bottleneck else None)
+    parts = (stage_cost(stage), stage.line, "bottleneck" if is_bottleneck else None)
     return ", ".join(filter(None, parts))
 
 

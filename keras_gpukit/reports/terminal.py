@@ -69,7 +69,7 @@ def table(
     return made
 
 
-def panel(parts: Iterable[RenderableType | None], title: str = "keras_gpukit") -> Panel:
+def panel(parts: Iterable[RenderableType | None], title: str = "keras-gpukit") -> Panel:
     """Returns a frame with a title around parts, without those that are None."""
     shown = (each for each in parts if each is not None)
     return Panel(Group(*shown), title=plain(title), title_align="left", expand=False)

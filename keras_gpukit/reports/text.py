@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -26,7 +25,7 @@ def markdown(summary: RunSummary) -> str:
         near_the_limits(summary),
         phrases.compared(summary),
         phrases.captured(summary),
-        phrases.conclusion(summary),
+        None if phrases.worst(summary) else phrases.all_well(summary),
         findings_markdown(summary.verdict),
         _layers_markdown(summary.profile) if summary.profile and summary.profile.layers else None,
         _input_markdown(summary.input) if summary.input else None,
@@ -35,16 +34,13 @@ def markdown(summary: RunSummary) -> str:
 
 
 def findings_markdown(verdict: Verdict) -> str:
-    """Returns every finding with all of its advice, then the rules that could not judge."""
+    """Returns every finding with all of its advice, then how many checks don't apply."""
     blocks = []
     for finding in verdict.findings:
         blocks.append(f"### {finding.severity}: {finding.title} (`{finding.code}`)")
         blocks.append(in_one_line(finding))
         blocks.append("\n".join(f"- {line}" for line in finding.advice))
-    if verdict.not_applicable:
-        blocks.append("### Not judged")
-        reasons = verdict.not_applicable.items()
-        blocks.append("\n".join(f"- `{code}`: {one_line(reason)}" for code, reason in reasons))
+    blocks.append(phrases.checks(verdict) or "")
     return "\n\n".join(filter(None, blocks))
 
 

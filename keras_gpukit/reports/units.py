@@ -110,4 +110,6 @@ def measured(figure: Figure) -> str:
         return size(figure.value)
     if figure.unit == "s":
         return duration(figure.value)
+    if figure.unit == "%":
+        return percentage(figure.value / 100)
     return f"{number(figure.value)} {figure.unit}".rstrip()

@@ -40,11 +40,7 @@ class NotApplicable:
     concerns: bool = True
 
 
-NO_CLUSTER = NotApplicable("no cluster", concerns=False)
-ONE_REPLICA = NotApplicable("one replica", concerns=False)
-ONE_WORKER = NotApplicable(
-    "the run has one worker and one replica, or others were not compared here", concerns=False
-)
+ONE_WORKER = NotApplicable("one worker", concerns=False)
 NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script", concerns=False)
 
 Outcome = Finding | NotApplicable | None
@@ -223,5 +219,7 @@ def times(count: int) -> str:
 
 
 def seconds(duration_s: float) -> str:
-    """Formats seconds for a title, without the unit: "9.4", "176"."""
+    """Formats seconds for a title, without the unit: "0.14", "9.4", "176"."""
+    if 0 < duration_s < 1:
+        return f"{duration_s:.2g}"
     return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.script import Calls, Method, ScriptRecord
 from keras_gpukit.scripts import keras_private
 from keras_gpukit.scripts.main_module import PACKAGE
@@ -196,7 +197,7 @@ class ScriptCalls:
         frame = sys._getframe(1)
         while frame.f_code.co_filename.startswith(self._libraries) and frame.f_back is not None:
             frame = frame.f_back
-        return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        return place(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _time_first_batch(call: _Call, callback_list: Any, kind: str) -> None:

@@ -27,6 +27,9 @@ _KERAS_TRAINER = re.compile(r"keras/src/.*trainer\.py$")
 _ROLES = re.compile(r"keras/src/(losses|metrics)/")
 _CALLS = ("fit", "evaluate", "predict")
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
+_MESSAGE = 280
+"""Longest message that is reported; our choice: two sentences, of which the last often says what to
+do."""
 Source = Literal["step", "validation", "callback"]
 
 
@@ -50,12 +53,16 @@ class CallErrors:
         source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
 
     Args:
-        step: Returns the number of steps so far.
+        step: Returns the number of steps so far, also of calls before.
         epoch: Returns the current epoch, from 1; None outside `fit`.
+        first_step: Number of steps before the call.
     """
 
     def __init__(
-        self, step: Callable[[], int], epoch: Callable[[], int | None] = lambda: None
+        self,
+        step: Callable[[], int],
+        epoch: Callable[[], int | None] = lambda: None,
+        first_step: int = 0,
     ) -> None:
         self.last: str | None = None
         self.kind: EndedKind | None = None
@@ -64,6 +71,7 @@ class CallErrors:
         self.source: Source | None = None
         self._step = step
         self._epoch = epoch
+        self._first_step = first_step
         self._actions: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
 
@@ -73,8 +81,9 @@ class CallErrors:
 
     def of_step(self, error: BaseException) -> None:
         """Reports an exception of a step of the call itself."""
-        # A step that fails is not counted.
-        self._tell(error, "step", f"step {self._step() + 1:,}")
+        step = self._step()  # a step that fails is not counted
+        is_first = step == self._first_step > 0
+        self._tell(error, "step", "its first step" if is_first else f"step {step + 1:,}")
 
     def of_validation(self, error: BaseException) -> None:
         """Reports an exception of a step of a validation inside `fit`."""
@@ -131,8 +140,8 @@ def kind_and_message(error: BaseException) -> tuple[str, str]:
     text = str(error)
     causes, bold = _CAUSES.findall(text), _BOLD.search(text)
     if causes:
-        return causes[-1][0], one_line(causes[-1][1])
-    return type(error).__name__, one_line(bold[1] if bold else _NODE.sub("", text))
+        return causes[-1][0], one_line(causes[-1][1], _MESSAGE)
+    return type(error).__name__, one_line(bold[1] if bold else _NODE.sub("", text), _MESSAGE)
 
 
 def user_line(error: BaseException) -> str | None:

@@ -40,7 +40,7 @@ class LiveView:
         self._guard = Guard("The live view", "It is left out.")
         self._guard.logs = False
         with self._guard:
-            self._display = LiveDisplay("keras_gpukit: starting")
+            self._display = LiveDisplay("keras-gpukit: starting")
         session.every_second("the live view", self.update)
 
     def update(self) -> None:

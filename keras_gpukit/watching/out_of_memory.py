@@ -68,7 +68,7 @@ class OutOfMemoryWatch:
         if found.part not in (None, "training"):
             found = replace(found, options_unknown_because=None)
         if trains:
-            found = _with_sizes(found, session)
+            found = _with_sizes(found, session, spec)
         self.found = found = _with_function(found, error)
         session.output.record("out_of_memory", found, session.step)
         add_note(error, note(found))
@@ -93,11 +93,14 @@ class OutOfMemoryWatch:
         }
 
 
-def _with_sizes(record: OutOfMemory, session: Session) -> OutOfMemory:
+def _with_sizes(record: OutOfMemory, session: Session, spec: Any) -> OutOfMemory:
     """Adds to a record whether the tensor is of weights, or of a batch unlike those before."""
     model, shape, step = session.model, record.shape, session.step - session.first_step
     if shape and len(shape) > 1 and any(tuple(each.shape) == shape for each in model.weights):
         return replace(record, of_weights=True)
+    if shape and step and _varies(spec):
+        known = {record.batch_size, *(size for each in model.weights for size in each.shape)}
+        return replace(record, varying_length=max(set(shape) - known, default=None))
     if not shape or record.batch_size is not None or session.epoch != 1 or not step:
         return record
     # Keras counts the examples of an epoch; the batch that failed is counted or not.
@@ -106,6 +109,14 @@ def _with_sizes(record: OutOfMemory, session: Session) -> OutOfMemory:
     if not earlier or earlier % step or shape[0] < 4 * earlier / step:
         return record
     return replace(record, batch_size=shape[0], usual_batch_size=int(earlier / step))
+
+
+def _varies(spec: Any) -> bool:
+    """Whether examples of a dataset vary in a length, by its `element_spec`."""
+    import tensorflow as tf
+
+    shapes = [each.shape for each in tf.nest.flatten(spec) if isinstance(each, tf.TensorSpec)]
+    return any(each.rank and None in each[1:] for each in shapes)
 
 
 def _with_function(record: OutOfMemory, error: BaseException) -> OutOfMemory:

@@ -199,7 +199,7 @@ class PhaseSteps:
         """Ends the phase and restores its step function; may be called repeatedly."""
         if self._function.is_replaced:
             self.pause()
-            self._clock.work_out()
+            self._clock.end()
             outcome = self._function.restore()
             if outcome == "wrapped":
                 self._clock.leave()

@@ -95,7 +95,7 @@ class Session:
         self.epoch: int | None = None
         self.events = RunEventNotes(model, self.output.record, lambda: self.step)
         self.frame = CallFrame(phase)
-        self.errors = CallErrors(lambda: self.step, lambda: self.epoch)
+        self.errors = CallErrors(lambda: self.step, lambda: self.epoch, self.first_step)
         self._callback_list = CallbackListWatch(
             callback_list(phase),
             self.errors.of_callback,

@@ -46,6 +46,14 @@ def records_in(log_dir):
     return [json.loads(line) for line in lines]
 
 
+def test_a_monitor_says_that_another_one_is_too_many(caplog, tmp_path):
+    both = [gpukit.Profiler(tmp_path), gpukit.Monitor(None), gpukit.Monitor(None)]
+    small_model().fit(fast_dataset(2), callbacks=both[1:], verbose=0)
+    small_model().fit(fast_dataset(2), callbacks=both[:2], verbose=0)
+    [said] = [each for each in caplog.messages if "callbacks has" in each]
+    assert "callbacks has Monitor, Monitor. One Monitor measures all that they do" in said
+
+
 def test_each_has_a_record_after_fit_evaluate_and_predict(tmp_path):
     model, callbacks = small_model(), one_of_each(tmp_path)
     assert all(callback.summary is None for callback in callbacks)
@@ -169,7 +177,7 @@ def test_the_verdict_is_printed_and_the_record_holds_the_run(tmp_path, capsys):
 def test_who_wants_no_verdict_gets_none(tmp_path, capsys, verbose, fit_verbose, prints):
     monitor = gpukit.Monitor(tmp_path, verbose=verbose)
     small_model().fit(fast_dataset(4), callbacks=[monitor], verbose=fit_verbose)
-    assert ("keras_gpukit" in capsys.readouterr().out) is prints
+    assert ("keras-gpukit" in capsys.readouterr().out) is prints
 
 
 def test_the_global_step_goes_on_over_fits_in_a_path_at_home(tmp_path, monkeypatch):

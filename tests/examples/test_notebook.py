@@ -65,19 +65,20 @@ def test_it_is_saved_without_outputs():
 def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
     *shown, last = ran.replaced["slow"]
     assert len(shown) > 2
-    assert shown[0].startswith("keras_gpukit: ")
+    assert shown[0].startswith("keras-gpukit: ")
     assert re.search(
-        r"training, at step \d+ in epoch \d of 8\ninput stall .+ per step, ", "".join(shown)
+        r"training, at step \d+ in epoch \d+ of 10\ninput stall .+ per step, ", "".join(shown)
     )
     assert re.search(r"^So far: .+\n", shown[-1], re.MULTILINE)
     assert last == ""
     output = text_of(ran.cells["slow"])
-    assert "keras_gpukit: " not in output
+    assert "keras-gpukit: " not in output
     assert "Verdict" in output
     assert f"keras_gpukit.load_report({str(Path('logs', 'slow'))!r})" in output
     [slow] = [each for each in ran.runs if each.name == "slow"]
     [waits] = [each for each in slow.summary.findings if each.code == "input-bound"]
-    assert re.search(r"load \(cell \d+, line 1\)", waits.title)
+    assert re.search(r"load \(cell \d+, line 11\)", waits.title)
+    assert re.match(r"load is defined at cell \d+, line 1", waits.defined)
 
 
 @pytest.mark.heavy

@@ -75,9 +75,9 @@ def draw_verdict(charts: Path) -> None:
     results = json.loads((ROOT / "benchmarks/results/everyday.json").read_text(encoding="utf-8"))
     shown = Text("\n".join(results["situations"]["waiting_map"]["panels"]["with"]))
     shown.highlight_words(("Verdict", "Why", "Next"), "bold")
-    cause = r"(?<=Verdict )86 %.*?(?= *│)|(?<=│ {9})\(waiting_map\.py:22\)"
+    cause = r"(?<=Verdict )\d+ %.*?(?= *│)|(?<=│ {9})\(waiting_map\.py:\d+\)"
     shown.highlight_regex(cause, "bold red")
-    shown.highlight_regex(r"\(input-bound\)|Also.*?(?=│)|(?<=│ )(60 steps|s, then).*?(?=│)", "dim")
+    shown.highlight_regex(r"\(input-bound\)|Also.*?(?=│)|(?<=│ )(60 steps|s, input).*?(?=│)", "dim")
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
     console.print(shown)
     # A page of the site fetches nothing, so the reader's own fonts are used.

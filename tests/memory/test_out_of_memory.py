@@ -73,6 +73,12 @@ def test_a_validation_is_named_with_its_loss_its_line_and_its_own_batch_size(fou
     assert "in a batch of 8,192" in report["note"]
 
 
+def test_an_example_that_makes_its_batch_far_longer_than_those_before_is_named(found):
+    assert found["long example"].endswith(
+        "the batch has 8 examples, of a length (3,000) that varies; the batches before did fit"
+    )
+
+
 def test_of_a_step_compiled_as_a_whole_the_block_is_known(folder):
     _, errors = run(folder, "jit")
     assert "XLA compiled as a whole, asked for" in errors

@@ -17,7 +17,7 @@ from helpers.docs_code import PAGES, ROOT
 RULES = ROOT / "docs" / "reference" / "rules.md"
 BLOCK = re.compile(r"^ *```[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^[│ ]*(Verdict|[\d.]+× (?:faster|slower)|No GPU is used)\b", re.MULTILINE)
-LABEL = re.compile(r"\b(?:Verdict|Why|Next|Also:|Fixing it)(?: +|$)")
+LABEL = re.compile(r"\b(?:Verdict|Why|Next|Also:)(?: +|$)")
 ROW = re.compile(r"(ok|missing|broken|set) ")
 """A row of `doctor`."""
 NAMES = (

@@ -229,9 +229,11 @@ def test_a_loop_of_ones_own_waits_for_its_stage(monkeypatch):
     summary = loops.summary()
     (first, *_) = summary.findings
     assert first.code == "input-bound"
-    place = f"test_input_wait.py:{slowly.__code__.co_firstlineno}"  # what the lambda only calls
-    assert first.title.endswith(f"the bottleneck is slowly ({place})")
-    assert loops.place == f"test_input_wait.py:{loop_over.__code__.co_firstlineno + 1}"
+    here = "tests/realtime/test_input_wait.py"
+    place = f"{here}:{slowly.__code__.co_firstlineno}"  # what the lambda only calls
+    assert f"the bottleneck is slowly ({here}:" in first.title
+    assert first.defined == f"slowly is defined at {place}"
+    assert loops.place == f"{here}:{loop_over.__code__.co_firstlineno + 1}"
     assert summary.steps == 59
     assert summary.utilization.host is not None
     assert 0.01 <= summary.input_wait_s <= 0.03

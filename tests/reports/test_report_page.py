@@ -74,12 +74,11 @@ def test_the_verdict_comes_first_with_what_to_do_and_the_saving(page):
         words.index(part)
         for part in (
             "critical 38 % of the time is spent waiting for data: the bottleneck is decode (tr",
-            "Fixing it saves 21.6 s to 27.6 s of 64 s, 1.5× to 1.8× faster (basis: wait)",
+            "1.5× to 1.8× faster (saves 21.6 to 27.6 of 64 s), basis: wait.",
             "What to do",
             "ds.cache() right after decode",
-            "decode takes 16 ms per batch, 2 in parallel.",
-            "A step waits 10 ms for its batch.",
-            "Steps spend 40 % of their time waiting for input.",
+            "A batch takes 16 ms to make, 2 in parallel; the model needs 15 ms for it.",
+            "So it waits 40 % of each step.",
             "Where the whole run's time went",
             "A step took",
             "Also found",

@@ -1,4 +1,4 @@
-"""A verdict in one line: it says how a run ended, and that little was judged."""
+"""A verdict in one line: it says how a run ended."""
 
 from __future__ import annotations
 
@@ -20,21 +20,16 @@ WORST = (
 AT = Progress("fit", "steps", 1800)
 PASSED = ("input-bound", "slow-callbacks")
 UNJUDGED = ("low-utilization", "memory-nearly-full", "throttled")
-NOT_JUDGED = "Looked at: input wait, callbacks. 3 checks don't apply here (no GPU)."
 
 
-def line(state, passed=PASSED, unjudged=1, progress=AT, **summary):
-    verdict = Verdict((), passed, dict.fromkeys(UNJUDGED[:unjudged], "no GPU"))
+def line(state, progress=AT, **summary):
+    verdict = Verdict((), PASSED, dict.fromkeys(UNJUDGED, "no GPU"))
     result = RunSummary(ENVIRONMENT, verdict=verdict, **summary)
     return verdict_line(RunReport("logs", state, summary=result, progress=progress))
 
 
-def test_a_run_that_completed_and_was_judged_by_most_rules_is_told_alone():
+def test_of_a_run_that_completed_only_the_verdict_is_said():
     assert line("completed", ending="completed") == NOTHING_FOUND
-
-
-def test_that_most_rules_could_not_judge_is_said():
-    assert line("completed", unjudged=3) == f"{NOTHING_FOUND} {NOT_JUDGED}"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +41,6 @@ def test_that_most_rules_could_not_judge_is_said():
 )
 def test_a_run_without_a_summary_is_not_only_said_to_have_no_warnings(state, result):
     assert line(state) == f"{result} {NOTHING_FOUND}"
-    assert line(state, PASSED, 3) == f"{result} {NOTHING_FOUND} {NOT_JUDGED}"
 
 
 @pytest.mark.parametrize(

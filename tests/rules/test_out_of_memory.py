@@ -303,6 +303,11 @@ def test_what_took_the_memory_outside_fit_is_said_first(error, title, advice):
     ("changes", "title", "advice"),
     [
         (
+            {"batch_size": 16, "varying_length": 52_000},
+            "16 examples, of a length (52,000) that varies; the batches before did fit",
+            "One long example makes all examples of its batch as long: cut it (x[:n])",
+        ),
+        (
             {"batch_size": 2400, "usual_batch_size": 32},
             "the batch has 2,400 examples, those before had 32",
             "The data make batches of different sizes: cut the large ones into batches of 32",

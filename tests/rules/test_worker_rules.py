@@ -184,7 +184,7 @@ def test_a_batch_left_at_one_gpus_is_found_on_idle_gpus_with_room():
     assert "only 16" in found("batch-not-scaled", replicas(count=4, settings=worker)).title
     assert "batch-not-scaled" in judge(replicas(busy=60.0)).passed
     assert "batch-not-scaled" in judge(replicas(used=0.6)).passed
-    assert "one replica" in judge(replicas(count=1)).not_applicable["batch-not-scaled"]
+    assert judge(replicas(count=1)).not_applicable["batch-not-scaled"] == "one worker"
     assert "read 4 times" in judge(replicas(samples=4)).not_applicable["batch-not-scaled"]
     waits = replace(replicas(), input=InputRecord("fit", "a test", "exact", 1000, 0.01, 0.5))
     assert "wait for input" in judge(waits).not_applicable["batch-not-scaled"]

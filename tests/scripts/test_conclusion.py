@@ -72,7 +72,7 @@ def test_the_verdict_is_that_of_a_run_that_ended(monkeypatch, folder):
     conclusion.tell()
     assert "2 fits were monitored; the longest that ended is" in sys.stderr.getvalue()
     assert "again:" in sys.stderr.getvalue()
-    assert "keras_gpukit, again ─" in sys.stderr.getvalue()  # the panel says which fit it is about
+    assert "keras-gpukit, again ─" in sys.stderr.getvalue()  # the panel says which fit it is about
 
 
 def test_what_ended_the_script_comes_first(monkeypatch, folder):
@@ -92,7 +92,7 @@ def test_a_last_fit_that_failed_is_shown_and_not_the_longest(monkeypatch, folder
     write_lines(folder.path() / "failed", [*lines, (BEGAN_S + 160, 1000, "progress", at)])
     conclusion.tell()
     assert "the last is" in sys.stderr.getvalue()
-    assert "keras_gpukit, run killed" in sys.stderr.getvalue()
+    assert "keras-gpukit, run killed" in sys.stderr.getvalue()
     assert "The process was killed while training" in sys.stderr.getvalue()
 
 

@@ -60,7 +60,7 @@ def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
         tf.function(gradient_of)(weight)
     step = loops.eager.record(Sampler())
     line = gradient_of.__code__.co_firstlineno
-    assert (step.function, step.place) == ("gradient_of", f"test_own_loop.py:{line}")
+    assert (step.function, step.place) == ("gradient_of", f"tests/scripts/test_own_loop.py:{line}")
     assert (step.is_function, step.steps, step.eager_s) == (True, 11, 1.0)
     assert loops.summary().steps == 11
 
@@ -86,4 +86,4 @@ def test_a_step_within_its_loop_has_no_function_of_its_own():
         steps._note(sys._getframe())
     step = steps.record(Sampler())
     assert not step.is_function
-    assert step.place.startswith("test_own_loop.py:")
+    assert step.place.startswith("tests/scripts/test_own_loop.py:")

@@ -75,7 +75,9 @@ def test_outermost_calls_count_with_their_line_and_their_batches(clock):
         ("predict", 2, 2),
         ("train_on_batch", 2, 2),
     ]
-    assert all(each.place.startswith("test_script_calls.py:") for each in record.calls)
+    assert all(
+        each.place.startswith("tests/scripts/test_script_calls.py:") for each in record.calls
+    )
     assert len({each.place for each in record.calls}) == 5
     assert [each.total_s for each in record.calls] == [4, 0, 0, 0, 0]
     parts_s = record.imports_s, record.before_s, record.rest_s
@@ -98,7 +100,7 @@ def test_a_call_that_traces_starts_until_its_first_batches_are_over():
             trained.predict(x, batch_size=BATCH, verbose=0)
         predictions = by_method(calls)["predict"]
     assert (predictions.models, predictions.traced_again) == (1, 1)
-    assert predictions.compiled.startswith("test_script_calls.py:")
+    assert predictions.compiled.startswith("tests/scripts/test_script_calls.py:")
     assert 0.0 < predictions.repeated_s < predictions.starting_s
 
 

@@ -25,5 +25,5 @@ def test_the_collection_that_takes_the_devices_memory_is_named_with_its_line():
     assert (found.device, found.asked_bytes, found.kept.name) == ("CPU:0", 4000, "kept")
     assert (found.kept.length, found.kept.size_bytes, found.kept_line) == (
         *(3, 3 * 2**20),
-        "test_script_error.py:18",
+        "tests/scripts/test_script_error.py:18",
     )

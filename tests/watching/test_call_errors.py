@@ -60,6 +60,14 @@ def test_an_exception_of_the_input_is_told_from_one_of_the_step(report, epoch, m
     assert errors.source == report.removeprefix("of_")
 
 
+def test_a_call_that_failed_at_once_names_no_step_of_those_before():
+    # Steps are counted by the optimizer, which may have trained another model.
+    errors = CallErrors(lambda: 264, lambda: 1, first_step=264)
+    errors.of_step(ValueError(f"Unknown variable: {'x' * 90}. Make a new optimizer instead."))
+    assert errors.last == "ValueError in its first step, in epoch 1"
+    assert errors.message.endswith("Make a new optimizer instead.")
+
+
 class ModelCheckpoint:
     def set_model(self, model): ...
 

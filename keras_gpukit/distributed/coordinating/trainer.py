@@ -29,9 +29,10 @@ from keras_gpukit.distributed.coordinating.steps import (
     Coordinator,
     WorkerStep,
 )
-from keras_gpukit.distributed.repairs.keras_private import trainer_class, trainer_module
+from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.records.cluster import Cluster
+from keras_gpukit.sensors.older_keras import trainer_class
 
 _AT_ONCE_PER_WORKER = 2
 """Steps in flight per worker: one runs, and the next is there. More would only age the weights."""

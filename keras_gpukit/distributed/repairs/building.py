@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import is_multi_worker, trainer_class
+from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
+from keras_gpukit.sensors.older_keras import trainer_class
 
 
 def build_from_own_part(trainer: Any) -> None:

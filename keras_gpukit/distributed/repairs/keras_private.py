@@ -1,8 +1,7 @@
 """Keras' private names that the repairs replace, and whether a model trains on several workers.
 
-Seen on Keras 3.12, 3.15 and 3.16, in `keras.src.backend.tensorflow.trainer`: `TensorFlowTrainer`,
-which is `Trainer` from 3.16 on, with `_maybe_symbolic_build`, `_make_function` and
-`make_predict_function`;
+Seen on Keras 3.12, 3.15 and 3.16, in `keras.src.backend.tensorflow.trainer`: its trainer (see
+`older_keras`) with `_maybe_symbolic_build`, `_make_function` and `make_predict_function`,
 `reduce_per_replica`, and `TFEpochIterator` with `_distribute_strategy` and `_distributed_dataset`.
 If one is gone, its repair is not applied, and a warning says so.
 """
@@ -19,15 +18,6 @@ def trainer_module() -> Any:
     except ImportError:
         return None
     return trainer
-
-
-def trainer_class(module: Any) -> Any:
-    """Returns the class that trains on TensorFlow, by Keras' module of it.
-
-    Raises:
-        AttributeError: If the module has no such class.
-    """
-    return getattr(module, "TensorFlowTrainer", None) or module.Trainer
 
 
 def is_multi_worker(strategy: Any) -> bool:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import trainer_class, trainer_module
+from keras_gpukit.distributed.repairs.keras_private import trainer_module
+from keras_gpukit.sensors.older_keras import trainer_class
 
 
 def take_steps_in_one_function(trainer: Any) -> None:

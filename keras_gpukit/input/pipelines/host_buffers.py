@@ -27,7 +27,7 @@ from keras_gpukit.input.pipelines.structure import (
 from keras_gpukit.records.host_buffers import BufferKind, HostBuffer
 
 TENSOR_BYTES = 128
-"""Overhead of a tensor on top of its values; our choice (`benchmarks/results/host_buffers.json`)."""
+"""Overhead of a tensor on top of its values; our choice, see `host_buffers.json` of the results."""
 ALIGNED_BYTES = 64
 """TensorFlow does not copy a slice of a tensor that begins at a multiple of this many bytes."""
 _BATCHES = ("Batch", "PaddedBatch")

@@ -32,6 +32,8 @@ LIBRARIES = (
     os.path.join("keras", "src"),
     os.path.join("grain", "_src"),
     os.path.join("torch", "utils", "data"),
+    os.path.join("keras_gpukit", "input"),
+    os.path.join("keras_gpukit", "trials"),
 )
 # Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
 KERAS = "Keras' own"
@@ -40,6 +42,11 @@ KERAS_OWN = {
     "slice_batch_indices": f"{KERAS} choice of examples for each batch",
     "grab_batch": f"{KERAS} batching of arrays",
 }
+
+try:
+    STARTED_IN = os.getcwd()  # a script may change it
+except OSError:  # it was deleted
+    STARTED_IN = ""
 
 # Methods of a dataset that take a function.
 _METHODS = {"map", "interleave", "filter", "flat_map"}
@@ -72,17 +79,37 @@ def name_and_location(function: Any) -> tuple[str | None, str | None]:
         return type(function).__name__, None
     name = getattr(function, "__qualname__", code.co_name)
     helper = HELPERS.get(os.path.basename(code.co_filename)) or HELPERS.get(name.split(".")[0])
-    if helper is not None and any(library in code.co_filename for library in LIBRARIES):
+    if helper is not None and _is_library(code.co_filename):
         return helper, None
     return _in_code(name.rpartition("<locals>.")[2], code.co_filename, code.co_firstlineno)
 
 
-def calling_line(function: Any) -> CallLine | None:
-    """Returns the line of user code that passes a function to `map`; None if it was not found."""
+def calling_line(function: Any, graph: Any) -> CallLine | None:
+    """Returns the line of user code that passes a function to `map`; None if it was not found.
+
+    The function was traced when that line ran, so operations of its graph have it in their stacks.
+    """
     code = getattr(_defined(function), "__code__", None)
-    if code is None or any(library in code.co_filename for library in LIBRARIES):
+    if code is None or _is_library(code.co_filename):
         return None
-    return call_line(code.co_filename, code.co_name, code.co_firstlineno)
+    frames, called = next(_stacks(graph), ([], [0]))
+    outer = (each for each in reversed(frames[: called[0]]) if not _is_library(each.filename))
+    frame = next(outer, None)
+    filename, line = (frame.filename, frame.lineno) if frame else (code.co_filename, None)
+    return call_line(filename, code.co_name, code.co_firstlineno, line)
+
+
+def _stacks(graph: Any) -> Iterator[tuple[Any, list[int]]]:
+    """Yields the stacks of a function's operations, and where tf.data calls functions in them."""
+    for operation in graph.get_operations():
+        frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]
+        called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
+        if called:
+            yield frames, called
+
+
+def _is_library(filename: str) -> bool:
+    return any(library in filename for library in LIBRARIES)
 
 
 def _defined(function: Any) -> Any:
@@ -119,9 +146,7 @@ def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str 
         graph: Graph of the function.
         depth: Number of functions of the pipeline that the function is nested in.
     """
-    for operation in graph.get_operations():
-        frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]
-        called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
+    for frames, called in _stacks(graph):
         if len(called) > depth and called[depth] + 1 < len(frames):
             frame = frames[called[depth] + 1]
             name, filename, line = frame.name, frame.filename, frame.lineno
@@ -142,26 +167,37 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
         return KERAS_OWN.get(name, f"{KERAS} {name}"), None
     if TENSORFLOW_DATA in filename:
         return None, None
-    if any(library in filename for library in LIBRARIES):
+    if _is_library(filename):
         return name, None
     location = place(filename, line)
     nameless = NAMELESS.get(name)
     return (f"{nameless} at {location}" if nameless else name), location
 
 
-def call_line(filename: str, name: str, first_line: int) -> CallLine | None:
+def call_line(filename: str, name: str, first_line: int, at: int | None) -> CallLine | None:
     """Returns the line that passes a function to `map` or a similar method of a dataset.
 
-    It is looked for in the file that defines the function. None if the file cannot be read, if no
-    call or several calls pass the function, or if the call is longer than a line.
+    Args:
+        filename: File with the call; if that is unknown, the one that defines the function.
+        name: Name of the function.
+        first_line: First line of the function, which identifies a lambda.
+        at: Line that ran; None if it is unknown. Then there is an answer only if a single call in
+            the file passes the function, and is no longer than a line.
     """
-    calls = [call for call, passed in _calls(filename) if _is(passed, name, first_line)]
-    if len(calls) != 1 or calls[0].lineno != calls[0].end_lineno or not calls[0].end_col_offset:
-        return None
-    line = linecache.getline(filename, calls[0].lineno).rstrip()
-    end = len(line.encode()[: calls[0].end_col_offset].decode())
+    calls = [
+        call
+        for call, passed in _calls(filename)
+        if _is(passed, name, first_line)
+        and (at is None or (call.func.end_lineno or 0) <= at <= (call.end_lineno or 0))
+    ]
+    call = calls[0] if len(calls) == 1 else None
+    if call is None or call.func.end_lineno != call.end_lineno or not call.end_col_offset:
+        return None if at is None else CallLine("", 0, place(filename, at))
+    number = call.end_lineno or 0
+    line = linecache.getline(filename, number).rstrip()
+    end = len(line.encode()[: call.end_col_offset].decode())
     indent = len(line) - len(line.lstrip())
-    return CallLine(line[indent:], end - indent, place(filename, calls[0].lineno))
+    return CallLine(line[indent:], end - indent, place(filename, number))
 
 
 def _is(passed: ast.expr, name: str, first_line: int) -> bool:
@@ -187,9 +223,20 @@ def _calls_in(source: str) -> Iterator[tuple[ast.Call, ast.expr]]:
 
 
 def place(filename: str, line: int) -> str:
-    """Returns "train.py:12", or "cell 3, line 4" for code that was run in a notebook."""
+    """Returns "data/load.py:12", or "cell 3, line 4" for code that was run in a notebook.
+
+    Paths are relative to the folder in which Python started, so that terminals open them. A file
+    outside of it has its name only.
+    """
     cell = _cell(filename)
-    return f"{os.path.basename(filename)}:{line}" if cell is None else f"{cell}, line {line}"
+    if cell is not None:
+        return f"{cell}, line {line}"
+    path, inside = (
+        os.path.normpath(os.path.join(STARTED_IN, filename)),
+        os.path.join(STARTED_IN, ""),
+    )
+    shown = path.removeprefix(inside) if path.startswith(inside) else os.path.basename(path)
+    return f"{shown}:{line}"
 
 
 def _cell(filename: str) -> str | None:

@@ -100,7 +100,7 @@ def read_stages(dataset: Any) -> Stage:
         if work == "python" and is_lambda(name):
             # It only wraps the Python function that takes the time.
             name, location = python_function_in(graph) or (name, location)
-        function = Function(name, location, work, calling_line(user_function))
+        function = Function(name, location, work, calling_line(user_function, graph))
         generator = generator_behind(user_function)
         if generator is not None:
             made_by = Function(*generator, "python")

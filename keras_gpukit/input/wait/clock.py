@@ -12,6 +12,7 @@ from typing import Any
 from keras_gpukit.errors import failure, give_up
 from keras_gpukit.input.wait.calls import NOTHING, CallTimes, StepFunction, is_end_of_data
 from keras_gpukit.input.wait.meters import RequestMeter
+from keras_gpukit.input.wait.past_iterator import PastIterator
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.wall_time import WallTime
 
@@ -72,6 +73,7 @@ class StepClock:
         self._given_up = False
         self._raised = False
         self._will_trace = True
+        self._past = PastIterator()
 
     @property
     def saw_every_step(self) -> bool:
@@ -164,13 +166,15 @@ class StepClock:
         self._calls.source = NOTHING
         self._windows.drop()
 
-    def work_out(self) -> None:
-        """Makes the windows that have ended but were deferred."""
+    def end(self) -> None:
+        """Makes the windows that have ended but were deferred, and lets go of the last iterator."""
         self._guarded(self._windows.work_out)
+        self._guarded(self._past.free)
 
     def release(self) -> None:
         """Forgets the data and the listeners of a run that is over."""
         self._calls.source = NOTHING
+        self._past.free()
         self._on_error = None
         self._accepts = lambda source: False
         self._windows.release()
@@ -211,6 +215,7 @@ class StepClock:
         if not self._given_up:
             # Not before: if the first call raises, the next one is a first call too.
             self._calls.source = source
+            self._guarded(self._past.follow, source)
             self._calls.due_times = 4  # a window starts with the next call
         return outputs
 

@@ -2,9 +2,8 @@
 
 Seen on TensorFlow 2.21: `DistributedIterator._iterators` and its constructor, the workers'
 `_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset` and
-`._iterator_resource`. Seen on Keras 3.12 to 3.16: the module of its step functions, and in it
-`TensorFlowTrainer`, which is `Trainer` from 3.16 on. If one is gone, the mechanism that needs it is
-not chosen.
+`._iterator_resource`. Seen on Keras 3.12 to 3.16: the module of its step functions. If one is gone,
+the mechanism that needs it is not chosen.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import weakref
 from typing import Any
 
 from keras_gpukit.input.pipelines.structure import once_per_dataset
+from keras_gpukit.sensors.older_keras import fetches_within_the_step
 
 HIDE_MODELS = ("GPU",)
 """Kinds of devices without an operation that reads the model of an iterator there."""
@@ -27,9 +27,8 @@ def gpu_runs_ahead(steps_per_execution: int) -> bool:
     when their call returns.
     """
     import tensorflow as tf
-    from keras.src.backend.tensorflow import trainer
 
-    fetches_apart = steps_per_execution == 1 and not hasattr(trainer, "TensorFlowTrainer")
+    fetches_apart = steps_per_execution == 1 and not fetches_within_the_step()
     return fetches_apart and bool(tf.config.list_logical_devices("GPU"))
 
 

@@ -27,7 +27,7 @@ _IN_CAPTURES = {rule.code for rule in RULES if rule.in_captures}
 
 def saving(finding: Finding) -> str | None:
     """Returns the saving from fixing a finding; None if it is unknown."""
-    return None if finding.saving is None else f"saves {phrases.saved(finding.saving)}"
+    return None if finding.saving is None else phrases.saved(finding.saving)
 
 
 def sentence(text: str) -> str:

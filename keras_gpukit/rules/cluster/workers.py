@@ -18,8 +18,7 @@ from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
-    NO_CLUSTER,
-    ONE_REPLICA,
+    ONE_WORKER,
     Measure,
     Outcome,
     Rule,
@@ -247,7 +246,7 @@ class WorkersTrainAlone(Rule):
         environment = summary.environment
         worker = environment.worker
         if worker is None or environment.replicas is None:
-            return self.abstain(NO_CLUSTER if worker is None else None)
+            return self.abstain(ONE_WORKER if worker is None else None)
         if not environment.trains_alone:
             return None
         return self.find(
@@ -278,7 +277,7 @@ class BatchNotScaled(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         replicas = summary.environment.replicas or 1
         if replicas == 1:
-            return self.abstain(ONE_REPLICA)
+            return self.abstain(ONE_WORKER)
         busy = mean_busy_percent(gpu_readings(summary))
         if busy is None:
             return self.abstain(gpu_readings_unknown_because(summary))

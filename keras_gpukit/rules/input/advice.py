@@ -166,7 +166,7 @@ def starting_advice(
 def change_for(record: InputRecord, advice: Advice) -> Change | None:
     """Returns what an advice on the bottleneck does to the user's line; None if that is unknown."""
     stage = bottleneck(record)
-    if stage is None or stage.call is None or stage.kind not in _MAPS:
+    if stage is None or stage.call is None or not stage.call.text or stage.kind not in _MAPS:
         return None
     line, end = stage.call.text, stage.call.end
     if advice.kind == "parallel calls":

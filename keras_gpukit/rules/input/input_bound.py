@@ -34,6 +34,8 @@ FROM_PROFILE = "profile"
 PROFILED_STEPS = 2
 STARVED_BATCHES = 0.5
 SHORTEST_WAIT_S = 0.25e-3
+NEARLY_ALL = 0.9
+"""Least share of the slowest segment from which a stage is said to make the batch; our choice."""
 FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
 FILLS_CACHE = f"the first epoch fills the cache, {FIRST_EPOCH}"
 
@@ -54,9 +56,10 @@ class InputBound(PipelineMeasures, Rule):
     batches_in_the_buffer = Measure("The buffer holds {value} batches on average")
     wait_per_step = Measure("A step waits {value} for its batch", "ms")
     a_stall_every = Measure("A stall comes every {value}", "steps")
-    input_stall = Share("Steps spend {value} of their time waiting for input")
+    input_stall = Share("So it waits {value} of each step")
     at_most = Share(", at most {value}")
-    time_per_batch_of = Measure("{of} takes {value} per batch", "ms")
+    time_per_batch_of = Measure("A batch takes {value} in {of}", "ms")
+    own_time_per_step = Measure("; the model needs {value} for it", "ms")
     busy_of = Measure(", {value} of {of} busy")
     in_parallel = Measure(", {value} in parallel")
     parallel_calls_asked_for = Measure(", although {value} parallel calls are asked for")
@@ -97,10 +100,14 @@ class InputBound(PipelineMeasures, Rule):
             advice = undone(causes)
             # What batches take without the setting is unknown.
             saving = saving and replace(saving, low_s=0.0)
-        evidence = (*_stage(record), *_wait(record, stall), *figures)
+        evidence = (*_stage(record, stall), *_waited(record, stall), *figures, *_bursts(record))
         evidence += order.evidence if order is not None else ()
         found = self.find(level, *evidence, advice=advice, saving=saving, title=title)
-        return replace(found, change=change_for(record, found.actions[0]))
+        stage = bottleneck(record)
+        is_named = stage is not None and f"{stage.name}{stage.where}" in title
+        defined = stage.defined if stage is not None and is_named else ""
+        change = change_for(record, found.actions[0])
+        return replace(found, change=change, defined=defined)
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Finding:
         return self.find(
@@ -148,32 +155,45 @@ def _waits(summary: RunSummary) -> bool | NotApplicable:
     return True
 
 
-def _wait(record: InputRecord, stall: float) -> Iterator[Figure]:
-    if record.wait_s is not None:
-        yield InputBound.wait_per_step(1000 * record.wait_s)
-    if record.distribution is not None and record.distribution.burst_period_steps is not None:
-        yield InputBound.a_stall_every(record.distribution.burst_period_steps)
+def _waited(record: InputRecord, stall: float) -> Iterator[Figure]:
     yield InputBound.input_stall(stall)
     most = record.most_stall_fraction
     if most is not None and most - stall >= SAMPLED_MARGIN:
         yield InputBound.at_most(most)
 
 
-def _stage(record: InputRecord) -> Iterator[Figure]:
+def _bursts(record: InputRecord) -> Iterator[Figure]:
+    if record.distribution is not None and record.distribution.burst_period_steps is not None:
+        yield InputBound.a_stall_every(record.distribution.burst_period_steps)
+
+
+def _stage(record: InputRecord, stall: float) -> Iterator[Figure]:
+    """Yields how long a batch takes to make, and the step without it."""
     source, stage = record.python, bottleneck(record)
     # The stage is timed at each batch; the code is sampled only once per second.
     if source is not None and stage is not None and stage.name == source.name:
         source = source if source.workers > 1 or stage.cost_per_batch_s is None else None
     if source is not None and source.time_per_batch_s is not None:
-        yield InputBound.time_per_batch_of(1000 * source.time_per_batch_s, source.name)
+        yield _made(source.time_per_batch_s, source.name)
         if source.busy_workers is not None and source.workers > 1:
             yield InputBound.busy_of(source.busy_workers, f"{source.workers} workers")
     elif stage is not None and stage.cost_per_batch_s is not None:
-        yield InputBound.time_per_batch_of(1000 * stage.cost_per_batch_s, stage.name)
+        made = _made(stage.cost_per_batch_s, stage.name)
+        in_stage = InputBound.time_per_batch_of.sentence
+        yield made if stage.share >= NEARLY_ALL else replace(made, sentence=in_stage)
         if stage.parallelism > 1:
             yield InputBound.in_parallel(stage.parallelism)
         if stage.asked_parallelism is not None:
             yield InputBound.parallel_calls_asked_for(stage.asked_parallelism)
+    elif record.wait_s is not None:
+        yield InputBound.wait_per_step(1000 * record.wait_s)
+    if record.wait_s is not None and stall:
+        yield InputBound.own_time_per_step(1000 * record.wait_s * (1 / stall - 1))
+
+
+def _made(spent_s: float, of: str) -> Figure:
+    figure = InputBound.time_per_batch_of(1000 * spent_s, of)
+    return replace(figure, sentence="A batch takes {value} to make")
 
 
 def _share_waited(summary: RunSummary, stall: float) -> str:

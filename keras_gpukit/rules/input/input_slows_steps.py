@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from keras_gpukit.records.finding import Advice
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, cores_left, gil_is_contended
-from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, InputBound, is_input_bound
+from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, is_input_bound
 from keras_gpukit.rules.input.python_advice import for_gil, for_library
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import (
@@ -38,7 +40,7 @@ class InputHoldsGIL(Rule):
     tried_by = ("input",)
     supersedes = ("cpu-contention",)
     wait_for_the_GIL = Measure("A thread waits {value} for the GIL", "ms")
-    time_per_batch_of = InputBound.time_per_batch_of
+    time_per_batch_of = Measure("{of} takes {value} per batch", "ms")
     step_time = Measure("A step takes {value}", "ms")
 
     def judge(self, summary: RunSummary) -> Outcome:
@@ -98,7 +100,7 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
         found.append((source.name, source.where, source.time_per_batch_s or used_s))
     if record.pipeline is not None:
         found += [
-            (stage.name, stage.where, stage.cost_per_batch_s)
+            (stage.name, replace(stage, call=None).where, stage.cost_per_batch_s)
             for stage in record.pipeline.stages
             if stage.work == "python"
         ]
@@ -122,7 +124,7 @@ class InputTakesCores(Rule):
     tried_by = ("input",)
     cores_that_this_process_keeps_busy = Share("This process keeps {value} of all cores busy")
     of_it_making_batches = Share(", {value} of them with making batches")
-    time_per_batch_of = InputBound.time_per_batch_of
+    time_per_batch_of = InputHoldsGIL.time_per_batch_of
 
     def judge(self, summary: RunSummary) -> Outcome:
         contention, throughput = summary.contention, summary.throughput

@@ -146,7 +146,7 @@ MOST_OF_IT = 0.5
 
 
 def slowest_line(summary: RunSummary, location: str | None) -> str:
-    """Returns the end of a title, ", 80 % of it in line 24: Image.open(path)"; "" if unknown.
+    """Returns the end of a title, ", 80 % of it in a.py:24: Image.open(path)"; "" if unknown.
 
     Args:
         summary: A run whose stacks were sampled.
@@ -162,7 +162,5 @@ def slowest_line(summary: RunSummary, location: str | None) -> str:
     place, longest_s = max(seconds.items(), key=lambda each: each[1])
     if longest_s < MOST_OF_IT * total_s:
         return ""
-    file, _, number = place.rpartition(":")
-    where = f"line {number}" if location.startswith(f"{file}:") else place
     source = next(line.source for line in lines if line.place == place)
-    return f", {100 * longest_s / total_s:.0f} % of it in {where}: {source}".removesuffix(": ")
+    return f", {100 * longest_s / total_s:.0f} % of it in {place}: {source}".removesuffix(": ")

@@ -91,7 +91,7 @@ class EndedByError(EndingRule):
             )
         where = f" ({summary.error_line})" if summary.error_line else ""
         says = f": {summary.error_message}" if summary.error_message else ""
-        whole = f"{error}{where} ended the run{says}"  # of the message, the first 100 characters
+        whole = f"{error}{where} ended the run{says}"
         return self.find("critical", advice=(to_do,), title=whole)
 
 

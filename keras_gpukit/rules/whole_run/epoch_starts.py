@@ -65,17 +65,19 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
             seen = seen if share >= RESTARTS_FRACTION else "info"
             title, advice = _restarts(summary, parts, start, each_s)
         elif few := _slow_ones(start.longest_s, start.epochs, waits_s):
-            title = f"{few} of {start.epochs} epochs took long to start"
+            title = _slow(few, start.epochs, start.longest_s[0])
             figures.append(self.longest_first_wait(start.longest_s[0]))
             advice = (SLOW_ONES,)
         else:
             why, advice, more, share = _cause(summary, start)
-            title = f"{self.title}: {why}" if why else None
+            title = _each(each_s) + (f": {why}" if why else "")
             figures += more
             low_s = share * waits_s
             if not share:
                 # What is only made earlier, or later, still takes its time, at best during steps.
                 high_s = min(high_s, parts.compute_s or high_s)
+        if advice == (SLOW_ONES,):
+            low_s = 0.0  # what slowed them down may not come again
         saving = of_run(summary, low_s, high_s, basis="epoch starts")
         return self.find(seen, *figures, advice=advice, saving=saving, title=title)
 
@@ -131,24 +133,23 @@ def _restarts(
     total_s = parts.epoch_start_s - start.epochs * start.mean_s
     epochs = start.epochs + 1
     if few := _slow_ones(restarts_s, epochs, total_s):
-        others_s = (total_s - sum(restarts_s[:few])) / (epochs - few)
-        slow = "1 epoch" if few == 1 else f"{few} epochs"
-        title = (
-            f"{slow} of {epochs} needed up to {seconds(restarts_s[0])} s to start, the others "
-            f"{seconds(max(others_s, 0.0))} s"
-        )
-        return title, (SLOW_ONES,)
-    title = (
-        f"Before each epoch's first step, {seconds(each_s - start.mean_s)} s pass on average in "
-        "which it does not wait for data"
-    )
-    return title, starts_advice(summary.input, waits_first=False)
+        return _slow(few, epochs, restarts_s[0]), (SLOW_ONES,)
+    return _each(each_s), starts_advice(summary.input, waits_first=False)
+
+
+def _each(start_s: float) -> str:
+    return f"Each epoch takes {seconds(start_s)} s to start"
+
+
+def _slow(few: int, epochs: int, longest_s: float) -> str:
+    slow, longest = ("One", "") if few == 1 else (str(few), " were slow, the longest")
+    return f"{slow} of {epochs} epoch starts{longest} took {seconds(longest_s)} s"
 
 
 def _slow_ones(longest_s: tuple[float, ...], epochs: int, total_s: float) -> int:
     """Returns how many epochs account for most of the seconds of all; 0 if not few."""
-    for count in range(1, len(longest_s) + 1):
-        if count > FEW * epochs:
+    for count in range(1, min(len(longest_s), epochs - 1) + 1):
+        if count > max(FEW * epochs, 1):
             break
         if sum(longest_s[:count]) >= NEARLY_ALL * total_s:
             return count

@@ -25,6 +25,10 @@ _WEIGHTS = (
     "the layer smaller, as `GlobalAveragePooling2D` in place of `Flatten` does"
 )
 _UNUSUAL = "The data make batches of different sizes: cut the large ones into batches of {size:,}"
+_LONG = (
+    "One long example makes all examples of its batch as long: cut it (`x[:n]`) or drop it. Where "
+    "many are long, `bucket_by_sequence_length` makes smaller batches of them"
+)
 _ARGUMENTS = {
     "validation": ("fit", "validation_batch_size", "validation_data"),
     "evaluation": ("evaluate", "batch_size", "the data of `evaluate`"),
@@ -126,6 +130,9 @@ def _title(record: OutOfMemory) -> str:
         title += f"; the batch has {record.batch_size:,} examples"
     if record.usual_batch_size is not None:
         title += f", those before had {record.usual_batch_size:,}"
+    if record.varying_length is not None:
+        length = f"of a length ({record.varying_length:,}) that varies"
+        title += f", {length}; the batches before did fit"
     return title
 
 
@@ -142,6 +149,8 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         )
     if record.usual_batch_size is not None:
         return (_UNUSUAL.format(size=record.usual_batch_size),)
+    if record.varying_length is not None:
+        return (_LONG,)
     lines = [_FRAGMENTED] if record.is_fragmented else []
     lines += place_advice(record)
     if record.options_unknown_because == NOT_ONE_FITS:

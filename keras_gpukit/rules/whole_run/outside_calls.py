@@ -47,7 +47,10 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
 )
 WAITS = ("the line waits and does not compute: wait for several things in parallel",)
-UNKNOWN = ("if the result is the same in each run, compute it once and save it, as with `np.save`",)
+UNKNOWN = (
+    "if the result is the same each time, compute it once: before the loop that the line is in, or "
+    "saved for later runs, as with `np.save`",
+)
 
 
 class TimeOutsideCalls(ScriptRule):

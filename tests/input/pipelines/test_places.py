@@ -68,10 +68,35 @@ def test_without_ipython_the_name_of_the_cells_file_says_what_it_can():
 def test_the_line_that_passes_a_function_to_the_pipeline_is_found(tmp_path, line, passed, call):
     script = tmp_path / "train.py"
     script.write_text(f"def load(x):\n    return x\ndef data(ds, own):\n    {line}\n")
-    found = call_line(str(script), passed, 4 if passed == "<lambda>" else 1)
+    found = call_line(str(script), passed, 4 if passed == "<lambda>" else 1, None)
     expected = CallLine(textwrap.dedent(line), len(call or ""), "train.py:4")
     assert found == (None if call is None else expected)
 
 
 def test_code_without_a_file_has_no_line():
-    assert call_line("<stdin>", "load", 1) is None
+    assert call_line("<stdin>", "load", 1, None) is None
+
+
+@pytest.mark.parametrize(
+    ("at", "call"),
+    [
+        (4, CallLine(".map(load)", 10, "pipe.py:4")),
+        (6, CallLine("other = ds.map(load)", 20, "pipe.py:6")),
+        (7, CallLine("", 0, "pipe.py:7")),  # longer than a line
+        (11, CallLine("", 0, "pipe.py:11")),  # it passes the function by another name
+    ],
+)
+def test_of_several_lines_the_one_that_ran_is_known(tmp_path, at, call):
+    script = tmp_path / "pipe.py"
+    script.write_text(
+        "from data import load\nds = (\n    files\n    .map(load)\n)\nother = ds.map(load)\n"
+        "long = ds.map(\n    load,\n    4,\n)\nds = ds.map(wrapped)\n"
+    )
+    assert call_line(str(script), "load", 1, at) == call
+
+
+def test_a_file_below_the_folder_of_the_start_has_its_path(monkeypatch):
+    monkeypatch.setattr("keras_gpukit.input.pipelines.places.STARTED_IN", "/home/me")
+    assert located("/home/me/src/data.py")[1] == "src/data.py:3"
+    assert located("src/data.py")[1] == "src/data.py:3"
+    assert located("/opt/lib/data.py")[1] == "data.py:3"

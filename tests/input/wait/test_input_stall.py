@@ -226,7 +226,7 @@ def clocked(durations, *, pause_after=(), raises_at=None):
             clock.pause()
             pipeline = Pipeline()
     clock.pause()
-    clock.work_out()
+    clock.end()
     return windows, steps.calls
 
 
@@ -287,7 +287,7 @@ def test_a_first_step_that_failed_may_be_tried_again():
     for _ in range(12):
         step(pipeline)
     steps.clock.pause()
-    steps.clock.work_out()
+    steps.clock.end()
     assert steps.calls.steps == 12
     assert sum(window.steps for window in windows) == 10
 
@@ -333,7 +333,7 @@ def test_readings_switch_threads_promptly_and_their_waits_are_no_overhead(monkey
     for _ in range(12):
         step(pipeline)
     clock.pause()
-    clock.work_out()
+    clock.end()
     assert seen_s
     assert max(seen_s) < usual_s == sys.getswitchinterval()
     assert cost.once_s + cost.recurring_s == 0.25 * len(seen_s)
@@ -350,7 +350,7 @@ def test_a_window_ends_when_its_last_call_returned_and_not_when_callbacks_let_go
     ended_s = time.time()
     now_s += 20.0  # a checkpoint, by a callback listed before
     clock.pause()
-    clock.work_out()
+    clock.end()
     assert windows[-1].time_s == pytest.approx(ended_s)
 
 

@@ -28,7 +28,7 @@ def slow(given):
 
 
 def line_of(function) -> str:
-    return f"test_other_libraries.py:{function.__code__.co_firstlineno}"
+    return f"tests/input/wait/test_other_libraries.py:{function.__code__.co_firstlineno}"
 
 
 def on_cores(count) -> RunSummary:

@@ -65,7 +65,7 @@ def run(
             call(source)
         timed.windows.end_epoch()
         timed.clock.pause()
-    timed.clock.work_out()
+    timed.clock.end()
     return windows, timed.windows.input()
 
 

@@ -314,7 +314,7 @@ def test_windows_of_short_epochs_are_worked_out_about_once_a_second():
         for _ in range(5):
             step(pipeline)
         clock.pause()
-    clock.work_out()
+    clock.end()
     assert [window.step for window in windows] == list(range(5, 251, 5))
     # Each without the first step and the last.
     assert {window.steps for window in windows} == {3}

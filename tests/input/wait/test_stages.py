@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 
 import keras
 import numpy as np
@@ -21,9 +22,12 @@ from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import read_model
+from keras_gpukit.records.pipeline import CallLine
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
 from keras_gpukit.sensors.interpreter import ContentionSensor
+
+HERE = "tests/input/wait/test_stages.py"
 
 # What tf.data's model says, several times, of pipelines made by hand.
 
@@ -244,10 +248,20 @@ def test_functions_give_their_names_and_places():
     dataset = tf.data.Dataset.range(4).map(lambda x: tf.cast(x, tf.float32), name="to_float")
     assert names_of(dataset)["Map"][0] == "to_float"
     given, name, file, work = names_of(tf.data.Dataset.range(4).map(lambda x: x + 1))["Map"]
-    assert (given, file, work) == (None, "test_stages.py", "mapping")
-    assert name.startswith("lambda at test_stages.py:")
+    assert (given, file, work) == (None, HERE, "mapping")
+    assert name.startswith(f"lambda at {HERE}:")
     python = tf.data.Dataset.from_tensors(1.0).map(in_python)
-    assert names_of(python)["Map"] == (None, "in_python", "test_stages.py", "python")
+    assert names_of(python)["Map"] == (None, "in_python", HERE, "python")
+
+
+def test_the_line_that_adds_a_stage_is_known_also_if_its_function_is_elsewhere():
+    names: dict = {}
+    exec(compile("def load(x): return x + 1", "/elsewhere.py", "exec"), names)
+    load, line = names["load"], inspect.currentframe().f_lineno + 1
+    stage = read_stages(tf.data.Dataset.range(4).map(load))
+    assert stage.function.location == "elsewhere.py:1"
+    call = "stage = read_stages(tf.data.Dataset.range(4).map(load)"
+    assert stage.function.call == CallLine(f"{call})", len(call), f"{HERE}:{line}")
 
 
 # AutoGraph leaves alone what it has no source of, too, such as what was typed in.
@@ -255,8 +269,8 @@ def test_functions_give_their_names_and_places():
 def test_stages_in_nested_datasets_are_named(converted):
     nested = records_of if converted else tf.autograph.experimental.do_not_convert(records_of)
     names = names_of(tf.data.Dataset.from_tensor_slices(["a"]).interleave(nested))
-    assert names["Interleave"][1:] == ("records_of", "test_stages.py", "mapping")
-    assert names["Map"] == ("decoding", "decode", "test_stages.py", "decoding")
+    assert names["Interleave"][1:] == ("records_of", HERE, "mapping")
+    assert names["Map"] == ("decoding", "decode", HERE, "decoding")
     assert {"TFRecord", "Batch"} <= set(names)
 
 
@@ -312,7 +326,7 @@ def generated(_):
 def test_a_generator_in_a_nested_dataset_is_named(converted):
     nested = generated if converted else tf.autograph.experimental.do_not_convert(generated)
     names = names_of(tf.data.Dataset.range(2).interleave(nested))
-    assert names["Generator"] == (None, "rows", "test_stages.py", "python")
+    assert names["Generator"] == (None, "rows", HERE, "python")
 
 
 def add_one(x):
@@ -342,12 +356,12 @@ def test_functions_that_autograph_converted_have_the_users_places():
 
     walk(read_stages(tf.data.Dataset.range(2).interleave(sums_of)))
     first = adding_to.__code__.co_firstlineno
-    lambda_at = f"test_stages.py:{first + 2}"
+    lambda_at = f"{HERE}:{first + 2}"
     assert found == [
-        ("sums_of", f"test_stages.py:{sums_of.__code__.co_firstlineno}"),
+        ("sums_of", f"{HERE}:{sums_of.__code__.co_firstlineno}"),
         ("added", lambda_at),
         (f"lambda at {lambda_at}", lambda_at),
-        ("add_one", f"test_stages.py:{add_one.__code__.co_firstlineno + 1}"),
+        ("add_one", f"{HERE}:{add_one.__code__.co_firstlineno + 1}"),
     ]
 
 
@@ -399,7 +413,7 @@ def test_a_generator_goes_by_what_the_user_wrote(data, options, name):
     stages = {stage.kind: stage for stage in watched_fit(data(), **options).stages}
     assert stages["generator"].name == name
     assert stages["generator"].work == "python"
-    assert stages["generator"].location.startswith("test_stages.py:")
+    assert stages["generator"].location.startswith(f"{HERE}:")
 
 
 def test_what_keras_makes_of_arrays_is_called_its_own():

@@ -66,6 +66,32 @@ def known_of_validation(log_dir: str) -> dict:
     raise AssertionError("the validation fits")
 
 
+class Look(keras.layers.Layer):
+    """Compares all places of an example with each other."""
+
+    def call(self, inputs):
+        return tf.reduce_mean(tf.abs(inputs[:, :, None] - inputs[:, None, :]), [1, 2])[:, None]
+
+
+def known_of_long_example(log_dir: str) -> str:
+    """The title where one example of 32 is 3,000 long, the others 10, in batches of 8."""
+    lengths = [10] * 27 + [3000] + [10] * 4
+    data = tf.data.Dataset.from_generator(
+        lambda: ((np.zeros(length, "float32"), 0.0) for length in lengths),
+        output_signature=(tf.TensorSpec((None,)), tf.TensorSpec(())),
+    )
+    data = data.padded_batch(8, ((None,), ()))
+    outputs = keras.layers.Dense(1)(Look(name="look")(inputs := keras.Input((None,))))
+    model = keras.Model(inputs, outputs)
+    model.compile("sgd", "mse", jit_compile=False)
+    monitor = gpukit.Monitor(log_dir, verbose=0)
+    try:
+        model.fit(data, verbose=0, callbacks=[monitor])
+    except tf.errors.ResourceExhaustedError:
+        return monitor.summary.findings[0].title
+    raise AssertionError("the long example fits")
+
+
 def known_of_error(model: keras.Model, log_dir: str, **options) -> dict:
     try:
         fit(model, log_dir, **options)
@@ -95,6 +121,7 @@ if __name__ == "__main__":
     found = {
         "graph": known_of_error(functional(), f"{folder}/graph", jit_compile=False),
         "validation": known_of_validation(f"{folder}/validation"),
+        "long example": known_of_long_example(f"{folder}/long"),
         "eager": known_of_error(Subclassed(), f"{folder}/eager", run_eagerly=True),
     }
     print(json.dumps(found))

@@ -78,7 +78,8 @@ def of_slowest(slowest, *further, nearer=(), **more):
 def test_the_first_advice_is_shown_on_the_users_own_line(more, after):
     slow = changed(MAP, call=CallLine("ds = ds.map(load).batch(8)", 17, "train.py:20"), **more)
     change = input_bound(slow, FILES, slowest=slow).change
-    assert slow.location == "train.py:12"  # where the function is, and not the line that changes
+    assert slow.where == " (train.py:20)"  # the line that changes comes first
+    assert slow.defined == "load is defined at train.py:12"
     assert (change.after, change.location) == (after, "train.py:20")
     unknown = changed(slow, call=None)
     assert input_bound(unknown, FILES, slowest=unknown).change is None

@@ -127,14 +127,14 @@ def starting(*starts: StageRecord, stages=(), compute_s=10.0, mean_s=4.0) -> Fin
 
 def test_an_epoch_start_names_what_is_thrown_away():
     finding = starting(BATCH, SHUFFLE, FILTER, dropped(0.1), PATHS)
-    assert finding.title.startswith("Each epoch takes long to start: load (train.py:29) makes 10 ")
+    assert finding.title.startswith("Each epoch takes 4.0 s to start: load (train.py:29) makes ")
     assert finding.saving.low_s == pytest.approx(0.81 * 80.0)
 
 
 def test_a_full_shuffle_buffer_saves_only_what_steps_can_overlap():
     finding = starting(BATCH, SHUFFLE, LOAD, PATHS)
     assert finding.title == (
-        "Each epoch takes long to start: load (train.py:29) makes what fills the shuffle buffer"
+        "Each epoch takes 4.0 s to start: load (train.py:29) makes what fills the shuffle buffer"
     )
     assert finding.advice[0].startswith("shuffle what is small")
     assert (finding.saving.low_s, finding.saving.high_s) == (0.0, 10.0)
@@ -166,8 +166,8 @@ def test_a_single_long_restart_is_told_as_one():
     breakdown = replace(summary.input.breakdown, longest_restarts_s=(10.7, 0.1, 0.1, 0.1, 0.1))
     summary = replace(summary, input=replace(record, breakdown=breakdown))
     finding = found("slow-epoch-start", summary)
-    assert finding.title == "1 epoch of 21 needed up to 11 s to start, the others 0.1 s"
-    assert finding.severity == "info"
+    assert finding.title == "One of 21 epoch starts took 11 s"
+    assert (finding.severity, finding.saving.low_s) == ("info", 0.0)  # it may never come again
 
 
 def validated(record: InputRecord, mean_s: float, **more) -> Finding:
@@ -235,7 +235,7 @@ def test_the_slowest_line_of_python_code_is_named():
     record = steps(python=source)
     finding = found("input-bound", run(record, LINES, input_s=90.0, compute_s=10.0))
     assert finding.title.endswith(
-        "the bottleneck is Photos.__getitem__ (train.py:20), 80 % of it in line 24: "
+        "the bottleneck is Photos.__getitem__ (train.py:20), 80 % of it in train.py:24: "
         "image = open(path)"
     )
     elsewhere = replace(record, python=replace(source, location="other.py:20"))
