@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PROGRAMS = $(shell grep -rlE "mark\.(browser|slurm)" tests)
 FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
-.PHONY: demo test test-fast realtime-rounds test-all mutants versions dist lint docs screenshots clean
+.PHONY: demo test test-fast realtime-rounds test-all mutants versions wheel dist release lint docs screenshots clean
 
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
@@ -40,9 +40,17 @@ mutants: $(VENV)/installed
 versions: $(VENV)/installed
 	$(BIN)/nox
 
+# dist/keras_gpukit-*.whl, which pip installs anywhere, from its file or URL.
+wheel:
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 # Wheel and sdist, checked, installed and tested.
 dist: $(VENV)/installed
 	$(BIN)/nox -s dist
+
+# The same of a version that is ready, and its tag.
+release: $(VENV)/installed
+	$(BIN)/nox -s release
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -4,10 +4,13 @@
     nox -s newest-3.12     # with another Python
     nox -s nightly         # with the next Keras and TensorFlow
     nox -s dist            # wheel and sdist: built, checked, installed and tested
+    nox -s release         # the same, for a version that changelog and citation have, and its tag
 
 Which versions passed, and when, is in docs/reference/versions.md.
 """
 
+import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -72,3 +75,23 @@ def dist(session: nox.Session) -> None:
     session.chdir(unpacked)
     session.run("pytest", "-q", "-m", LEFT_OUT, *(session.posargs or FROM_WHEEL))
     session.run("pytest", "-q", "tests/project/test_typed_surface.py")
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Does all but the upload: `dist`, and a tag with the version's part of the changelog."""
+    version = runpy.run_path("keras_gpukit/version.py")["__version__"]
+    changelog = Path("CHANGELOG.md").read_text(encoding="utf-8")
+    head = rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n"
+    notes = re.search(rf"{head}(.*?)(?=^## \[|\Z)", changelog, re.MULTILINE | re.DOTALL)
+    if notes is None:
+        session.error(f"CHANGELOG.md has no section {version} with its date.")
+    if f"\nversion: {version}\n" not in Path("CITATION.cff").read_text(encoding="utf-8"):
+        session.error(f"CITATION.cff has another version than {version}.")
+    git = ("git", "-C", str(Path.cwd()))
+    if session.run(*git, "status", "--porcelain", external=True, silent=True):
+        session.error("Commit first: the tag names a commit.")
+    dist(session)
+    tag = ("tag", "--annotate", "--cleanup=whitespace", f"v{version}", "--message", notes[1])
+    session.run(*git, *tag, external=True)
+    session.log(f"Ready: `git push origin v{version}` starts the upload.")

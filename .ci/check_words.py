@@ -31,6 +31,8 @@ COVERED = (
     "tests/**/*.py",
     "benchmarks/**/*.py",
     "examples/*",
+    "skills/**/*",
+    "action.yml",
 )
 # Scripts as people write them, with what they said.
 EXEMPT = {ROOT / "benchmarks" / name for name in ("public_threads", "unseen")}

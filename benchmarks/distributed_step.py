@@ -24,7 +24,7 @@ from harness import argument_parser, in_turns, print_table
 from planted.slow_links import free_ports
 from results_file import save
 
-from keras_gpukit.trials.measuring.intervals import median_interval
+from keras_gpukit.tuning.measuring import median_interval
 
 BATCH, SKIPPED = 256, 3
 

@@ -74,7 +74,7 @@ def commands() -> str:
 
 def environment() -> str:
     """Returns a table of each group of environment variables."""
-    from keras_gpukit.records.environment_variables import GROUPS
+    from keras_gpukit.records.names import GROUPS
     from keras_gpukit.rules.setup.settings import SETTINGS
 
     groups = {
@@ -88,7 +88,7 @@ def environment() -> str:
 
 def cluster_variables() -> str:
     """Returns the table of those that a user can set."""
-    from keras_gpukit.records.environment_variables import YOURS
+    from keras_gpukit.records.names import YOURS
 
     return table(YOURS)
 
@@ -124,6 +124,12 @@ def result(path: Path, when: str) -> str:
         f"`{saved['command']}`, {when}, on {machine['processor']} with {machine['cores']} cores "
         f"and {'a' if machine['gpus'] else 'no'} GPU; {versions}."
     )
+
+
+def skill() -> str:
+    """Returns the skill for coding agents, to be read and copied."""
+    text = (ROOT / "skills" / "keras-gpukit" / "SKILL.md").read_text(encoding="utf-8")
+    return f"````markdown\n{text}````"
 
 
 def last_changes() -> dict[str, str]:
@@ -171,4 +177,5 @@ MADE = {
     "<!-- environment -->": environment,
     "<!-- cluster variables -->": cluster_variables,
     "<!-- results -->": results,
+    "<!-- skill -->": skill,
 }

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from keras_gpukit.memory.less.accumulation import accumulate_gradients as accumulate_gradients
     from keras_gpukit.memory.less.rematerialization import rematerialize as rematerialize
     from keras_gpukit.saved_runs.log_folder import load_report as load_report
-    from keras_gpukit.speedups.tune import tune as tune
-    from keras_gpukit.trials.diagnose import diagnose as diagnose
-    from keras_gpukit.trials.find_batch_size import find_batch_size as find_batch_size
-    from keras_gpukit.trials.predict_memory import predict_memory as predict_memory
-    from keras_gpukit.trials.tune_input import (
+    from keras_gpukit.tuning.diagnose import diagnose as diagnose
+    from keras_gpukit.tuning.find_batch_size import find_batch_size as find_batch_size
+    from keras_gpukit.tuning.predict_memory import predict_memory as predict_memory
+    from keras_gpukit.tuning.tune import tune as tune
+    from keras_gpukit.tuning.tune_input import (
         TunedInput as TunedInput,
     )
-    from keras_gpukit.trials.tune_input import (
+    from keras_gpukit.tuning.tune_input import (
         tune_input as tune_input,
     )
 
@@ -49,18 +49,18 @@ _HOMES = {
     "Profiler": "keras_gpukit.callbacks.profiler",
     "ScaledLearningRate": "keras_gpukit.callbacks.scaled_learning_rate",
     "Throughput": "keras_gpukit.callbacks.throughput",
-    "TunedInput": "keras_gpukit.trials.tune_input",
+    "TunedInput": "keras_gpukit.tuning.tune_input",
     "Utilization": "keras_gpukit.callbacks.utilization",
     "accumulate_gradients": "keras_gpukit.memory.less.accumulation",
     "configure_gpus": "keras_gpukit.configure.api",
-    "diagnose": "keras_gpukit.trials.diagnose",
-    "find_batch_size": "keras_gpukit.trials.find_batch_size",
+    "diagnose": "keras_gpukit.tuning.diagnose",
+    "find_batch_size": "keras_gpukit.tuning.find_batch_size",
     "load_report": "keras_gpukit.saved_runs.log_folder",
     "rematerialize": "keras_gpukit.memory.less.rematerialization",
     "split_model": "keras_gpukit.distributed.split_model",
-    "predict_memory": "keras_gpukit.trials.predict_memory",
-    "tune": "keras_gpukit.speedups.tune",
-    "tune_input": "keras_gpukit.trials.tune_input",
+    "predict_memory": "keras_gpukit.tuning.predict_memory",
+    "tune": "keras_gpukit.tuning.tune",
+    "tune_input": "keras_gpukit.tuning.tune_input",
 }
 """Module of each public name. Repeated under `TYPE_CHECKING`, since type checkers run no code."""
 

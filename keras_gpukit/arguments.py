@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 from collections.abc import Callable
 from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NoReturn
-
-# Signals that programs may use freely. Other signals end or stop a process, or have a meaning.
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 
 
 def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
@@ -91,12 +87,6 @@ def check_steps(name: str, value: Any) -> None:
             refuse(name, accepted, value, TypeError)
         if each < 1:
             refuse(name, accepted, value, ValueError)
-
-
-def check_signal(name: str, value: Any) -> None:
-    """Checks for a signal that programs may use freely, or None."""
-    accepted = " or ".join(["None", *(f"signal.{each.name}" for each in SIGNALS)])
-    check(name, value, Integral, accepted, lambda v: v in SIGNALS, optional=True)
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -9,8 +9,12 @@ from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.input.pipelines.structure import open_shapes
-from keras_gpukit.records.host_buffers import HostBuffers
-from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
+from keras_gpukit.records.pipeline import (
+    HostBuffers,
+    PipelineRecord,
+    PythonSourceRecord,
+    StageRecord,
+)
 from keras_gpukit.records.steps import InputRecord, Part, Phase
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.interpreter import ContentionSensor

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.captures import CaptureWatch
@@ -34,8 +33,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         every_minutes: Minutes between scheduled captures; None disables this.
         on_demand: Whether to capture if the file `<log_dir>/gpukit/capture` appears, for example
             by `touch`. We look for it about once a second, and remove it.
-        signal_number: Signal that starts a capture, `signal.SIGUSR1` or `signal.SIGUSR2`; None
-            disables this. The signal's previous handler is restored after the run.
         max_captures: Maximum number of captures in a run.
         max_bytes: Maximum size of all profiles in the log directory.
 
@@ -56,7 +53,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         every_steps: int | None = None,
         every_minutes: float | None = None,
         on_demand: bool = True,
-        signal_number: signal.Signals | int | None = None,
         max_captures: int = 10,
         max_bytes: int = 500 * 2**20,
     ) -> None:
@@ -67,7 +63,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
             every_steps=every_steps,
             every_minutes=every_minutes,
             on_demand=on_demand,
-            signal_number=signal_number,
             max_captures=max_captures,
             max_bytes=max_bytes,
         )

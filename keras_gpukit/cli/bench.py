@@ -31,11 +31,11 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Measures, prints and saves the results."""
     from keras_gpukit.cli.quiet import quiet_tensorflow
-    from keras_gpukit.trials.bench.machine import bench, save
-    from keras_gpukit.trials.progress import progress
+    from keras_gpukit.tuning.bench import bench, save
+    from keras_gpukit.tuning.progress import ProgressLine
 
     shown = sys.stdout.isatty() and not args.json
-    with quiet_tensorflow(), progress("bench", args.seconds, shown=shown) as tell:
+    with quiet_tensorflow(), ProgressLine("bench", args.seconds, shown=shown) as tell:
         found = bench(args.seconds, tell)
     if args.json:
         print_json(found)

@@ -11,7 +11,7 @@ PRINTED = {
     "compare": ("keras_gpukit.records.comparison", "RunComparison"),
     "doctor": ("keras_gpukit.cli.examination", "DoctorFindings"),
     "bench": ("keras_gpukit.records.benchmark", "MachineBenchmark"),
-    "tune": ("keras_gpukit.records.speedup", "SpeedupSearch"),
+    "tune": ("keras_gpukit.records.tuning", "SpeedupSearch"),
 }
 """For each command with `--json`, the class of what it prints."""
 

@@ -12,7 +12,7 @@ from keras_gpukit.cli.json_output import add_json_flags, print_json
 from keras_gpukit.errors import NOT_ON_WINDOWS
 
 if TYPE_CHECKING:
-    from keras_gpukit.records.speedup import Promise
+    from keras_gpukit.records.tuning import Promise
 
 USAGE = "keras-gpukit tune [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.tuned_script import TunedScript
-    from keras_gpukit.speedups.tune import search
+    from keras_gpukit.tuning.tune import search
 
     check_script(args)
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from keras_gpukit.records.installation import Machine
-from keras_gpukit.records.setup import Action
+from keras_gpukit.records.installation import Action, Machine
 
 
 @dataclass

@@ -10,8 +10,7 @@ from keras_gpukit.configure.actions import holds
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.distributed import strategies
 from keras_gpukit.distributed.strategies import ACTIONS, adopt
-from keras_gpukit.records.installation import Machine
-from keras_gpukit.records.setup import Action
+from keras_gpukit.records.installation import Action, Machine
 
 
 def apply(actions: tuple[Action, ...], machine: Machine) -> Any:

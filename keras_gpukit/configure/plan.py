@@ -16,8 +16,7 @@ from keras_gpukit.configure.plan_training import (
 from keras_gpukit.configure.settings import Settings
 from keras_gpukit.distributed.strategies import ACTIONS
 from keras_gpukit.records.codec import to_dict
-from keras_gpukit.records.installation import Machine
-from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.records.installation import Action, Cause, Machine
 from keras_gpukit.rules.setup.gpu_problems import newer_gpus
 from keras_gpukit.rules.setup.no_gpu import NOT_WANTED, why_no_gpu
 

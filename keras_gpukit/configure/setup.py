@@ -15,8 +15,7 @@ from keras_gpukit.distributed.replica_input import replica_input, workers_of
 from keras_gpukit.distributed.strategies import is_chief, is_multi_worker
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import TensorFlowState
-from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.records.installation import Action, Cause, TensorFlowState
 from keras_gpukit.reports.setup import setup_panel, worker_lines
 from keras_gpukit.reports.terminal import as_html, as_text
 from keras_gpukit.rules.cluster.replica_advice import advise

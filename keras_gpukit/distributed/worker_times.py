@@ -18,8 +18,8 @@ from typing import Any
 
 from keras_gpukit.distributed.tf_private import ask_peer, wrap_collectives
 from keras_gpukit.errors import logger
-from keras_gpukit.records.operations import OWN_SCOPE
-from keras_gpukit.records.worker_comparison import RoundTrip
+from keras_gpukit.records.cluster import RoundTrip
+from keras_gpukit.records.placement import OWN_SCOPE
 
 # Answering two requests per second costs a worker under a millisecond of processor time, whatever
 # the size of the cluster. The timeout keeps a dead peer from blocking the sampling thread.

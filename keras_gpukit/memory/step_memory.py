@@ -9,11 +9,14 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.layer_names import is_backward, layer_names
-from keras_gpukit.memory import cudnn_rnn
-from keras_gpukit.memory.bfc import BFC
-from keras_gpukit.memory.kernels import workspace_bytes
+from keras_gpukit.memory.kernels import (
+    RNN_BACKWARD,
+    RNN_FORWARD,
+    rnn_workspace_bytes,
+    workspace_bytes,
+)
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
-from keras_gpukit.memory.simulation import Order, Peak, Simulation
+from keras_gpukit.memory.simulation import BFC, Order, Peak, Simulation
 from keras_gpukit.memory.step_graph import GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
@@ -207,8 +210,8 @@ class StepMemory:
                 return 0
             operation, outputs = node.operation, graph.shape((node.name, 0), batch_size) or ()
             inputs = [graph.shape(each, batch_size) for each in node.inputs if each[1] >= 0]
-            if operation in (cudnn_rnn.FORWARD, cudnn_rnn.BACKWARD):
-                return cudnn_rnn.workspace_bytes(graph, node, batch_size)
+            if operation in (RNN_FORWARD, RNN_BACKWARD):
+                return rnn_workspace_bytes(graph, node, batch_size)
             if not (upper or exact):
                 return 0
             return workspace_bytes(operation, outputs, inputs, on_gpu=self._on_gpu)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from keras_gpukit.memory import cudnn_rnn, tf_private
+from keras_gpukit.memory import tf_private
+from keras_gpukit.memory.kernels import RNN_FORWARD, RNN_RESERVE, reserve_shape
 from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode, Source, StepGraph
 
 _LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "PartitionedCall"}) | {
@@ -61,8 +62,8 @@ def _node(node: Any, shapes: dict[str, list[Any]]) -> GraphNode:
     known = (_shapes(node) or shapes.get(node.name) or [])[: len(sizes)]
     known += [None] * (len(sizes) - len(known))
     operation = node.op
-    if operation == cudnn_rnn.FORWARD and known[0] is not None:
-        known[cudnn_rnn.RESERVE] = _reserve_shape(node, known[0])
+    if operation == RNN_FORWARD and known[0] is not None:
+        known[RNN_RESERVE] = _reserve_shape(node, known[0])
     if operation == "Const" and known[0] and any(each % TRACED_BATCH == 0 for each in known[0]):
         operation = "Fill"  # a tensor of zeros or ones for a batch, which takes memory
     inputs = tuple(_source(each) for each in node.input)
@@ -73,7 +74,7 @@ def _reserve_shape(node: Any, hidden: tuple[int, ...]) -> tuple[int, ...] | None
     import tensorflow as tf
 
     dtype = tf.dtypes.as_dtype(node.attr["T"].type).name
-    return cudnn_rnn.reserve_shape(node.attr["rnn_mode"].s.decode(), dtype, hidden)
+    return reserve_shape(node.attr["rnn_mode"].s.decode(), dtype, hidden)
 
 
 def _source(name: str) -> Source:

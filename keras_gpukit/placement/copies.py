@@ -13,8 +13,7 @@ from typing import Any
 from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.placement.names import is_in_loop, is_own, operation_name, short_device
 from keras_gpukit.placement.registry import dtype_bytes, dtype_name
-from keras_gpukit.records.operations import PYTHON_OPERATIONS, SentTensor
-from keras_gpukit.records.placement import CopiedTensor, DeviceCopies
+from keras_gpukit.records.placement import PYTHON_OPERATIONS, CopiedTensor, DeviceCopies, SentTensor
 
 # Only the sending side of a copy, so that each pair of send and receive counts once.
 _SENDS = frozenset({"_Send", "_HostSend"})

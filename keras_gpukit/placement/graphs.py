@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from keras_gpukit.placement.copies import is_copy
 from keras_gpukit.placement.names import is_own, operation_name, requested_device, short_device
 from keras_gpukit.placement.registry import dtype_name
-from keras_gpukit.records.operations import Operation, OperationKind, StepOperations
+from keras_gpukit.records.placement import Operation, OperationKind, StepOperations
 
 # Operation types that compute nothing: they pass a value on, control the order, or hold a constant.
 # They are not counted.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from keras_gpukit.records.operations import OWN_SCOPE
+from keras_gpukit.records.placement import OWN_SCOPE
 
 # Prefix of the names in the body of a loop or branch after lowering.
 _LOWERED = re.compile(r"^.*/(?:body|cond|then|else)/_\d+/")

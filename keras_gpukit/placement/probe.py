@@ -1,16 +1,17 @@
-"""Reads the placement of one training step, and finds why operations are on the CPU."""
+"""Reads the placement of one training step, with causes of fallbacks and its Python functions."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from keras_gpukit.errors import failure
-from keras_gpukit.layer_names import layer_names
+from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
 from keras_gpukit.placement import graphs, tf_private
 from keras_gpukit.placement.copies import (
     Shapes,
@@ -20,14 +21,66 @@ from keras_gpukit.placement.copies import (
     read_sent,
     sent_outputs,
 )
-from keras_gpukit.placement.names import short_device
-from keras_gpukit.placement.python_functions import python_functions
+from keras_gpukit.placement.names import operation_name, short_device
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
-from keras_gpukit.records.operations import StepOperations
-from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.placement.tf_private import python_function
+from keras_gpukit.records.placement import (
+    PYTHON_OPERATIONS,
+    PlacementRecord,
+    PythonFunction,
+    PythonRole,
+    StepOperations,
+)
 from keras_gpukit.sensors.older_keras import calls_are_numbered
 from keras_gpukit.sensors.tf_private import traces_of
+
+_LOSS = "compile_loss"
+
+
+def python_functions(
+    graph: Any, layers: LayerNames, metrics: Collection[str]
+) -> tuple[PythonFunction, ...]:
+    """Returns the functions that the operations of a traced step call, without gradients.
+
+    Args:
+        graph: The step's graph, a proto.
+        layers: Names of the model's layers.
+        metrics: Names of the metrics that `compile` got. Keras opens no scope for them, so of an
+            operation without a scope they are the likely place.
+    """
+    found = []
+    for node in _nodes(graph):
+        name = operation_name(node.name)
+        if node.op not in PYTHON_OPERATIONS or is_backward(name):
+            continue
+        with suppress(Exception):  # TensorFlow's registry is private
+            function = inspect.unwrap(python_function(node.attr["token"].s))
+            code = function.__code__
+            role, part = _caller(name, layers, metrics)
+            place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+            found.append(PythonFunction(function.__name__, place, role, part))
+    return tuple(dict.fromkeys(found))
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    yield from graph.node
+    for function in graph.library.function:
+        yield from function.node_def
+
+
+def _caller(
+    name: str, layers: LayerNames, metrics: Collection[str]
+) -> tuple[PythonRole, str | None]:
+    scope, _, rest = name.partition("/")
+    if scope.startswith(_LOSS):
+        return "loss", rest.partition("/")[0] if "/" in rest else None
+    if (layer := layers.of(name)) is not None:
+        return "layer", layer.rsplit("/", 1)[-1]
+    if metrics and not rest:
+        return "metric", next(iter(metrics)) if len(metrics) == 1 else None
+    return "step", None
+
 
 # The runtime builds the graphs of a train function once, so a later fit of the same model has none
 # to collect. Clearing the runtime's kernel cache would rebuild them, but it would also restart the

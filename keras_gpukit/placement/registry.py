@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from keras_gpukit.placement import tf_private
-from keras_gpukit.records.operations import Kernel, OperationKernels
+from keras_gpukit.records.placement import Kernel, OperationKernels
 
 
 @cache

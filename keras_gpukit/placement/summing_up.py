@@ -8,8 +8,14 @@ from dataclasses import dataclass, replace
 
 from keras_gpukit.layer_names import NO_LAYERS, LayerNames
 from keras_gpukit.placement.copies import sum_copies
-from keras_gpukit.records.operations import Operation, StepOperations
-from keras_gpukit.records.placement import CompiledPart, Fallback, PlacedOperations, PlacementRecord
+from keras_gpukit.records.placement import (
+    CompiledPart,
+    Fallback,
+    Operation,
+    PlacedOperations,
+    PlacementRecord,
+    StepOperations,
+)
 from keras_gpukit.rules.compute.placement_causes import (
     Registry,
     Why,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.records.search import find_profiles
+from keras_gpukit.records.names import find_profiles
 
 if TYPE_CHECKING:
     from keras_gpukit.profiling.read import read_profile

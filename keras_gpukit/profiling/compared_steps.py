@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from keras_gpukit.records.cluster import ComparedStep, WorkerComparison, WorkerFigures
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
 
 
 def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import Hang, RunEvent
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.names import SCHEMA
-from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.profile import CaptureRecord, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import Phase, Progress

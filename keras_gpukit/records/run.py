@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.benchmark import StepFlops
+from keras_gpukit.records.cluster import WorkerComparison
 from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
-from keras_gpukit.records.event import Hang
+from keras_gpukit.records.event import Hang, Learning, Series
 from keras_gpukit.records.finding import Finding, Verdict
-from keras_gpukit.records.flops import StepFlops
-from keras_gpukit.records.host_buffers import HostBuffers
-from keras_gpukit.records.learning import Learning
 from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUUtilization,
@@ -22,14 +20,11 @@ from keras_gpukit.records.machine import (
     UtilizationRecord,
 )
 from keras_gpukit.records.memory import OutOfMemory
-from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
+from keras_gpukit.records.pipeline import ContentionRecord, HostBuffers, PipelineRecord
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.records.shift import Series
-from keras_gpukit.records.stacks import StackTimes
+from keras_gpukit.records.profile import ProfileRecord, ProfilerRecord
+from keras_gpukit.records.script import ScriptRecord, StackTimes
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, ThroughputRecord, TimeBreakdown
-from keras_gpukit.records.worker_comparison import WorkerComparison
 
 Ending = Literal["completed", "interrupted"]
 EndedKind = Literal["stopped", "signal", "input", "error"]

@@ -1,12 +1,100 @@
-"""Results of tuning an input pipeline: the changes that were tried, and their gains."""
+"""Results of trials: rates, diagnoses, tuned inputs, batch sizes and faster trainings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.displayed import Displayed
+from keras_gpukit.records.finding import Change, Finding, Saving
+from keras_gpukit.records.memory import Execution
+from keras_gpukit.records.names import SCHEMA
+
+Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate or a ratio that was measured in several rounds.
+
+    The interval contains the true median with a probability of at least 95 %, for any distribution.
+    With five rounds or fewer, the interval is their whole range and the probability is lower: 94 %
+    with five, 75 % with three.
+
+    Attributes:
+        unit: Such as "batches/s", "examples/s" or "times".
+    """
+
+    median: float
+    low: float
+    high: float
+    unit: str = "batches/s"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of measurements: each kind once, in direct succession.
+
+    Attributes:
+        gil_wait_s: Median delay until a sleeping Python thread ran again while `actual` was
+            measured.
+    """
+
+    data_only: float
+    actual: float
+    compute_only: float
+    cores_busy_fraction: float | None = None
+    gil_wait_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Contention:
+    """How much making batches and training slow each other down.
+
+    Attributes:
+        shortfall: How far the actual rate is below the lower of the two separate rates, as a share
+            of it.
+        cause: Cause of the slowdown; None if none of these was recognized. "interpreter lock":
+            Python code that makes batches holds the GIL, which the training thread needs too. "all
+            cores busy": no core is free. "nothing ahead": no batch is prepared while the model
+            trains.
+    """
+
+    shortfall: Rate
+    cause: Cause | None
+    cores_busy_fraction: float | None
+    gil_wait_s: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis(Displayed):
+    """Rates of a model's input, of its computation, and of both together.
+
+    Attributes:
+        data_only: Rate of the input pipeline alone.
+        compute_only: Rate of the training step on batches in memory.
+        actual: Rate of `fit`.
+        ceiling_gain: Ratio of the compute-only rate to the actual rate. It covers the steps only,
+            not everything else that a run does. None if the gain is within the noise or the rates
+            contradict each other.
+        ceiling_interval: Ratio with its interval, whether or not it is a gain.
+        saving: Time that a given run would save if its input took no time; None if no run's summary
+            was given or the gain is within the noise.
+        is_contradictory: Whether training got batches faster than the pipeline alone produces them.
+    """
+
+    data_only: Rate
+    compute_only: Rate
+    actual: Rate
+    ceiling_gain: float | None
+    ceiling_interval: Rate
+    contention: Contention | None
+    rounds: tuple[Round, ...]
+    examples_per_batch: float | None = None
+    spent_s: float | None = None
+    saving: Saving | None = None
+    is_contradictory: bool = False
+
 
 Ending = Literal["nothing left to try", "the model is no faster", "time ran out"]
 CACHE_NOT_ALLOWED = "not allowed: pass cache=True"
@@ -74,3 +162,142 @@ class TuningRecord(Displayed):
     advice: tuple[str, ...]
     ending: Ending
     duration_s: float
+
+
+BatchSizeEnding = Literal["nothing left to try", "time ran out", "not even one example fits"]
+
+
+@dataclass(frozen=True)
+class BatchSizeTrial:
+    """A batch size that was tried.
+
+    Attributes:
+        note: Why the trial failed, if the batch size did not fit; "" otherwise.
+    """
+
+    batch_size: int
+    fits: bool
+    peak_bytes: int | None = None
+    rate: Rate | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BatchSizeSearch(Displayed):
+    """Result of `find_batch_size`.
+
+    Attributes:
+        largest: Largest batch size that fits with a margin; None if the device's memory limit is
+            unknown or not even one example fits.
+        fastest: Smallest batch size that is about as fast as the fastest one tried, input included;
+            None if no rate was measured.
+        margin: How far `largest` is below the largest batch size that passed a trial, as a share.
+        input_rate: Examples per second of the input pipeline alone; None if it is too fast to be
+            measured.
+        limited_by_input: Whether the input delivers fewer examples per second than the fastest
+            batch size trains from memory.
+    """
+
+    largest: int | None
+    fastest: int | None
+    trials: tuple[BatchSizeTrial, ...]
+    margin: float
+    limit_bytes: int | None
+    predicted_largest: int | None
+    input_rate: Rate | None
+    limited_by_input: bool | None
+    most: int
+    most_because: str
+    unlimited_because: str | None
+    isolated: bool
+    execution: Execution
+    ending: BatchSizeEnding
+    duration_s: float
+
+    @property
+    def smallest_failed(self) -> int | None:
+        """Smallest batch size that did not fit; None if all of them did."""
+        return min((each.batch_size for each in self.trials if not each.fits), default=None)
+
+    @property
+    def largest_passed(self) -> int | None:
+        """Largest batch size that fits, as do all smaller sizes tried; None without any."""
+        failed = self.smallest_failed
+        passed = (each.batch_size for each in self.by_size if each.fits)
+        return max((each for each in passed if failed is None or each < failed), default=None)
+
+    @property
+    def by_size(self) -> tuple[BatchSizeTrial, ...]:
+        """One trial per batch size, the smallest first.
+
+        Trials of the same batch size are merged. A size that failed in one of its trials does not
+        fit. The merged peak is the highest one, the merged rate the last one that was measured.
+        """
+        sizes = sorted({each.batch_size for each in self.trials})
+        return tuple(_merged([each for each in self.trials if each.batch_size == s]) for s in sizes)
+
+
+def _merged(trials: list[BatchSizeTrial]) -> BatchSizeTrial:
+    return BatchSizeTrial(
+        trials[0].batch_size,
+        all(each.fits for each in trials),
+        max((each.peak_bytes for each in trials if each.peak_bytes is not None), default=None),
+        next((each.rate for each in reversed(trials) if each.rate is not None), None),
+        next((each.note for each in trials if each.note), ""),
+    )
+
+
+SpeedupEnding = Literal["nothing left to try", "time ran out", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Gain that a finding on the unchanged training expects from its change.
+
+    Attributes:
+        low: Lowest expected rate with the change divided by the rate without it.
+        high: Highest expected one; None if it is unknown.
+    """
+
+    code: str
+    low: float
+    high: float | None
+
+
+@dataclass(frozen=True)
+class TriedChange(Trial):
+    """One change that was tried, or several of them together.
+
+    Attributes:
+        change: Stable identifier, such as "jit"; several are joined by " + ".
+    """
+
+    rate: Rate | None = None
+    first_step_s: float | None = None
+    promise: Promise | None = None
+    lines: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True)
+class SpeedupSearch(Displayed):
+    """Result of `tune`.
+
+    Attributes:
+        subject: Name of the script or function that was tuned.
+        best: Kept change, or kept changes together, with the highest rate; None without any.
+        tolerance: Largest difference of the loss, as a share of it, at which a change is kept.
+        by_hand: Most important finding on the unchanged training that costs time and that no change
+            helped, so that its advice is left to the user; None without one.
+        schema: Version of the layout.
+    """
+
+    subject: str
+    rate: Rate
+    first_step_s: float
+    trials: tuple[TriedChange, ...]
+    best: TriedChange | None
+    tolerance: float
+    ending: SpeedupEnding
+    duration_s: float
+    by_hand: Finding | None = None
+    schema: int = SCHEMA

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import BatchSizeSearch, BatchSizeTrial, Rate
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import is_near_enough
@@ -66,7 +65,7 @@ def _notes(search: BatchSizeSearch) -> list[str]:
     notes = []
     if search.limit_bytes is not None:
         predicted = search.predicted_largest
-        before = "" if predicted is None else f"; a batch of {predicted:,} was predicted to fill it"
+        before = "" if predicted is None else f"; a batch of {predicted:,} was predicted to fit"
         notes.append(f"The memory limit is {units.size(search.limit_bytes)}{before}.")
     if search.input_rate is not None and not search.limited_by_input:
         notes.append(f"The input alone: {units.number(search.input_rate.median)} examples/s.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import RenderableType
 
-from keras_gpukit.records.diagnosis import Contention, Diagnosis
+from keras_gpukit.records.tuning import Contention, Diagnosis
 from keras_gpukit.reports import units
 from keras_gpukit.reports.evidence import capitalized
 from keras_gpukit.reports.phrases import saved

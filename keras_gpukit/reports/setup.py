@@ -8,8 +8,7 @@ from rich.console import Group, RenderableType
 from rich.panel import Panel
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import TensorFlowState
-from keras_gpukit.records.setup import Action, Cause
+from keras_gpukit.records.installation import Action, Cause, TensorFlowState
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, table
 

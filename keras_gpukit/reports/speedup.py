@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Group, RenderableType
 
 from keras_gpukit.records.finding import Change
-from keras_gpukit.records.speedup import Promise, SpeedupSearch, TriedChange
+from keras_gpukit.records.tuning import Promise, SpeedupSearch, TriedChange
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, show_as, table
 

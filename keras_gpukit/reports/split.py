@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.split import SplitPlan
+from keras_gpukit.records.cluster import SplitPlan
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, show_as, table
 

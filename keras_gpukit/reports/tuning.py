@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.diagnosis import Rate
-from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, TuningRecord
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Rate, TuningRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, show_as, table
 from keras_gpukit.rules import gains

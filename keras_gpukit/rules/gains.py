@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import Rate
 
 SMALLEST = 1.05
 """Smallest gain that makes a change worth its line of code; our choice."""

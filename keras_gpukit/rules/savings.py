@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.finding import Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules.input.contention import gil_is_contended, mostly_waits
 
 # Shares of the run's wall time. The rules of xprof begin to suggest something at the first one; its

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.speedup import Promise, TriedChange
+from keras_gpukit.records.tuning import Promise, TriedChange
 from keras_gpukit.rules.savings import time_of_steps_s
 from keras_gpukit.rules.verdict import RULES
 

@@ -1,24 +1,32 @@
-"""Reads the runs of a log folder, and again whenever records have grown."""
+"""Reads the runs and profiles of a log folder, and again whenever records have grown."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from keras_gpukit.records.codec import checked_record
-from keras_gpukit.records.names import FOLDER, RUN_FILE, RUN_FILE_OF_ANY, SCRIPT_FILE
+from keras_gpukit.records.names import (
+    FOLDER,
+    MOST_FOLDERS,
+    PROFILE_SUFFIX,
+    RUN_FILE,
+    RUN_FILE_OF_ANY,
+    SCRIPT_FILE,
+    find_profiles,
+    find_run_files,
+)
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.records.search import MOST_FOLDERS, find_run_files
 from keras_gpukit.rules.profiled_steps import of_profile, with_profile
-from keras_gpukit.saved_runs.captures import captures_under
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
     MOST_LISTED,
@@ -28,6 +36,46 @@ from keras_gpukit.saved_runs.run_file import (
 from keras_gpukit.saved_runs.script_verdict import within_script
 from keras_gpukit.saved_runs.worker_figures import with_comparisons
 from keras_gpukit.version import __version__
+
+MOST_READ = 12
+"""Number of newest profiles that are read; ten steps take some tenths of a second to read."""
+
+
+def captures_under(root: Path) -> dict[Path, CaptureReport]:
+    """Returns the captures under a folder by file, the oldest first.
+
+    Only the newest `MOST_READ` are read; the others have `unread_because`.
+    """
+    files = sorted(map(_stamped, find_profiles(root)), key=lambda file: file[2])
+    older = {
+        path: CaptureReport(_name(path), unread_because=f"only the newest {MOST_READ} are")
+        for path, _, _ in files[:-MOST_READ]
+    }
+    return older | {file[0]: _read(*file) for file in files[-MOST_READ:]}
+
+
+@functools.lru_cache(maxsize=4 * MOST_READ)
+def _read(path: Path, size: int, changed_ns: int) -> CaptureReport:
+    """Reads a profile; again once its size or time has changed."""
+    from keras_gpukit.profiling import read_profile
+
+    try:
+        return CaptureReport(_name(path), profile=read_profile(path))
+    except Exception as error:  # the file may hold anything, and other profiles are still readable
+        return CaptureReport(_name(path), unread_because=str(error) or type(error).__name__)
+
+
+def _stamped(path: Path) -> tuple[Path, int, int]:
+    try:
+        status = path.stat()
+    except OSError:  # the file was deleted in the meantime
+        return path, 0, 0
+    return path, status.st_size, status.st_mtime_ns
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.removesuffix(PROFILE_SUFFIX)}"
+
 
 MOST_FILES = 500
 
@@ -76,8 +124,7 @@ class LogFolder:
             files = sorted(files, key=_changed_s)[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         script = _script(self.path / FOLDER / SCRIPT_FILE)
-        if script is not None:
-            runs = within_script(script, runs)
+        runs = self._within_scripts(runs) if script is None else within_script(script, runs)
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
@@ -95,6 +142,19 @@ class LogFolder:
             notes=tuple(notes),
             script=script,
         )
+
+    def _within_scripts(self, runs: list[RunReport]) -> list[RunReport]:
+        """Judges the newest runs by their scripts, whose folders are below this one."""
+        folders = [PurePosixPath(run.folder) for run in runs]
+        above = {each for folder in folders[:MOST_DETAILED] for each in (folder, *folder.parents)}
+        for root in above - {PurePosixPath()}:
+            script = _script(self.path / root / FOLDER / SCRIPT_FILE)
+            if script is not None:
+                ours = [n for n, folder in enumerate(folders) if folder.is_relative_to(root)]
+                judged = within_script(script, [runs[place] for place in ours])
+                for place, run in zip(ours, judged, strict=True):
+                    runs[place] = run
+        return runs
 
     def _runs(
         self,

@@ -7,13 +7,11 @@ from typing import Any, cast
 
 import msgspec
 
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.records.benchmark import StepFlops
+from keras_gpukit.records.cluster import WorkerComparison
 from keras_gpukit.records.codec import LARGEST, check_numbers, checked_record
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import Hang, RunEvent
-from keras_gpukit.records.flops import StepFlops
-from keras_gpukit.records.host_buffers import HostBuffers
-from keras_gpukit.records.learning import Learning
+from keras_gpukit.records.event import Hang, Learning, RunEvent
 from keras_gpukit.records.machine import (
     DeviceMemory,
     EpochMemory,
@@ -24,13 +22,13 @@ from keras_gpukit.records.machine import (
 )
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.pipeline import HostBuffers
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
 from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
-from keras_gpukit.records.stacks import StackTimes
+from keras_gpukit.records.script import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
-from keras_gpukit.records.worker_comparison import WorkerComparison
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
 from keras_gpukit.saved_runs.folding.run_fold import (
     SHOWN_OF_GPU,

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
+from keras_gpukit.records.cluster import (
+    WorkerComparison,
+    WorkerFigures,
+    trains_with_others,
+)
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.names import RUN_FILE_OF_ANY
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.worker_comparison import (
-    WorkerComparison,
-    WorkerFigures,
-    trains_with_others,
-)
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs.run_file import RunFile
 

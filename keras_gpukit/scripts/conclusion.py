@@ -239,7 +239,7 @@ class Conclusion:
 
     def _print_verdicts(self, report: Report) -> None:
         """Prints the verdict on the script's calls and the longest run, then lines on others."""
-        from keras_gpukit.records.capture import ProfilerRecord
+        from keras_gpukit.records.profile import ProfilerRecord
         from keras_gpukit.reports import phrases
         from keras_gpukit.reports.run_words import verdict_lines
         from keras_gpukit.reports.script import account

@@ -59,7 +59,7 @@ def predict(batch_size: int | None) -> Question:
     def question(callback_list: Any) -> None:
         from keras_gpukit.reports.memory import render
         from keras_gpukit.reports.terminal import print_anywhere
-        from keras_gpukit.trials.predict_memory import predict_of_spec
+        from keras_gpukit.tuning.predict_memory import predict_of_spec
         from keras_gpukit.watching.call_frame import batch_of, first_batch_of_fit
 
         spec, own_size = batch_of("fit")
@@ -75,7 +75,7 @@ def find_size(max_batch_size: int | None, seconds: float) -> Question:
     """Returns a question: which batch size is the largest that fits, and which is the fastest?"""
 
     def question(callback_list: Any) -> None:
-        from keras_gpukit.trials.find_batch_size import find_batch_size
+        from keras_gpukit.tuning.find_batch_size import find_batch_size
         from keras_gpukit.watching.call_frame import arrays_of_fit, data_of_fit
 
         find_batch_size(

@@ -15,8 +15,8 @@ from typing import Any
 
 from keras_gpukit.distributed.clusters import read_cluster
 from keras_gpukit.errors import ClusterError
+from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER
-from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.whole_files import new_folder
 
 SHARED = "GPUKIT_RUN_FOLDER"

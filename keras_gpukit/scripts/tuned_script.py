@@ -9,11 +9,11 @@ from multiprocessing.connection import Connection
 
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import CannotOpenError, run_main
-from keras_gpukit.speedups.changes import TrainingChange
-from keras_gpukit.speedups.made_changes import make_changes
-from keras_gpukit.speedups.measured_fit import TrialFailedError, measure
-from keras_gpukit.speedups.processes import prepare
-from keras_gpukit.trials.own_process import OwnProcess
+from keras_gpukit.tuning.made_changes import make_changes
+from keras_gpukit.tuning.measured_fit import TrialFailedError, measure
+from keras_gpukit.tuning.processes import OwnProcess
+from keras_gpukit.tuning.training_changes import TrainingChange
+from keras_gpukit.tuning.training_process import prepare
 from keras_gpukit.watching.call_errors import kind_and_message
 
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.records.environment_variables import OF_GPUS
 from keras_gpukit.records.installation import Build, CUDALibrary, Machine, TensorFlowState
+from keras_gpukit.records.names import OF_GPUS
 from keras_gpukit.sensors import cuda_libraries, tf_private
 from keras_gpukit.sensors.devices import listed_gpus
 from keras_gpukit.sensors.driver import read_driver

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
-from keras_gpukit.records.script import METHODS
-from keras_gpukit.records.stacks import StackPart
+from keras_gpukit.records.script import METHODS, StackPart
 
 Kind = Literal[
     "script",

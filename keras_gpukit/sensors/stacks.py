@@ -13,7 +13,7 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from keras_gpukit.records.stacks import LineTime, StackPart, StackTimes
+from keras_gpukit.records.script import LineTime, StackPart, StackTimes
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.stack_parts import StackReader, Where, named
 
@@ -35,7 +35,7 @@ _WAITING_FILES = re.compile(r"(threading|socket|ssl|selectors|queue|subprocess|c
 _WAITING_LINES = re.compile(r"\b(sleep|acquire|wait|recv|urlopen)\(")
 
 
-_Key = tuple[StackPart, tuple[int, int], int | None, int, bool]
+_Key = tuple[StackPart, tuple[int, int], int | None, int]
 
 
 class _Look(NamedTuple):
@@ -56,7 +56,6 @@ class StackSampler:
         now: The clock, in seconds.
         stacks: Returns the innermost frame of each thread.
         thread_s: Returns the processor time of a thread, in seconds; None if unknown.
-        main_thread: Identity of the script's main thread.
     """
 
     def __init__(
@@ -67,14 +66,12 @@ class StackSampler:
         now: Callable[[], float] = time.perf_counter,
         stacks: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
         thread_s: Callable[[int], float | None] | None = None,
-        main_thread: int | None = None,
     ) -> None:
         self._reader = StackReader(is_of_the_script)
         self._place = place
         self._now = now
         self._stacks = stacks
         self._thread_s = thread_s or thread_seconds
-        self._main = main_thread or threading.main_thread().ident
         self._known_waits: dict[tuple[str, int], bool] = {}
         self._used: dict[int, tuple[float, float]] = {}
         self._looks: list[_Look] = []
@@ -146,13 +143,7 @@ class StackSampler:
                     thread not in (None, where.thread) and where.part != "python"
                 ):
                     continue
-                added = sums[
-                    where.part,
-                    where.lines[0],
-                    where.called,
-                    where.entry,
-                    where.thread == self._main,
-                ]
+                added = sums[where.part, where.lines[0], where.called, where.entry]
                 added[0] += seconds
                 added[1] += seconds * (look.at_s <= began_s + third_s)
                 added[2] += seconds * (look.at_s > began_s + 2 * third_s)
@@ -202,7 +193,6 @@ class StackSampler:
         line: tuple[int, int],
         called: int | None,
         entry: int,
-        is_main: bool,
         *seconds: float,
     ) -> LineTime:
         codes = self._reader.codes
@@ -221,7 +211,6 @@ class StackSampler:
             last_third_s=last_s,
             waits_s=waits_s,
             eager_s=eager_s,
-            is_main=is_main,
         )
 
 

@@ -14,7 +14,7 @@ from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX
 from keras_gpukit.tensorboard_plugin.run_folders import TabFolder
 
 if TYPE_CHECKING:  # TensorBoard waits while this module is imported
-    from keras_gpukit.records.capture import CaptureRecord
+    from keras_gpukit.records.profile import CaptureRecord
     from keras_gpukit.records.report import RunReport
 
 # Cached folders continue reading where they stopped. Each takes some megabytes of memory.

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from keras_gpukit.records.names import PROFILE_SUFFIX
-from keras_gpukit.records.search import find_run_files
+from keras_gpukit.records.names import PROFILE_SUFFIX, find_run_files
 
 WITHIN_S = 10.0
 LOOK_EVERY_S = 5.0

@@ -19,10 +19,9 @@ from keras_gpukit.profiling.capturing.recorder import (
 )
 from keras_gpukit.profiling.read import read_profile
 from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.cluster import trains_with_others
+from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.rules.slowdown.cpu_captures import EVENT_COST_S, CPUCaptures, events_of_step
 from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
 from keras_gpukit.watching.layer_sources import with_sources

@@ -6,7 +6,6 @@ it, that callback's captures are not amended, and `Monitor` may capture next to 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,11 +20,11 @@ from keras_gpukit.profiling.capturing.profile_files import (
 )
 from keras_gpukit.profiling.capturing.recorder import Recorder
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.profiling.capturing.triggers import RequestFile, RequestSignal
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
+from keras_gpukit.profiling.capturing.triggers import RequestFile
+from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
+from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.records.worker_comparison import trains_with_others
 from keras_gpukit.watching.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.session import Session
@@ -56,7 +55,6 @@ class CaptureWatch:
         self._settings = settings.resolved(in_cluster=in_cluster)
         self._may_crash = in_cluster and settings.at_steps != ()
         self._request: RequestFile | None = None
-        self._request_signal: RequestSignal | None = None
         self._unknown_because: str | None = None
         self._tensorboards = _tensorboards_that_capture()
         self._began_s = time.time()
@@ -99,7 +97,6 @@ class CaptureWatch:
         if self._may_crash:
             logger.warning("keras_gpukit: %s", MAY_CRASH)
         self._watch_clock_and_file(session, self._recorder)
-        self._watch_signal(self._recorder)
 
     def close(self) -> None:
         """Ends a running capture and waits until it is written.
@@ -110,8 +107,6 @@ class CaptureWatch:
         if self._request is not None:
             with Guard("Removing the request for a capture", "The next run answers it again."):
                 self._request.withdraw()
-        if self._request_signal is not None:
-            self._request_signal.close()
         self._recorder.close()
         for callback in self._tensorboards:
             for path, status in profile_files(Path(callback.log_dir, "train/plugins/profile")):
@@ -175,21 +170,6 @@ class CaptureWatch:
                     recorder.want("time", f"every {minutes:g} minutes")
 
             session.every_second("whether the time for a capture has come", look_at_clock)
-
-    def _watch_signal(self, recorder: Recorder) -> None:
-        requested_by = self._settings.request_signal
-        if requested_by is None:
-            return
-        if threading.current_thread() is not threading.main_thread():
-            logger.warning(
-                "keras_gpukit: %s asks for no capture: this fit is not on the main thread, the "
-                "only one that Python lets handle signals. Training goes on.",
-                requested_by.name,
-            )
-            return
-        self._request_signal = RequestSignal(
-            requested_by, lambda reason: recorder.want("signal", reason)
-        )
 
 
 def _tensorboards_that_capture() -> list[Any]:

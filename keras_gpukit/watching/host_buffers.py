@@ -13,7 +13,7 @@ from typing import Any
 from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.host_buffers import host_buffers
 from keras_gpukit.input.wait.stages.readings import Sizes, measured_element_bytes
-from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
+from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.reports.evidence import in_one_line
 from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
 from keras_gpukit.sensors.host import left_bytes

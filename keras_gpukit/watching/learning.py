@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.records.learning import Learning, NonFinite
+from keras_gpukit.records.event import Learning, NonFinite
 from keras_gpukit.watching.epoch_memory import Pace
 from keras_gpukit.watching.session import Session
 from keras_gpukit.watching.step_count import accumulated

@@ -19,7 +19,7 @@ from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
-from keras_gpukit.records.stacks import StackPart, StackTimes
+from keras_gpukit.records.script import StackPart, StackTimes
 from keras_gpukit.records.steps import Part, Phase, StepWindow
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread

@@ -20,16 +20,16 @@ from keras_gpukit.distributed.worker_times import (
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
-from keras_gpukit.records.capture import ProfilerRecord
-from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.names import FOLDER
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.worker_comparison import (
+from keras_gpukit.records.cluster import (
     ComparedStep,
     WorkerComparison,
     WorkerFigures,
     trains_with_others,
 )
+from keras_gpukit.records.environment import Worker
+from keras_gpukit.records.names import FOLDER
+from keras_gpukit.records.profile import ProfilerRecord
+from keras_gpukit.records.run import RunSummary
 from keras_gpukit.saved_runs.worker_figures import (
     SUMMARIES_WITHIN_S,
     compare_in_folder,

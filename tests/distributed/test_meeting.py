@@ -6,7 +6,7 @@ import threading
 import pytest
 from helpers.clusters import free_addresses
 
-from keras_gpukit.distributed.launching.ports import REUSE, address_of, reserved_ports
+from keras_gpukit.distributed.launching.workers import REUSE, address_of, reserved_ports
 from keras_gpukit.distributed.meeting import answers, wait_for_tasks
 from keras_gpukit.errors import WorkerError
 

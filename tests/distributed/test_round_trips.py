@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from keras_gpukit.distributed.worker_times import RoundTrips
-from keras_gpukit.records.worker_comparison import RoundTrip
+from keras_gpukit.records.cluster import RoundTrip
 
 
 class Network:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.flops.counting import count_step
-from keras_gpukit.flops.formulas import UnknownShapeError, flops_of
+from keras_gpukit.flops.counting import UnknownShapeError, count_step, flops_of
 from keras_gpukit.flops.tf_private import step_graph
 
 BATCH = 8

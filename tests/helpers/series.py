@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.event import Series
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import ThroughputRecord
 
 

@@ -25,7 +25,6 @@ class Script:
             now=lambda: self._now_s,
             stacks=lambda: self._stacks,
             thread_s=self._used_s.get,
-            main_thread=MAIN_THREAD,
         )
         self.times = self.sampler.times
 

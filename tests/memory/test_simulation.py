@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_gpukit.memory.bfc import BFC
 from keras_gpukit.memory.kernels import workspace_bytes
-from keras_gpukit.memory.simulation import Simulation
+from keras_gpukit.memory.simulation import BFC, Simulation
 from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode, StepGraph
 from keras_gpukit.memory.step_memory import StepMemory
 

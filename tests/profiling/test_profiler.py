@@ -321,60 +321,6 @@ def test_who_is_not_asked_captures_nothing(tmp_path, often):
     assert profiles(tmp_path) == []
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
-def test_a_signal_asks_for_a_capture_and_is_given_back(tmp_path):
-    came = []
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
-    ours = signal.getsignal(signal.SIGUSR1)
-    try:
-        profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
-        kill = At(5, lambda: signal.raise_signal(signal.SIGUSR1))
-        small_model().fit(fast_dataset(30), callbacks=[profiler, kill], verbose=0)
-        assert [each.trigger for each in profiler.summary.captures] == ["signal"]
-        assert profiler.summary.captures[0].reason == "SIGUSR1 received"
-        assert signal.getsignal(signal.SIGUSR1) is ours
-        assert came == []
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
-def test_on_another_thread_a_signal_is_said_to_ask_for_nothing(tmp_path, caplog):
-    profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
-    before = signal.getsignal(signal.SIGUSR1)
-    thread = threading.Thread(
-        target=lambda: small_model().fit(fast_dataset(5), callbacks=[profiler], verbose=0)
-    )
-    thread.start()
-    thread.join()
-    assert profiler.summary.captures == ()
-    [message] = warnings_of(caplog)
-    assert "SIGUSR1" in message
-    assert "main thread" in message
-    assert signal.getsignal(signal.SIGUSR1) is before
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
-def test_a_signal_is_given_back_after_a_run_that_failed(tmp_path):
-    def fail():
-        raise RuntimeError("theirs")
-
-    came = []
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
-    theirs = signal.getsignal(signal.SIGUSR1)
-    profiler = gpukit.Profiler(tmp_path, **QUIET, signal_number=signal.SIGUSR1)
-    try:
-        with pytest.raises(RuntimeError):
-            small_model().fit(fast_dataset(5), callbacks=[profiler, At(2, fail)], verbose=0)
-        # The sampling thread notices, and cannot set handlers.
-        wait_for(lambda: profiler._lifecycle.session is None)
-        signal.raise_signal(signal.SIGUSR1)
-        assert came == [signal.SIGUSR1]
-        assert signal.getsignal(signal.SIGUSR1) is theirs
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
 # Limits
 
 
@@ -437,8 +383,6 @@ def test_disk_space_is_capped_for_all_runs_together(tmp_path):
         ("every_minutes", 0, ValueError, "above 0, or None"),
         ("every_minutes", float("nan"), ValueError, "above 0, or None"),
         ("on_demand", 1, TypeError, "True or False"),
-        ("signal_number", signal.SIGTERM, ValueError, "SIGUSR1"),
-        ("signal_number", "USR1", TypeError, "SIGUSR1"),
         ("max_captures", 0, ValueError, "from 1 on"),
         ("max_bytes", "1GB", TypeError, "from 1 on"),
     ],

@@ -535,7 +535,7 @@ def test_of_too_many_folders_those_near_the_top_are_looked_into(tmp_path, monkey
     for number in range(20):
         (deep / str(number)).mkdir()
     assert len(find_profiles(tmp_path)) == 2
-    monkeypatch.setattr("keras_gpukit.records.search.MOST_FOLDERS", 20)
+    monkeypatch.setattr("keras_gpukit.records.names.MOST_FOLDERS", 20)
     assert find_profiles(tmp_path) == [near]
 
 

@@ -11,13 +11,10 @@ import pytest
 from helpers.docs_code import PAGES, ROOT
 
 from keras_gpukit.cli.main import parsers
-from keras_gpukit.records.batch_size import BatchSizeSearch
-from keras_gpukit.records.diagnosis import Diagnosis
+from keras_gpukit.records.cluster import SplitPlan
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.report import Report
-from keras_gpukit.records.speedup import SpeedupSearch
-from keras_gpukit.records.split import SplitPlan
-from keras_gpukit.records.tuning import TuningRecord
+from keras_gpukit.records.tuning import BatchSizeSearch, Diagnosis, SpeedupSearch, TuningRecord
 
 SOURCES = sorted((ROOT / "keras_gpukit").rglob("*.py"))
 VARIABLE = re.compile(

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from keras_gpukit.records.batch_size import BatchSizeSearch, BatchSizeTrial
-from keras_gpukit.records.diagnosis import Rate
+from keras_gpukit.records.tuning import BatchSizeSearch, BatchSizeTrial, Rate
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.reports.terminal import print_anywhere
 
@@ -60,7 +59,7 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
         "Largest that fits: 300, tried, with a margin of 3.0 % (310 passed, 315 ran out of" in text
     )
     assert "Fastest: 128, with 2,000 examples/s from memory; larger sizes are less than 5 %" in text
-    assert "The memory limit is 100 MiB; a batch of 280 was predicted to fill it." in text
+    assert "The memory limit is 100 MiB; a batch of 280 was predicted to fit." in text
     assert "7 trials in separate processes, 64 s: nothing left to try." in text
     rows = re.findall(r"^ *(\d+) .* (yes|no)\b", text, re.MULTILINE)
     assert rows == [*((size, "yes") for size in ("64", "128", "256", "300", "310")), ("315", "no")]

@@ -11,8 +11,13 @@ from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from rich.console import Console
 
-from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.records.profile import DeviceProfile, KernelProfile, LayerProfile, ProfileRecord
+from keras_gpukit.records.profile import (
+    CaptureRecord,
+    DeviceProfile,
+    KernelProfile,
+    LayerProfile,
+    ProfileRecord,
+)
 from keras_gpukit.records.report import CaptureReport, Report
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render

@@ -11,16 +11,14 @@ from rich.console import Console
 
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.configure.setup import GPUSetup
-from keras_gpukit.records.diagnosis import Contention, Diagnosis, Rate
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Figure, Finding, Verdict
-from keras_gpukit.records.installation import TensorFlowState
+from keras_gpukit.records.installation import Action, Cause, TensorFlowState
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.setup import Action, Cause
 from keras_gpukit.records.steps import ThroughputRecord
-from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.records.tuning import Contention, Diagnosis, Rate, Trial, TuningRecord
 from keras_gpukit.reports import console, diagnosis, tuning
-from keras_gpukit.trials.tune_input import TunedInput
+from keras_gpukit.tuning.tune_input import TunedInput
 
 NAME = "<b>[bold]a & b"
 RATE = Rate(100.0, 90.0, 110.0)

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.diagnosis import Round
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.pipeline import ContentionRecord
 from keras_gpukit.records.steps import PipelineStartRecord
+from keras_gpukit.records.tuning import Round
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.diagnosis import conclusions
 from keras_gpukit.reports.phrases import saved
@@ -26,7 +26,7 @@ from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
 from keras_gpukit.tensorboard_plugin.run_folders import find_run_folders
-from keras_gpukit.trials.diagnosing import conclude
+from keras_gpukit.tuning.diagnose import conclude
 
 # On a CPU: of 64 s steps waited 24 s, and worked 36 s of which input may cost 18 s at most.
 PLANTED = replace(

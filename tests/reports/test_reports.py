@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Figure, Saving, Verdict
 from keras_gpukit.records.machine import (
@@ -28,6 +27,7 @@ from keras_gpukit.records.placement import (
     PlacedOperations,
     PlacementRecord,
 )
+from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,

@@ -38,7 +38,7 @@ from keras_gpukit.records.profile import (
     ProfileRecord,
 )
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.stacks import LineTime, StackTimes
+from keras_gpukit.records.script import LineTime, StackTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     PipelineStartRecord,

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from helpers.processes import ROOT
 
-from keras_gpukit.records.diagnosis import Rate
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Saving
 from keras_gpukit.records.machine import GPUUtilization, UtilizationRecord
@@ -20,6 +19,7 @@ from keras_gpukit.records.steps import (
     ThroughputRecord,
     TimeBreakdown,
 )
+from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.compute.host_cpu import page_faults_saving
 from keras_gpukit.rules.savings import (

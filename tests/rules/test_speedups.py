@@ -10,8 +10,8 @@ import pytest
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.speedup import Promise
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.records.tuning import Promise
 from keras_gpukit.rules import speedups
 
 

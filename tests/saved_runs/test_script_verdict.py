@@ -8,8 +8,7 @@ import msgspec
 from helpers.recorded_runs import run_lines, write_lines
 from rich.console import Console
 
-from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.records.stacks import LineTime
+from keras_gpukit.records.script import Calls, LineTime, ScriptRecord
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report
@@ -35,6 +34,13 @@ def test_what_passed_outside_fit_is_in_report_page_and_panel(tmp_path):
     console = Console(width=200, record=True)
     print_summary(run.summary, console)
     assert TITLE.partition(", in")[0] in " ".join(console.export_text().split())
+
+
+def test_a_folder_above_gives_the_same_verdicts(tmp_path):
+    for name in ("before/train-1", "after"):
+        recorded(tmp_path / name)
+    found = [[each.title for each in run.summary.findings] for run in load_report(tmp_path).runs]
+    assert [TITLE in titles for titles in found] == [True, True]
 
 
 def test_of_several_runs_the_longest_stands_for_the_script(tmp_path):

@@ -9,8 +9,7 @@ import pytest
 from helpers.fake_nvml import FakeGPU, FakeNVML
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.sensors.gpm import DRAM, SM, TENSOR, Activity, GPUActivity
-from keras_gpukit.sensors.nvml import NVMLSensor
+from keras_gpukit.sensors.nvml import DRAM, SM, TENSOR, Activity, GPUActivity, NVMLSensor
 
 
 class Monitoring:

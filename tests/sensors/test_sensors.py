@@ -24,10 +24,9 @@ from keras_gpukit.rules.setup import gpu_use
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.devices import CUDADevice
-from keras_gpukit.sensors.gpm import Activity
 from keras_gpukit.sensors.host import HostSensor, _own_usage
 from keras_gpukit.sensors.installation import read_state
-from keras_gpukit.sensors.nvml import THROTTLE_REASONS, NVMLSensor
+from keras_gpukit.sensors.nvml import THROTTLE_REASONS, Activity, NVMLSensor
 from keras_gpukit.sensors.sampling import SamplingThread
 
 FAST, SLOW = "NVIDIA H100 PCIe", "NVIDIA T4"

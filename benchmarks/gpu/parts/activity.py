@@ -21,7 +21,7 @@ def read(small: bool) -> dict[str, Any]:
     import pynvml
     import tensorflow as tf
 
-    from keras_gpukit.sensors.gpm import GPUActivity
+    from keras_gpukit.sensors.nvml import GPUActivity
 
     size, floats = (256, 2**16) if small else (8192, 2**28)
     factor = tf.random.normal((size, size), stddev=size**-0.5)

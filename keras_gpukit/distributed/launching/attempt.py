@@ -14,8 +14,14 @@ from typing import IO
 from keras_gpukit.distributed.launching.failures import ALONE, Ending, Tail, describe
 from keras_gpukit.distributed.launching.job import Task, cluster_variables
 from keras_gpukit.distributed.launching.output import Output, Stream
-from keras_gpukit.distributed.launching.ports import REUSE, Arrivals, address_of, reserved_ports
-from keras_gpukit.distributed.launching.workers import ProcessPlan, WorkerProcess
+from keras_gpukit.distributed.launching.workers import (
+    REUSE,
+    Arrivals,
+    ProcessPlan,
+    WorkerProcess,
+    address_of,
+    reserved_ports,
+)
 
 _TURN_S = 0.1
 _MOST_DEATHS = 10

@@ -11,8 +11,15 @@ from contextlib import ExitStack
 
 from keras_gpukit.distributed.launching.elsewhere import SERVERS
 from keras_gpukit.distributed.launching.job import Task
-from keras_gpukit.distributed.launching.ports import REUSE, address_of, is_listening, reserved_ports
-from keras_gpukit.distributed.launching.workers import ProcessPlan, WorkerProcess, caught_signals
+from keras_gpukit.distributed.launching.workers import (
+    REUSE,
+    ProcessPlan,
+    WorkerProcess,
+    address_of,
+    caught_signals,
+    is_listening,
+    reserved_ports,
+)
 
 _GRACE_S = 5.0
 _START_WITHIN_S = 120.0

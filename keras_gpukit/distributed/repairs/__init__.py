@@ -10,13 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs import (
-    averaging,
-    building,
-    callback_files,
-    lost_worker,
-    several_steps,
-)
+from keras_gpukit.distributed.repairs import callback_files, lost_worker, training_steps
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import GPUKitWarning
 
@@ -24,15 +18,15 @@ Repair = tuple[str, Callable[[Any], None]]
 """Short description of what is repaired, and the function that repairs Keras' trainer module."""
 UNREAD_WORKERS: Repair = (
     "building from a batch of a PyDataset's workers",
-    building.build_from_signature,
+    training_steps.build_from_signature,
 )
 MIRRORED: tuple[Repair, ...] = (
-    ("several steps per execution", several_steps.take_steps_in_one_function),
+    ("several steps per execution", training_steps.take_steps_in_one_function),
     UNREAD_WORKERS,
 )
 MULTI_WORKER: tuple[Repair, ...] = (
-    ("building from a distributed batch", building.build_from_own_part),
-    ("averaging metrics over workers", averaging.average_over_replicas),
+    ("building from a distributed batch", training_steps.build_from_own_part),
+    ("averaging metrics over workers", training_steps.average_over_replicas),
     *MIRRORED,
 )
 _done: set[str] = set()

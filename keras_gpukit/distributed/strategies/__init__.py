@@ -8,8 +8,12 @@ from typing import Any
 
 from keras_gpukit.distributed.repairs.keras_private import is_chief, is_multi_worker
 from keras_gpukit.distributed.strategies import in_one_process, over_cluster
-from keras_gpukit.distributed.strategies.choice import Choice, Resources
-from keras_gpukit.distributed.strategies.in_one_process import adopt, mirrored_devices
+from keras_gpukit.distributed.strategies.in_one_process import (
+    Choice,
+    Resources,
+    adopt,
+    mirrored_devices,
+)
 from keras_gpukit.distributed.strategies.over_cluster import cluster_strategy
 
 __all__ = [

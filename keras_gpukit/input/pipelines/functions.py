@@ -18,8 +18,8 @@ from keras_gpukit.input.pipelines.structure import (
     is_readable,
     once_per_dataset,
 )
-from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import Work
+from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 # Operations that read files, with the names that users know.
 _READERS = {

@@ -26,8 +26,8 @@ from keras_gpukit.input.pipelines.other_libraries import (
 )
 from keras_gpukit.input.pipelines.places import method_of, name_and_location
 from keras_gpukit.input.pipelines.tf_private import python_functions
-from keras_gpukit.records.operations import PYTHON_OPERATIONS
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
+from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 
 class UserCode(NamedTuple):

@@ -24,10 +24,10 @@ from keras_gpukit.input.pipelines.structure import (
     number,
     unwrapped,
 )
-from keras_gpukit.records.host_buffers import BufferKind, HostBuffer
+from keras_gpukit.records.pipeline import BufferKind, HostBuffer
 
 TENSOR_BYTES = 128
-"""Overhead of a tensor on top of its values; our choice, see `host_buffers.json` of the results."""
+"""Overhead of a tensor on top of its values; our choice: `benchmarks/results/host_buffers.json`."""
 ALIGNED_BYTES = 64
 """TensorFlow does not copy a slice of a tensor that begins at a multiple of this many bytes."""
 _BATCHES = ("Batch", "PaddedBatch")

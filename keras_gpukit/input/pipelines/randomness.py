@@ -8,7 +8,7 @@ from keras_gpukit.input.pipelines.functions import captures_a_dataset, function_
 from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.structure import Dataset, functions, is_readable, stages
 from keras_gpukit.input.pipelines.tf_private import is_stateful
-from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
 """Dependency of a function other than its arguments: random draws without a seed or with one, a

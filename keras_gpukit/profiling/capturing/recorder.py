@@ -13,7 +13,7 @@ from keras_gpukit.profiling.capturing.capture import Capture, give_way
 from keras_gpukit.profiling.capturing.profile_files import MARK
 from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits
 from keras_gpukit.profiling.capturing.triggers import next_scheduled
-from keras_gpukit.records.capture import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
+from keras_gpukit.records.profile import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 from keras_gpukit.sensors.tf_private import profiler_state
 
 # A capture by itself is of whole executions, of which the profile does not count the first and the

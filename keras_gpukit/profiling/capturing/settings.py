@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import signal
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from keras_gpukit.arguments import check_flag, check_number, check_signal, check_steps, check_whole
+from keras_gpukit.arguments import check_flag, check_number, check_steps, check_whole
 from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
 
 # A capture of more steps takes seconds to gather, and adds no information.
@@ -29,7 +28,6 @@ class CaptureSettings:
     every_steps: int | None
     every_minutes: float | None
     on_demand: bool
-    signal_number: signal.Signals | int | None
     max_captures: int
     max_bytes: int
     automatic: bool = False
@@ -42,14 +40,8 @@ class CaptureSettings:
         above_0 = "a number above 0"
         check_number("every_minutes", self.every_minutes, above_0, lambda v: v > 0, optional=True)
         check_flag("on_demand", self.on_demand)
-        check_signal("signal_number", self.signal_number)
         check_whole("max_captures", self.max_captures)
         check_whole("max_bytes", self.max_bytes)
-
-    @property
-    def request_signal(self) -> signal.Signals | None:
-        """Signal that requests a capture; None if no signal does."""
-        return None if self.signal_number is None else signal.Signals(self.signal_number)
 
     def resolved(self, *, in_cluster: bool) -> CaptureSettings:
         """Returns the settings with defaults filled in for one process, or a worker of a cluster.

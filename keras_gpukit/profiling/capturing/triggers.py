@@ -1,15 +1,12 @@
-"""Triggers of captures: given steps, a file or a signal."""
+"""Triggers of captures: given steps, or a file."""
 
 from __future__ import annotations
 
-import signal
 import stat
-import threading
 import time
 from collections.abc import Callable, Collection
 from math import inf
 from pathlib import Path
-from typing import Any
 
 
 def next_scheduled(at_steps: Collection[int], every_steps: int | None, step: int) -> float:
@@ -55,41 +52,3 @@ class RequestFile:
         if self._answered is not None:
             self._path.unlink(missing_ok=True)
             self._answered = None
-
-
-class RequestSignal:
-    """Signal to this process that requests a capture; it replaces the signal's previous handler.
-
-    `asked` is called with a reason, on the main thread.
-    """
-
-    def __init__(self, number: signal.Signals, asked: Callable[[str], None]) -> None:
-        self._number = number
-        self._asked = asked
-        self._listens = True
-        self._before = signal.signal(number, self._handle)
-
-    def close(self) -> None:
-        """Restores the previous handler; on another thread than the main one, the next signal does.
-
-        Only the main thread can do so, and Python handles signals there.
-        """
-        self._listens = False
-        if threading.current_thread() is threading.main_thread():
-            self._put_back()
-
-    def _put_back(self) -> bool:
-        """Restores the previous handler; returns whether ours was still installed."""
-        if signal.getsignal(self._number) != self._handle:
-            return False
-        # None stands for a handler that C code set; Python cannot restore that one.
-        signal.signal(self._number, signal.SIG_DFL if self._before is None else self._before)
-        return True
-
-    def _handle(self, number: int, frame: Any) -> None:
-        if self._listens:
-            self._asked(f"{self._number.name} received")
-        elif self._put_back():
-            signal.raise_signal(number)  # for the restored handler, which may be the system's
-        elif callable(self._before):
-            self._before(number, frame)

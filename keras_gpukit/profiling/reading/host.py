@@ -10,7 +10,7 @@ import numpy as np
 from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
 from keras_gpukit.profiling.reading.kinds import kind_of
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
-from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 COLLECTIVE = "collective"
 # Name of Keras' inlined step function, which is part of the names of all the step's operations.

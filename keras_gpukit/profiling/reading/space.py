@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, Stats, Value
-from keras_gpukit.profiling.reading.programs import Program, programs_of
-from keras_gpukit.profiling.reading.schema import space_message
+from keras_gpukit.profiling.reading.schema import Program, programs_of, space_message
 
 MOST_EVENTS = 1_000_000
 """Number of events that are read from one file, which bounds time and memory."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from keras_gpukit.records.cluster import WorkerFigures
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.worker_comparison import WorkerFigures
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, bar, draw_bars, label, row_bars
 from keras_gpukit.reports.html.words import unrecorded

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from keras_gpukit.records.capture import MissedCapture
 from keras_gpukit.records.profile import (
     KernelProfile,
+    MissedCapture,
     OperationProfile,
     Part,
     ProfileRecord,

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from keras_gpukit.records.capture import CaptureRecord
-from keras_gpukit.records.event import EventKind, RunEvent
+from keras_gpukit.records.event import EventKind, RunEvent, Shift
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import STEP_TIME
+from keras_gpukit.records.profile import CaptureRecord
 from keras_gpukit.records.report import RunReport, TimeSeries
-from keras_gpukit.records.shift import Shift
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
     COLORS,

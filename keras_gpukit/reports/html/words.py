@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.profile import CaptureRecord
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import phrases, units

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.worker_comparison import ComparedStep, WorkerComparison, WorkerFigures
+from keras_gpukit.records.cluster import ComparedStep, WorkerComparison, WorkerFigures
 from keras_gpukit.rules.rule import ONE_WORKER, NotApplicable, too_short
 
 Cause = Literal["input", "compute"]

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from keras_gpukit.records.comparison import FigureChange, FigureUnit, Mark, TimePair
+from keras_gpukit.records.event import Series
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.names import (
     BETWEEN_STEPS,
@@ -17,7 +18,6 @@ from keras_gpukit.records.names import (
     STEP_TIME,
 )
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.comparing.intervals import (
     PARTS,
     Estimate,

@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import get_args
 
-from keras_gpukit.records.operations import (
+from keras_gpukit.records.placement import (
     PYTHON_OPERATIONS,
+    Fallback,
+    FallbackCause,
     Kernel,
     Operation,
     OperationKernels,
     OperationKind,
+    PlacedOperations,
 )
-from keras_gpukit.records.placement import Fallback, FallbackCause, PlacedOperations
 
 _ANY = ("", "*")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from keras_gpukit.records.operations import PYTHON_OPERATIONS
+from keras_gpukit.records.placement import PYTHON_OPERATIONS
 from keras_gpukit.records.profile import Kind, Part, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.savings import WARNING_FRACTION

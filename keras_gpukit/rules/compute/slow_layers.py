@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from keras_gpukit.records.finding import Figure
@@ -57,7 +58,8 @@ class DenseEmbeddingUpdate(Rule):
             *_rows_used(summary, profile),
             advice=(
                 "An optimizer without moments changes only the rows that a batch uses: "
-                "`keras.optimizers.SGD(...)` without momentum",
+                "`keras.optimizers.SGD(...)` without momentum, and layers without "
+                "`embeddings_regularizer`, whose gradient is of all rows",
                 "Fewer or narrower rows: hash rare words into fewer, or a smaller `output_dim`",
                 "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
             ),
@@ -163,9 +165,9 @@ _TO_DENSE = "UnsortedSegmentSum"
 
 
 def _largest_embedding(profile: ProfileRecord) -> LayerProfile | None:
-    """Returns the embedding with the most rows; None if the model's classes are not known."""
+    """Returns the embedding with the largest table; None if the model's classes are not known."""
     found = [each for each in profile.layers if each.class_name == "Embedding"]
-    return max(found, key=lambda each: (each.weight_shape or (0,))[0], default=None)
+    return max(found, key=lambda each: math.prod(each.weight_shape or (0,)), default=None)
 
 
 def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.records.capture import CaptureRecord
 from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records.profile import CaptureRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
 from keras_gpukit.rules.input.input_bound import SHORTEST_WAIT_S

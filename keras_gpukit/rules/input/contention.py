@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.diagnosis import Cause, Contention, Rate
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.records.tuning import Cause, Contention, Rate
 
 # In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
 # 0.6 ms late if a producer held the GIL; the line between is our choice.

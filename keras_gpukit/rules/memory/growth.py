@@ -31,7 +31,7 @@ FEWEST_EPOCHS = 7
 walk would have a chance of 1 in 32."""
 LEAST_PROCESS_BYTES = 32 * 2**20
 """Least total growth of the process. Small healthy runs grew by up to an eighth of it in 40 epochs
-(`benchmarks/memory_growth.py`); larger ones leave more to Python and the system's allocator."""
+(`benchmarks/results/memory_growth.json`); larger ones leave more to Python and the allocator."""
 LEAST_DEVICE_BYTES = 16 * 2**20
 """Least total growth on a device. Allocators count exactly; the same healthy runs grew by less."""
 LEAST_RATIO, LEAST_BYTES = 1.25, 256 * 2**20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.host_buffers import HostBuffer, HostBuffers
+from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Measure, Outcome, Rule
 

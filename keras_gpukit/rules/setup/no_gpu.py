@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from keras_gpukit.errors import failure
-from keras_gpukit.records.installation import Machine
+from keras_gpukit.records.installation import Cause, Machine
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.setup import Cause
 from keras_gpukit.rules.rule import Outcome, Rule
 from keras_gpukit.rules.setup.visible_devices import VISIBLE, names_any
 

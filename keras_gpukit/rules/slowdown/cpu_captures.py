@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from keras_gpukit.records.capture import Trigger
 from keras_gpukit.records.placement import PlacementRecord
+from keras_gpukit.records.profile import Trigger
 from keras_gpukit.records.steps import StepWindow, TimeBreakdown
 from keras_gpukit.rules.rule import seconds
 from keras_gpukit.rules.savings import lasting_time_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.capture import Trigger
+from keras_gpukit.records.profile import Trigger
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.rules.rule import seconds
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from keras_gpukit.records.capture import ProfilerRecord
+from keras_gpukit.records.event import Shift
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import BETWEEN_STEPS, HOST_CPU, HOST_PROCESS_CPU, INPUT_WAIT
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Shift
 from keras_gpukit.rules.rule import Measure
 from keras_gpukit.rules.slowdown.shifts import LARGER, series_of
 
@@ -20,8 +20,6 @@ MOSTLY = 0.5
 """Least share of a change that a cause, a callback or a stage must account for; our choice."""
 About = Literal["input", "callbacks", "clock", "other processes", ""]
 """Causes of a slowdown; "" if unknown."""
-# Share of a drift at each of its ends; the two parts are compared with each other.
-_END_OF_DRIFT = 0.2
 _OTHERS_PERCENT = 15.0
 _LOOK_INTO_STEPS = (
     "look for what grows: longer examples, lists kept between steps, memory that runs out",
@@ -92,12 +90,9 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause
 
 
 def _spans(shift: Shift, begin_s: float) -> Spans:
-    if shift.kind == "level":
-        return (begin_s, shift.elapsed_s), (shift.elapsed_s, shift.end_s)
-    end_s = _END_OF_DRIFT * (shift.end_s - shift.elapsed_s)
-    from_start = shift.elapsed_s <= begin_s
-    before_s = (begin_s, shift.elapsed_s + end_s) if from_start else (begin_s, shift.elapsed_s)
-    return before_s, (shift.end_s - end_s, shift.end_s)
+    # A drift is from the first third of the run to the last.
+    after_s = shift.elapsed_s if shift.kind == "level" else shift.end_s - shift.elapsed_s
+    return (begin_s, shift.elapsed_s), (after_s, shift.end_s)
 
 
 def _levels(summary: RunSummary, tag: str, spans: Spans) -> tuple[float, float] | None:

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+from keras_gpukit.records.event import Series, Shift
 from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series, Shift
 from keras_gpukit.rules.rule import Outcome, Rule, Share, too_short
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.slowdown.shifts import FEWEST, series_of, shifts_in
@@ -96,8 +96,7 @@ def _slowdowns(summary: RunSummary, series: Series) -> Iterator[Slowdown]:
     shifts, begin_s = shifts_in(summary, STEP_TIME), 0.0
     warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
     for place, shift in enumerate(shifts):
-        drifts_from_start = shift.kind == "drift" and shift.elapsed_s == 0.0
-        if shift.after > shift.before and (shift.elapsed_s >= warm_up_s or drifts_from_start):
+        if shift.after > shift.before and shift.elapsed_s >= warm_up_s:
             later = (each for each in shifts[place + 1 :] if each.after < _SAME * shift.before)
             back = next(later, None)
             yield Slowdown(shift, begin_s, back, *_lost_s(series, shift, begin_s, back))
@@ -109,9 +108,8 @@ def _lost_s(series: Series, shift: Shift, begin_s: float, back: Shift | None) ->
     end_s = back.elapsed_s if back else series.elapsed_s[-1]
     points = list(zip(series.elapsed_s, series.mean, series.weight, strict=True))
     before = [mean for until_s, mean, _ in points if begin_s < until_s <= shift.elapsed_s]
-    # A drift has no level before it, or starts at that level.
     fast_ms = slow_ms = shift.before
-    if shift.kind == "level" and len(before) > 1:
+    if len(before) > 1:
         fast_ms, *_, slow_ms = statistics.quantiles(before, n=10, method="inclusive")
     slower = [each for each in points if shift.elapsed_s < each[0] <= end_s]
     for level in (shift.before, slow_ms, fast_ms):
@@ -123,16 +121,11 @@ def _title(slowdown: Slowdown, cause: SlowdownCause) -> str:
     times = f"{two_digits(shift.after / shift.before)}× slower"
     when = f", when {cause.words}" if cause.words else ""
     if shift.kind == "drift":
-        begin = "the start" if shift.elapsed_s == 0 else _moment(shift.step, shift.elapsed_s)
-        return f"Steps became {times} from {begin} to {_moment(shift.end_step, shift.end_s)}{when}"
+        return f"Steps became {times} from the first third of the run to the last{when}"
     since = f"step {shift.step:,}, {_spoken(shift.elapsed_s)} in"
     if back is not None:
         return f"Steps were {times} from {since}, until step {back.step - 1:,}{when}"
     return f"Steps are {times} from {since}{when}"
-
-
-def _moment(step: int, elapsed_s: float) -> str:
-    return f"step {step:,} ({_spoken(elapsed_s)} in)"
 
 
 def _spoken(elapsed_s: float) -> str:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.stacks import LineTime
+from keras_gpukit.records.script import LineTime
 from keras_gpukit.rules.rule import seconds
 
 MOSTLY = 0.5

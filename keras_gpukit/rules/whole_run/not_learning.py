@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from keras_gpukit.records.event import Learning, NonFinite
 from keras_gpukit.records.finding import Figure
-from keras_gpukit.records.learning import Learning, NonFinite
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Measure, Outcome, Rule
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 from keras_gpukit.records.finding import Finding, Saving
-from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.records.stacks import LineTime
+from keras_gpukit.records.script import LineTime, ScriptRecord
 from keras_gpukit.rules.rule import Measure, ScriptRule, Share, seconds
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 

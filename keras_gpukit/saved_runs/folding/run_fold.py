@@ -7,9 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import EventKind, Hang, RunEvent
+from keras_gpukit.records.event import EventKind, Hang, RunEvent, Series
 from keras_gpukit.records.machine import (
     SAMPLE_EVERY_S,
     DeviceMemory,
@@ -21,8 +20,8 @@ from keras_gpukit.records.machine import (
     UtilizationRecord,
 )
 from keras_gpukit.records.names import RecordKind
+from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.run import RunEnd, RunSummary
-from keras_gpukit.records.shift import Series
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected

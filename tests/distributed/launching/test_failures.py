@@ -8,7 +8,7 @@ import pytest
 
 from keras_gpukit.distributed.launching.failures import Ending, Tail, describe, first_failure
 from keras_gpukit.distributed.launching.job import Task
-from keras_gpukit.distributed.launching.ports import Arrivals
+from keras_gpukit.distributed.launching.workers import Arrivals
 
 WORKERS = [Task("worker", index) for index in range(3)]
 LOST = "keras_gpukit.errors.WorkerError: Lost contact with worker 1 at 127.0.0.1:4000: it ended"

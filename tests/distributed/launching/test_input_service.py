@@ -17,7 +17,7 @@ from helpers.processes import environment
 
 from keras_gpukit import tune_input
 from keras_gpukit.cli.main import main
-from keras_gpukit.trials.tuning.reading import Readings
+from keras_gpukit.tuning.reading import Readings
 
 COMMAND = [sys.executable, "-m", "keras_gpukit", "input-service", "--port", "0", "--workers"]
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from keras_gpukit.distributed.launching.ports import REUSE, is_listening, reserved_ports
+from keras_gpukit.distributed.launching.workers import REUSE, is_listening, reserved_ports
 
 
 def test_no_other_process_can_take_a_reserved_port():

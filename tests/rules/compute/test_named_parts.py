@@ -73,7 +73,8 @@ def test_python_in_the_step_is_named_by_function_line_and_caller(called, title, 
 
 def test_an_embedding_is_named_with_its_size_and_the_rows_that_a_batch_uses():
     items = layer("m/items", 0.001, class_name="Embedding", weight_shape=(400_000, 32), inputs=40)
-    found = DenseEmbeddingUpdate().judge(run(items, layer("optimizer", 0.008)))
+    bias = layer("m/bias", 0.001, class_name="Embedding", weight_shape=(400_000, 1), inputs=40)
+    found = DenseEmbeddingUpdate().judge(run(bias, items, layer("optimizer", 0.008)))
     assert "(items, 400,000 × 32): 80 % of the step" in found.title
     rows = next(each for each in found.evidence if each.key.startswith("of_the_rows"))
     assert rows.value == pytest.approx(100 * 5120 / 400_000)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_gpukit.records.benchmark import Ceilings
+from keras_gpukit.records.benchmark import Ceilings, StepFlops
 from keras_gpukit.records.environment import Environment, GPUInfo, Worker
-from keras_gpukit.records.flops import StepFlops
 from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord

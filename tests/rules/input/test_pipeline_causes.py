@@ -10,7 +10,7 @@ from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.stacks import LineTime, StackTimes
+from keras_gpukit.records.script import LineTime, StackTimes
 from keras_gpukit.records.steps import (
     InputRecord,
     PipelineStartRecord,

@@ -6,13 +6,13 @@ import pytest
 from helpers.findings import by_name
 from helpers.series import changing_run, ones_series
 
+from keras_gpukit.records.event import Series
 from keras_gpukit.records.machine import (
     DeviceMemory,
     HostUtilization,
     MemoryRecord,
     UtilizationRecord,
 )
-from keras_gpukit.records.shift import Series
 from keras_gpukit.rules import judge
 
 GIB = 2**30

@@ -8,9 +8,9 @@ import random
 import pytest
 
 from keras_gpukit.records.environment import Environment
+from keras_gpukit.records.event import Series
 from keras_gpukit.records.names import HOST_MEMORY
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.shift import Series
 from keras_gpukit.rules.memory.growth import (
     LEAST_PROCESS_BYTES,
     growths_over_time,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import (
     InputRecord,

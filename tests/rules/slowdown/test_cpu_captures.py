@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.capture import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.profile import LayerProfile, ProfileRecord
+from keras_gpukit.records.profile import CaptureRecord, LayerProfile, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, StepWindow, ThroughputRecord, TimeBreakdown
 from keras_gpukit.reports.phrases import all_well, see_more

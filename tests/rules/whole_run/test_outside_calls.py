@@ -8,8 +8,7 @@ import pytest
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import Calls, EagerStep, ScriptRecord
-from keras_gpukit.records.stacks import LineTime
+from keras_gpukit.records.script import Calls, EagerStep, LineTime, ScriptRecord
 from keras_gpukit.records.steps import InputRecord, RetracedFunction
 from keras_gpukit.rules import judge
 

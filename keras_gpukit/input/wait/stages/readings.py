@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.kinds import kind_of
 from keras_gpukit.input.pipelines.stage import Stage
-from keras_gpukit.records.host_buffers import BufferKind
+from keras_gpukit.records.pipeline import BufferKind
 
 # Stages that create an iterator for each element of their first input, or (`REPEATING`) repeatedly.
 NESTING = {

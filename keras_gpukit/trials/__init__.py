@@ -1,1 +1,0 @@
-"""Experiments: short training runs that measure something and then restore the model."""

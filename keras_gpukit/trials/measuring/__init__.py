@@ -1,1 +1,0 @@
-"""Measuring tools of the experiments: rates, rounds, intervals, and restoring the model."""

@@ -1,0 +1,229 @@
+"""Tries batch sizes in separate processes: how the model gets there, and how it is asked."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from keras_gpukit.errors import TrialError
+from keras_gpukit.records.tuning import Rate
+from keras_gpukit.tuning.examples import Examples
+from keras_gpukit.tuning.processes import (
+    OF_MEMORY,
+    OwnProcess,
+    ProcessSettings,
+    check_importable,
+)
+from keras_gpukit.tuning.sources import check_one_device
+from keras_gpukit.tuning.trainer import DoesNotFit, Survey, Trainer
+
+_FILE = "model.keras"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """All that a trial process needs to train the model. It can be pickled.
+
+    Attributes:
+        build: Function that makes the compiled model; None if the model is loaded from `saved`.
+        saved: Content of the saved model's file; None if `build` makes the model.
+        compilation: Keras' configuration of the compilation; None if it is loaded with the model.
+        examples: Examples that batches are made of.
+        settings: Settings of TensorFlow and Keras in the process that runs the search.
+    """
+
+    build: Callable[[], Any] | None
+    saved: bytes | None
+    compilation: Any
+    examples: Examples
+    settings: ProcessSettings
+
+    @classmethod
+    def of(cls, model: Any, examples: Examples) -> TrialJob:
+        """Returns a job for a model, or a function that makes one."""
+        import keras
+
+        settings = ProcessSettings.of_this_process()
+        if isinstance(model, keras.Model):
+            return cls(None, *_saved(model), examples, settings)
+        check_importable("model", model)
+        return cls(model, None, None, examples, settings)
+
+    def model(self) -> Any:
+        """Makes or loads the compiled model."""
+        import keras
+
+        if self.build is not None:
+            model = self.build()
+            if not isinstance(model, keras.Model) or not model.compiled:
+                raise ValueError(
+                    "`model`, a function, must return a compiled keras.Model. "
+                    f"Received: {self.build!r}, which returns {model!r}"
+                )
+            check_one_device(model, "find the batch size of a replica")
+            return model
+        model = self._load()
+        if not model.compiled:
+            raise ValueError(
+                "`model` must be one whose compilation Keras saves with it; give a function that "
+                f"makes it instead. Received: a model named {model.name!r}"
+            )
+        return model
+
+    def _load(self) -> Any:
+        """Loads the model with an optimizer that has no slots yet, as in a new program.
+
+        If Keras loads the optimizer, it makes the slots at once. They then take memory before the
+        input does, and larger batches fit than in a new program.
+        """
+        from keras.saving import deserialize_keras_object, load_model
+
+        with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
+            path = Path(folder, _FILE)
+            path.write_bytes(self.saved or b"")
+            # The caller has just saved this model, so any code in it is the caller's own.
+            model = load_model(path, compile=self.compilation is None, safe_mode=False)
+        if self.compilation is not None:
+            model.compile(**deserialize_keras_object(self.compilation, safe_mode=False))
+        return model
+
+
+def _saved(model: Any) -> tuple[bytes, Any]:
+    """Returns the content of a model's file, and the configuration of its compilation.
+
+    The configuration is None if the model's class has methods of its own for compiling or loading.
+    """
+    import keras
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
+            path = Path(folder, _FILE)
+            model.save(path)
+            saved = path.read_bytes()
+        compilation = model.get_compile_config()
+        pickle.dumps(compilation)
+    except Exception as error:
+        raise ValueError(
+            "`model` must be one that Keras can save, as trials in processes of their own "
+            "load it there; give a function that makes it instead. "
+            f"Received: a model named {model.name!r} ({type(error).__name__}: {error})"
+        ) from error
+    is_of_keras = all(
+        getattr(type(model), name) is getattr(keras.Model, name)
+        for name in ("compile", "get_compile_config", "compile_from_config")
+    )
+    return saved, compilation if compilation and is_of_keras else None
+
+
+class InOwnProcesses:
+    """Does the work of a `Trainer` in separate processes that hold nothing else in memory."""
+
+    def __init__(self, job: TrialJob, context: BaseContext) -> None:
+        self._job, self._context = job, context
+        self._processes = [_TrialProcess(job, context)]
+
+    def survey(self) -> Survey:
+        """Same as `Trainer.survey`."""
+        return self._processes[0].call(Trainer.survey)
+
+    def train(self, batch_size: int, last: float = 0.0, withheld_bytes: int = 0) -> int | None:
+        """Same as `Trainer.train`."""
+        return self._processes[0].call(Trainer.train, batch_size, last, withheld_bytes)
+
+    def rate(self, batch_size: int, seconds: float) -> tuple[Rate, int | None]:
+        """Same as `Trainer.rate`."""
+        return self._processes[0].call(Trainer.rate, batch_size, seconds)
+
+    def renew(self) -> None:
+        """Continues in a new process, and starts the one after it in advance."""
+        self._processes.pop(0).close()
+        while len(self._processes) < 2:
+            self._processes.append(_TrialProcess(self._job, self._context))
+
+    def close(self) -> None:
+        """Ends the trial processes."""
+        for process in self._processes:
+            process.close()
+
+
+class _TrialProcess(OwnProcess):
+    """A process that starts at once and loads TensorFlow; the first call loads the model."""
+
+    def __init__(self, job: TrialJob, context: BaseContext) -> None:
+        super().__init__(context, serve, job)
+        self._started = False
+
+    def call(
+        self, method: Callable[Concatenate[Trainer, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Calls a method of `Trainer` in the process, and returns its result.
+
+        Raises:
+            DoesNotFit: If memory ran out, or the process ended as if memory ran out.
+            TrialError: If the call failed for another reason, or the process did not start.
+        """
+        try:
+            if not self._started:
+                self.connection.recv()
+                self._started = True
+            self.connection.send((method.__name__, args, kwargs))
+            error, result = self.connection.recv()
+        except (EOFError, OSError):
+            raise self._failed() from None
+        if error is not None:
+            raise error
+        return cast(T, result)
+
+    def _failed(self) -> Exception:
+        code, errors = self.ended()
+        if not self._started:
+            return TrialError(
+                "The process of a trial did not start. It imports the script that runs: keep that "
+                'in a file, and what it does under if __name__ == "__main__":. '
+                f"Received: exit code {code}\n{errors}"
+            )
+        if code is not None and -code in OF_MEMORY:
+            return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
+        return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
+
+
+def serve(connection: Connection, log: Connection, job: TrialJob) -> None:
+    """Runs in the trial process: answers calls until the other end of the connection is closed."""
+    # TensorFlow logs many lines if memory runs out, which is an expected outcome here.
+    os.dup2(log.fileno(), 2)
+    log.close()
+    with suppress(EOFError, OSError, KeyboardInterrupt):  # the other process is gone
+        _answer(connection, job)
+
+
+def _answer(connection: Connection, job: TrialJob) -> None:
+    import keras  # noqa: F401
+    import tensorflow  # noqa: F401
+
+    connection.send("started")
+    trainer: Trainer | None = None
+    while True:
+        method, args, kwargs = connection.recv()
+        try:
+            if trainer is None:
+                job.settings.make()
+                trainer = Trainer(job.model(), job.examples)
+            reply: tuple[Exception | None, Any] = None, getattr(trainer, method)(*args, **kwargs)
+        except DoesNotFit as error:
+            reply = error, None
+        except Exception:
+            report = traceback.format_exc()
+            reply = TrialError(f"A trial failed in its own process:\n{report}"), None
+        connection.send(reply)

@@ -1,0 +1,179 @@
+"""Tunes a `tf.data.Dataset` by trying changes in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from keras_gpukit.input.pipelines.functions import function_name, makes_a_generator
+from keras_gpukit.input.pipelines.functions import variables as variables_of
+from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.input.pipelines.randomness import impurities, varies
+from keras_gpukit.input.pipelines.rebuilding import changeable, draws_orders, is_known, rebuilt
+from keras_gpukit.input.pipelines.structure import (
+    Dataset,
+    cache_file,
+    functions,
+    inputs,
+    number,
+    stages,
+)
+from keras_gpukit.memory.untouched import put_back
+from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, StageTraits
+from keras_gpukit.rules.input.tuning_advice import advise
+from keras_gpukit.tuning import caching
+from keras_gpukit.tuning import pipeline_changes as changes
+from keras_gpukit.tuning.as_code import code
+from keras_gpukit.tuning.caching import CachePermission
+from keras_gpukit.tuning.pipeline_changes import Allowed
+from keras_gpukit.tuning.reading import Readings, rebuilt_stages
+from keras_gpukit.tuning.trials import Read, Trials
+
+# Placeholder in the code for the path of a temporary cache.
+PATH_IN_CODE = '"cache/elements"'
+# Stages whose functions return a dataset. One that consists only of the last of these stages has
+# one element.
+_NESTS = {"FlatMap", "Interleave", "ParallelInterleave"}
+_ONE_ELEMENT = {"TensorDataset", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2"}
+
+# In the order in which they are tried, after a cache: what it holds needs no further change.
+_PROPOSALS: tuple[changes.Propose, ...] = (
+    changes.autotuning,
+    changes.parallel_maps,
+    changes.parallel_files,
+    changes.parallel_batches,
+    changes.any_order,
+    changes.more_threads,
+    changes.prefetch,
+)
+
+
+class PipelineTuning:
+    """Tunes a `tf.data.Dataset`."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        allowed: Allowed,
+        permission: CachePermission,
+        readings: Readings,
+        service: str | None = None,
+    ) -> None:
+        within_reach = {id(stage) for stage in changeable(dataset)}
+        for stage in stages(dataset):
+            if kind(stage) == "Cache" and id(stage) not in within_reach and cache_file(stage):
+                raise ValueError(
+                    "dataset must not cache on disk below a stage that is not known: reading a "
+                    "part of it would leave a part of the cache. Tune the dataset below its "
+                    f"cache. Received: dataset={dataset!r}"
+                )
+        self._dataset = dataset
+        self._allowed = allowed
+        self._permission = permission
+        self._readings = readings
+        self._service = service
+        self._cache_pays = False
+
+    def reader(self, dataset: Dataset, pause_s: float = 0.0) -> Read:
+        """Returns a function that reads a pipeline briefly and returns its rate."""
+        return self._readings.of(dataset, pause_s)
+
+    def batches(self) -> Dataset:
+        """Returns the pipeline in a form from which batches can be taken."""
+        return self._readings.ready(self._dataset)
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """Restores the variables that the pipeline uses, such as the state of a generator."""
+        variables = [each for stage in stages(self._dataset) for each in variables_of(stage)]
+        with put_back([partial(each.assign, each.numpy()) for each in variables]):
+            yield
+
+    def tune(self, trials: Trials) -> Dataset:
+        """Tries every change.
+
+        Returns:
+            The tuned pipeline, newly built so that nothing was read from it yet; the original one
+            if no change was kept.
+        """
+        self._try_caching(trials)
+        first: list[changes.Propose] = [changes.hindered_maps]
+        if self._service is not None:
+            first.append(partial(changes.serving, service=self._service))
+        for propose in (*first, *_PROPOSALS):
+            proposal = None if trials.ending else propose(trials.dataset, self._allowed)
+            if proposal is not None:
+                trials.run(proposal)
+        if trials.dataset is self._dataset:
+            return self._dataset
+        tuned = rebuilt(trials.dataset)
+        for name, value in vars(self._dataset).items():
+            if not name.startswith("_"):  # such as Keras' `class_names`
+                setattr(tuned, name, value)
+        return tuned
+
+    def finish(self, tuned: Dataset, trials: Trials) -> str:
+        """Makes the folder of a tuned pipeline's cache on disk; returns the pipeline's code."""
+        for stage in stages(tuned):
+            if kind(stage) == "Cache":
+                self._permission.make_room(stage)
+        lines, pasted = list(trials.lines), code(self._dataset, tuned)
+        path = repr(self._permission.path)
+        if self._permission.is_temporary and path in pasted:
+            lines.append(f"# The folder of {PATH_IN_CODE} must exist.")
+            pasted = pasted.replace(path, PATH_IN_CODE)
+        return "\n".join([*lines, pasted])
+
+    def advice(self, tuned: Dataset) -> list[str]:
+        """Returns advice on changes by hand, and on state that reading could not restore."""
+        found = traits(tuned, trust_python=self._allowed.trust_python)
+        lines = advise(found, cache_pays=self._cache_pays)
+        copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
+        if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
+            lines.append(
+                "A seeded shuffle or random numbers come before a stage of unknown kind: tuning "
+                "has advanced them. Rebuild the dataset to get what they give without tuning."
+            )
+        return lines
+
+    def _try_caching(self, trials: Trials) -> None:
+        permission = self._permission
+        if not permission.places or trials.ending:
+            return
+        proposal = caching.propose(
+            self._dataset, self._allowed, self._readings, permission, lambda: bool(trials.ending)
+        )
+        decide = partial(permission.decide, proposal.description)
+        self._cache_pays = trials.run(proposal, decide).note == CACHE_NOT_ALLOWED
+
+
+def traits(dataset: Dataset, *, trust_python: bool) -> list[StageTraits]:
+    """Returns what the advice depends on, for each stage that has another stage below it."""
+    return [_traits_of(stage, trust_python) for stage in stages(dataset) if inputs(stage)]
+
+
+def _traits_of(stage: Dataset, trust_python: bool) -> StageTraits:
+    below, sort = inputs(stage)[0], kind(stage)
+    known = sort if is_known(stage) else ""
+    is_map = kind(below) in {"Map", "ParallelMap"} and not impurities(below)
+    return StageTraits(
+        function=function_name(stage) if functions(stage) else None,
+        function_below=function_name(below) if is_map else None,
+        is_generator=makes_a_generator(stage),
+        is_python="python" in impurities(stage),
+        gives_single_elements=sort in _NESTS and _nests_one_element(stage),
+        batch_size=number(stage, "batch_size") if known in {"Batch", "ParallelBatch"} else None,
+        shuffle_buffer=number(stage, "buffer_size") if known == "Shuffle" else None,
+        caches_what_varies=varies(below, trust_python=trust_python) if sort == "Cache" else None,
+    )
+
+
+def _nests_one_element(stage: Dataset) -> bool:
+    made = {
+        node.op
+        for function in functions(stage)
+        for node in function.graph.as_graph_def().node
+        if node.op.endswith(("Dataset", "DatasetV2", "DatasetV3", "DatasetV4"))
+    }
+    return "TensorDataset" in made and made <= _ONE_ELEMENT

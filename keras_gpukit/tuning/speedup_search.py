@@ -1,0 +1,270 @@
+"""Tries changes one after another, then the best together, each against the unchanged training."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from keras_gpukit.errors import TrialError
+from keras_gpukit.records.tuning import Promise, SpeedupEnding, SpeedupSearch, TriedChange
+from keras_gpukit.rules import gains, speedups
+from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
+from keras_gpukit.tuning.measuring import summarize
+from keras_gpukit.tuning.training_changes import TrainingChange, batch_size
+from keras_gpukit.tuning.training_process import Start, TrainingProcess
+from keras_gpukit.tuning.trials import LEAST, Gain, Read, compare
+
+LONGEST_S = 20.0
+"""Maximum seconds in which a change and the unchanged training are measured in turn."""
+RESERVE = 0.25
+"""Share of the time that is kept, once a change gains, for the best changes together."""
+JOINED = " + "
+_LATE = "time ran out"
+
+
+class SpeedupTrials:
+    """Tries changes and records them.
+
+    Args:
+        start: Starts a process that trains with changes.
+        seconds: Total time. A trial that has started is finished even if it takes longer.
+        tolerance: Largest difference of the loss at which a change is kept.
+        tell: Called with the current activity and the seconds since the start.
+        recorded: Promises of findings on an earlier run, used where this one has none.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        *,
+        seconds: float,
+        tolerance: float,
+        tell: Callable[[str, float], None],
+        recorded: Sequence[Promise] = (),
+    ) -> None:
+        self._start = start
+        self._began_s = time.monotonic()
+        self._ends_s = self._began_s + seconds
+        self._reserve_s = RESERVE * seconds
+        self._tolerance = tolerance
+        self._tell = tell
+        self._recorded = tuple(recorded)
+        self._done: list[TriedChange] = []
+        self._kept: dict[str, tuple[TriedChange, TrainingChange]] = {}
+        self._rates: list[float] = []
+        self._starting_s = 0.0
+        # Whether two processes in turn need more memory than there is.
+        self._one_at_a_time = False
+        self._baseline: TrainingProcess | None = None
+        self._first: Ready | None = None
+
+    def run(self, asked: Sequence[str] = ()) -> SpeedupEnding:
+        """Tries changes until all are tried or time runs out.
+
+        Args:
+            asked: Names of the changes to try; empty for all that suit the training.
+
+        Returns:
+            The reason why it ended.
+
+        Raises:
+            TrialError: If the unchanged training cannot be measured.
+        """
+        try:
+            self._measure_unchanged()
+            return self._try_all(asked)
+        except KeyboardInterrupt:
+            if not self._rates:
+                raise
+            return "interrupted"
+        finally:
+            if self._baseline is not None:
+                self._baseline.close()
+
+    def record(self, subject: str, ending: SpeedupEnding) -> SpeedupSearch:
+        """Returns what is known so far."""
+        assert self._first is not None
+        kept = [each for each in self._done if each.kept]
+        tried = {each.change for each in self._done if each.note != _LATE}
+        left = {each.name for each in self._first.proposals} - tried
+        return SpeedupSearch(
+            subject=subject,
+            rate=summarize(self._rates, self._first.unit),
+            first_step_s=self._first.first_step_s,
+            trials=tuple(self._done),
+            best=max(kept, key=lambda each: each.gain or 0.0, default=None),
+            tolerance=self._tolerance,
+            ending=ending,
+            duration_s=time.monotonic() - self._began_s,
+            by_hand=speedups.by_hand(self._first.findings, self._done, left),
+        )
+
+    def _measure_unchanged(self) -> None:
+        self._say("the training as it is")
+        try:
+            self._baseline = TrainingProcess(self._start((), None), self._ends_s)
+            self._first = self._baseline.ready
+            self._rates += [self._baseline.rate() for _ in range(LEAST)]
+        except TrialFailedError as error:
+            raise TrialError(f"The unchanged training cannot be measured: {error}") from error
+        self._starting_s = time.monotonic() - self._began_s
+
+    def _try_all(self, asked: Sequence[str]) -> SpeedupEnding:
+        assert self._first is not None
+        proposals = {each.name: each for each in self._first.proposals}
+        known = [name for name in speedups.CHANGES if name in proposals]
+        names = asked or speedups.in_order(known, self._promises)
+        ending: SpeedupEnding = "nothing left to try"
+        for name in names:
+            change = proposals.get(name)
+            if change is None:
+                self._note(TriedChange(name, name, note="this training is so already"))
+            while change is not None:
+                if not asked and not change.by_default:
+                    change = replace(change, blocked=change.note)
+                reserve_s = self._reserve_s if self._kept else 0.0
+                is_late = self._left_s < self._starting_s + reserve_s
+                if is_late and self._done and not change.blocked:
+                    change, ending = replace(change, blocked=_LATE), "time ran out"
+                change = self._try(change)
+        if len(self._kept) > 1:
+            made = sorted(self._kept.values(), key=lambda each: -(each[0].gain or 0.0))
+            self._measure([change for _, change in made])
+        return ending
+
+    def _try(self, change: TrainingChange) -> TrainingChange | None:
+        """Tries a change; returns another one that may gain more after this one was kept."""
+        if change.blocked:
+            self._note(TriedChange(change.name, change.description, note=change.blocked))
+            return None
+        before = self._kept.get(change.name)
+        tried = self._measure([change])
+        is_better = before is None or gains.SMALLEST * (before[0].gain or 1.0) <= (tried.gain or 0)
+        if not tried.kept or not is_better:
+            return None
+        self._kept[change.name] = tried, change
+        if change.batch_size is None:
+            return None
+        larger = batch_size(change.batch_size, change.examples)
+        return None if larger.blocked else larger
+
+    def _measure(self, changes: Sequence[TrainingChange]) -> TriedChange:
+        name = JOINED.join(each.name for each in changes)
+        description = JOINED.join(each.description for each in changes)
+        self._say(description)
+        tried = TriedChange(name, description)
+        try:
+            tried = self._compared(tried, changes)
+        except TrialFailedError as error:
+            if error.memory and not self._one_at_a_time:
+                self._one_at_a_time = True
+                return self._measure(changes)
+            tried = replace(tried, note=str(error))
+        notes = [each.note for each in changes if each.note] if tried.kept else []
+        return self._note(replace(tried, note="; ".join([*filter(None, [tried.note]), *notes])))
+
+    def _compared(self, tried: TriedChange, changes: Sequence[TrainingChange]) -> TriedChange:
+        first = self._first
+        assert first is not None
+        examples = _compared_at(first)
+        if self._one_at_a_time and self._baseline is not None:
+            self._baseline.close()
+            self._baseline = None
+        process = TrainingProcess(self._start(changes, examples), self._ends_s)
+        try:
+            ready, seconds = process.ready, min(LONGEST_S, max(self._left_s, 0.0))
+            if self._baseline is not None:
+                found = compare(
+                    self._baseline.rate, process.rate, threshold=gains.SMALLEST, seconds=seconds
+                )
+            else:
+                process.close()
+                found = compare(
+                    self._alone((), examples),
+                    self._alone(changes, examples),
+                    threshold=gains.SMALLEST,
+                    seconds=0.0,
+                )
+        finally:
+            process.close()
+        self._rates += found.before
+        return self._judged(tried, changes, found, ready, is_finite=process.is_finite)
+
+    def _alone(self, changes: Sequence[TrainingChange], examples: float) -> Read:
+        """Returns what measures a rate in a process that is the only one at the time."""
+
+        def read() -> float:
+            process = TrainingProcess(self._start(changes, examples), self._ends_s)
+            try:
+                return process.rate()
+            finally:
+                process.close()
+
+        return read
+
+    def _judged(
+        self,
+        tried: TriedChange,
+        changes: Sequence[TrainingChange],
+        found: Gain,
+        ready: Ready,
+        *,
+        is_finite: bool,
+    ) -> TriedChange:
+        assert self._first is not None
+        # Tuning the input leaves the examples as they are, but a trial reads a sample of a cache.
+        only_input = all(each.tunes_input for each in changes)
+        ratio = None if only_input else _loss_ratio(self._first, ready)
+        ratio = ratio if is_finite else math.nan
+        note = gains.rejected_because(found.gain, found.low, found.high)
+        note = note or speedups.changes_the_loss(ratio, self._tolerance)
+        return replace(
+            tried,
+            gain=found.gain,
+            low=found.low,
+            high=found.high,
+            rate=summarize(found.after, ready.unit),
+            first_step_s=ready.first_step_s,
+            kept=not note,
+            note=note,
+            lines=ready.lines,
+        )
+
+    def _note(self, tried: TriedChange) -> TriedChange:
+        tried = replace(tried, promise=speedups.promise_of(tried.change, self._promises))
+        self._done.append(tried)
+        return tried
+
+    @property
+    def _promises(self) -> tuple[Promise, ...]:
+        own = self._first.promises if self._first else ()
+        codes = {each.code for each in own}
+        return (*own, *(each for each in self._recorded if each.code not in codes))
+
+    @property
+    def _left_s(self) -> float:
+        return self._ends_s - time.monotonic()
+
+    def _say(self, what: str) -> None:
+        self._tell(what, time.monotonic() - self._began_s)
+
+
+def _compared_at(first: Ready) -> float:
+    """Returns the number of examples at which losses are compared; 0 if no loss is known."""
+    if not first.losses:
+        return 0.0
+    return first.losses[int(COMPARED_SHARE * (len(first.losses) - 1))][0]
+
+
+def _loss_ratio(first: Ready, changed: Ready) -> float | None:
+    """Returns the mean loss of a changed training, as a share of that of the unchanged one."""
+    if not first.losses or not changed.losses:
+        return None
+    examples, losses = zip(*first.losses, strict=True)
+    at, loss = changed.losses[-1]
+    unchanged = float(np.interp(at, examples, losses))
+    return loss / unchanged if unchanged else None
