@@ -220,6 +220,5 @@ def times(count: int) -> str:
 
 def seconds(duration_s: float) -> str:
     """Formats seconds for a title, without the unit: "0.14", "9.4", "176"."""
-    if 0 < duration_s < 1:
-        return f"{duration_s:.2g}"
-    return f"{duration_s:.0f}" if duration_s >= 10 else f"{duration_s:.1f}"
+    form = ".0f" if duration_s >= 10 else ".1f" if duration_s >= 1 else ".2g"
+    return f"{duration_s:{form}}"

@@ -103,11 +103,9 @@ class InputBound(PipelineMeasures, Rule):
         evidence = (*_stage(record, stall), *_waited(record, stall), *figures, *_bursts(record))
         evidence += order.evidence if order is not None else ()
         found = self.find(level, *evidence, advice=advice, saving=saving, title=title)
-        stage = bottleneck(record)
+        stage, change = bottleneck(record), change_for(record, found.actions[0])
         is_named = stage is not None and f"{stage.name}{stage.where}" in title
-        defined = stage.defined if stage is not None and is_named else ""
-        change = change_for(record, found.actions[0])
-        return replace(found, change=change, defined=defined)
+        return replace(found, change=change, defined=stage.defined if stage and is_named else "")
 
     def _at_most(self, summary: RunSummary, record: InputRecord, stall: float) -> Finding:
         return self.find(

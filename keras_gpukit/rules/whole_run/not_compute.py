@@ -52,7 +52,7 @@ class MostlyNotCompute(TimeRule):
     code = "low-compute-share"
     subject = "share of compute"
     title = "Most of the time did not go to compute"
-    time_of = Share("{of}: {value} of the time")
+    time_of = Share("{value} of the time goes to {of}")
     compute = Share("Computing takes {value}")
 
     def yields_to(self, other: Rule, finding: Finding) -> bool:
@@ -92,6 +92,8 @@ class MostlyNotCompute(TimeRule):
         advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
         title = f"{self.title}: the largest part is {name}"
         took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
+        if short:
+            title = f"The run was short: its first step took {took}"
         if traced is not None:
             function, place, traced_s = traced
             part = f"{seconds(traced_s)} s of it to trace {function} ({place})"
@@ -102,11 +104,12 @@ class MostlyNotCompute(TimeRule):
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
             if UNROLLED in settings:
                 advice = (NOT_UNROLLED,)
+        saving = of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True)
         return self.find(
             severity,
             *figures,
             advice=advice,
-            saving=of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True),
+            saving=None if short else saving,
             title=title,
             about=name,
         )
