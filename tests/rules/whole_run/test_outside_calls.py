@@ -39,7 +39,7 @@ def test_time_before_fit_is_named_with_its_line_and_what_to_do():
 def test_time_after_the_first_call_is_outside_fit():
     (finding,) = found(rest=[replace(ADAPT, called=None, source="plot(x)")])
     assert finding.title == "25 of 47 s passed outside fit, in plot(x) (train.py:31)"
-    assert finding.advice[0].startswith("if the result is the same in each run")
+    assert finding.advice[0].startswith("if the result is the same each time, compute it once")
 
 
 def test_a_function_is_named_if_no_single_line_takes_most_of_it():
