@@ -31,7 +31,7 @@ from helpers.synthetic_xplane import (
     gpu_behind_the_host,
     one_after_the_other,
 )
-from xprof_figures import ask_xprof
+from helpers.xprof_figures import ask_xprof
 
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling import find_profiles, read_profile

@@ -1,7 +1,7 @@
 """Steps that compute badly for a known cause, as an H100 trained them: what the verdict says first.
 
-`benchmarks/gpu/compute_causes.py` has the models, and `compute.all.json` how long their steps took
-with the cause and without it.
+`compute.all.json` has how long their steps took with the cause and without it; the models are
+`benchmarks/gpu/compute_causes.py` at commit b57ad64f.
 """
 
 from __future__ import annotations
