@@ -124,9 +124,16 @@ class EagerSteps:
 
 
 def _is_in_loop(frame: FrameType) -> bool:
-    """Whether the line that a frame is at belongs to a loop of the same function."""
+    """Whether the line that a frame is at belongs to a loop of the same function.
+
+    From Python 3.12 on, what handles the exceptions of a `with` also jumps back, to the code after
+    it; Python has then just left the handler.
+    """
+    found = list(dis.get_instructions(frame.f_code))
     return any(
-        "JUMP" in each.opname and each.argval <= frame.f_lasti < each.offset
-        for each in dis.get_instructions(frame.f_code)
-        if isinstance(each.argval, int)
+        "JUMP" in each.opname
+        and isinstance(each.argval, int)
+        and each.argval <= frame.f_lasti < each.offset
+        and not any(before.opname == "POP_EXCEPT" for before in found[max(at - 3, 0) : at])
+        for at, each in enumerate(found)
     )
