@@ -85,7 +85,7 @@ def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
 @pytest.mark.heavy
 def test_the_gain_is_said_and_the_report_is_in_the_output(ran):
     assert re.search(r"[\d.]+× the examples", text_of(ran.cells["gain"]))
-    assert re.search(r"step time [-+]\d", text_of(ran.cells["compare"]))
+    assert re.search(r"step time [\d.]+ ms → [\d.]+ ms", text_of(ran.cells["compare"]))
     [output] = ran.cells["report"]["outputs"]
     assert output["data"]["text/html"].startswith("<iframe srcdoc=")
     assert re.match(r"fast: .+\nslow: .+\Z", output["data"]["text/plain"])
