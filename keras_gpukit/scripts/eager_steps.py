@@ -17,7 +17,7 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.script import EagerStep
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.sensors.stack_parts import named
-from keras_gpukit.sensors.stacks import StackSampler, outwards
+from keras_gpukit.sensors.stacks import StackSampler, stack_of_thread
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
@@ -109,7 +109,7 @@ class EagerSteps:
         if not is_of_the_script(frame.f_code.co_filename):
             return
         if caller is not None:  # a replica's thread: the step is what calls `strategy.run`
-            callers = outwards(sys._current_frames()[caller])
+            callers = stack_of_thread(caller)
             frame = next(each for each in callers if is_of_the_script(each.f_code.co_filename))
         now_s, code = time.perf_counter(), frame.f_code
         key = id(code), frame.f_lineno
