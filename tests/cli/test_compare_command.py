@@ -17,10 +17,7 @@ from helpers.recorded_runs import DECODE, READ, SUMMARY, run_lines, write_lines
 from helpers.series import series_of_points
 
 from keras_gpukit.cli.main import main
-from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.comparison import RunComparison
-from keras_gpukit.records.names import STEP_TIME
-from keras_gpukit.records.pipeline import PipelineRecord
+from keras_gpukit.records import STEP_TIME, PipelineRecord, RunComparison, from_dict
 
 SLOWER = replace(DECODE, parallelism=1, cost_per_batch_s=0.04)
 

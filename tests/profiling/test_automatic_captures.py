@@ -23,7 +23,7 @@ from keras_gpukit.errors import ProfileError
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.profiling import read_apart, read_profile
-from keras_gpukit.records.environment import Worker
+from keras_gpukit.records import Worker
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.watching import automatic_capture
 

@@ -11,10 +11,15 @@ import pytest
 from helpers.docs_code import PAGES, ROOT
 
 from keras_gpukit.cli.main import parsers
-from keras_gpukit.records.cluster import SplitPlan
-from keras_gpukit.records.memory import MemoryPrediction
-from keras_gpukit.records.report import Report
-from keras_gpukit.records.tuning import BatchSizeSearch, Diagnosis, SpeedupSearch, TuningRecord
+from keras_gpukit.records import (
+    BatchSizeSearch,
+    Diagnosis,
+    MemoryPrediction,
+    Report,
+    SpeedupSearch,
+    SplitPlan,
+    TuningRecord,
+)
 
 SOURCES = sorted((ROOT / "keras_gpukit").rglob("*.py"))
 VARIABLE = re.compile(

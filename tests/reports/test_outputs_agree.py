@@ -14,14 +14,20 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from rich.console import Console
 
 from keras_gpukit.cli.main import main
-from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.event import Hang
-from keras_gpukit.records.finding import Saving
-from keras_gpukit.records.pipeline import ContentionRecord
-from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.script import Calls, LineTime, ScriptRecord
-from keras_gpukit.records.steps import PipelineStartRecord, TimeBreakdown
-from keras_gpukit.records.tuning import Round
+from keras_gpukit.records import (
+    Calls,
+    CaptureRecord,
+    ContentionRecord,
+    Hang,
+    LineTime,
+    PipelineStartRecord,
+    ProfilerRecord,
+    Round,
+    Saving,
+    ScriptRecord,
+    TimeBreakdown,
+    from_dict,
+)
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.diagnosis import conclusions
 from keras_gpukit.reports.phrases import input_share, saved, time_spent

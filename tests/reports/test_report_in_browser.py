@@ -13,8 +13,7 @@ from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, with_validation, write_lines
 from helpers.series import series_of_points
 
-from keras_gpukit.records.benchmark import Ceilings, StepFlops
-from keras_gpukit.records.comparison import MOST_COMPARED
+from keras_gpukit.records import MOST_COMPARED, Ceilings, StepFlops
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report
 

@@ -24,24 +24,32 @@ from helpers.recorded_runs import (
     write_lines,
 )
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import RunEvent, Series
-from keras_gpukit.records.finding import Figure, Finding, Verdict
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.records.profile import (
+from keras_gpukit.records import (
+    Band,
     CaptureRecord,
+    CaptureReport,
+    DeviceMemory,
     DeviceProfile,
+    Environment,
+    Figure,
+    Finding,
     KernelProfile,
+    MemoryRecord,
     MissedCapture,
     OperationProfile,
+    PipelineRecord,
     ProfileRecord,
     ProfilerRecord,
+    Report,
+    RunEvent,
+    RunReport,
+    RunSummary,
+    Series,
     StageProfile,
+    TimeBreakdown,
+    TimeSeries,
+    Verdict,
 )
-from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.captures import captures_chart
 from keras_gpukit.reports.html.chart import COLORS

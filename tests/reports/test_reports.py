@@ -9,31 +9,32 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Figure, Saving, Verdict
-from keras_gpukit.records.machine import (
-    DeviceMemory,
-    GPUUtilization,
-    HostUtilization,
-    MemoryRecord,
-    UtilizationRecord,
-)
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.placement import (
+from keras_gpukit.records import (
+    CaptureRecord,
     CompiledPart,
     CopiedTensor,
     DeviceCopies,
+    DeviceMemory,
+    Environment,
     Fallback,
+    Figure,
+    GPUInfo,
+    GPUUtilization,
+    HostUtilization,
+    InputRecord,
+    MemoryRecord,
+    PipelineRecord,
+    PipelineStartRecord,
     PlacedOperations,
     PlacementRecord,
-)
-from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import (
-    InputRecord,
-    PipelineStartRecord,
+    ProfilerRecord,
+    RunSummary,
+    Saving,
+    StageRecord,
     ThroughputRecord,
     TimeBreakdown,
+    UtilizationRecord,
+    Verdict,
     WaitDistribution,
 )
 from keras_gpukit.reports import units

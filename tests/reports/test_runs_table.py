@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import BEGAN_S, DECODE, ENVIRONMENT, READ, SUMMARY
 
-from keras_gpukit.records.comparison import MOST_COMPARED
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.report import Report, RunReport
-from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.records import (
+    MOST_COMPARED,
+    PipelineRecord,
+    Report,
+    RunReport,
+    StageRecord,
+    ThroughputRecord,
+)
 from keras_gpukit.reports.comparison import headline
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.run_comparison import common_prefix

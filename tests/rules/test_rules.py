@@ -12,40 +12,40 @@ from helpers.processes import ROOT
 from helpers.series import changing_run
 
 from keras_gpukit.input.pipelines.places import KERAS_OWN
-from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.environment import Environment, GPUInfo, Worker
-from keras_gpukit.records.event import Hang
-from keras_gpukit.records.machine import (
-    DeviceMemory,
-    GPUUtilization,
-    HostUtilization,
-    MemoryRecord,
-    ProcessUse,
-    UtilizationRecord,
-)
-from keras_gpukit.records.pipeline import (
+from keras_gpukit.records import (
     ContentionRecord,
-    PipelineRecord,
-    PythonSourceRecord,
-    StageRecord,
-)
-from keras_gpukit.records.placement import DeviceCopies, Fallback, PlacementRecord
-from keras_gpukit.records.profile import (
+    DeviceCopies,
+    DeviceMemory,
     DeviceProfile,
+    Environment,
+    Fallback,
+    GPUInfo,
+    GPUUtilization,
+    Hang,
+    HostUtilization,
+    InputRecord,
     KernelProfile,
     LayerProfile,
+    LineTime,
+    MemoryRecord,
     OperationProfile,
-    ProfileRecord,
-)
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import LineTime, StackTimes
-from keras_gpukit.records.steps import (
-    InputRecord,
+    PipelineRecord,
     PipelineStartRecord,
+    PlacementRecord,
+    ProcessUse,
+    ProfileRecord,
+    PythonSourceRecord,
     RetracedFunction,
+    RunSummary,
+    StackTimes,
+    StageRecord,
     ThroughputRecord,
     TimeBreakdown,
+    UtilizationRecord,
     WaitDistribution,
+    Worker,
+    from_dict,
+    to_dict,
 )
 from keras_gpukit.rules import RULES, judge
 from keras_gpukit.rules.input.python_advice import ARRAYS

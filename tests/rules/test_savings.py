@@ -8,18 +8,20 @@ from dataclasses import replace
 import pytest
 from helpers.processes import ROOT
 
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Saving
-from keras_gpukit.records.machine import GPUUtilization, UtilizationRecord
-from keras_gpukit.records.pipeline import ContentionRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import (
+from keras_gpukit.records import (
+    ContentionRecord,
+    Environment,
+    GPUInfo,
+    GPUUtilization,
     InputRecord,
     PipelineStartRecord,
+    Rate,
+    RunSummary,
+    Saving,
     ThroughputRecord,
     TimeBreakdown,
+    UtilizationRecord,
 )
-from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.compute.host_cpu import page_faults_saving
 from keras_gpukit.rules.savings import (

@@ -13,8 +13,7 @@ from helpers.training import small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.records.event import Hang
-from keras_gpukit.records.report import RunReport
+from keras_gpukit.records import Hang, RunReport
 from keras_gpukit.reports.run_words import state_note
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.watching import hangs, session

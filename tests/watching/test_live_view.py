@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from keras_gpukit.records.steps import Progress, ThroughputRecord
+from keras_gpukit.records import Progress, ThroughputRecord
 from keras_gpukit.reports.terminal import is_notebook
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.watching import live_view

@@ -8,19 +8,25 @@ import pytest
 from helpers.recorded_runs import DECODE, GIB, PLACEMENT, READ, SUMMARY
 from helpers.series import series_of_points
 
-from keras_gpukit.records.comparison import StagePair, TimePair
-from keras_gpukit.records.machine import DeviceMemory, HostUtilization, MemoryRecord
-from keras_gpukit.records.names import (
+from keras_gpukit.records import (
     BETWEEN_STEPS,
     EXAMPLE_RATE,
     INPUT_STALL,
     INPUT_WAIT,
     STEP_TIME,
+    DeviceMemory,
+    HostUtilization,
+    LayerProfile,
+    MemoryRecord,
+    PipelineRecord,
+    ProfileRecord,
+    PythonSourceRecord,
+    RunReport,
+    RunSummary,
+    StagePair,
+    StageRecord,
+    TimePair,
 )
-from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
-from keras_gpukit.records.profile import LayerProfile, ProfileRecord
-from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.comparing.compare import (
     compare_runs,

@@ -7,10 +7,7 @@ import random
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import Series
-from keras_gpukit.records.names import HOST_MEMORY
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records import HOST_MEMORY, Environment, RunSummary, Series
 from keras_gpukit.rules.memory.growth import (
     LEAST_PROCESS_BYTES,
     growths_over_time,

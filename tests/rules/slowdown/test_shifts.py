@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.series import changing_run, ones_series
 
-from keras_gpukit.records.event import Series
+from keras_gpukit.records import Series
 from keras_gpukit.rules.slowdown.shifts import shifts_of
 
 POINTS = 64

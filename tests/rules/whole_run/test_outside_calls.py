@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import Calls, EagerStep, LineTime, ScriptRecord
-from keras_gpukit.records.steps import InputRecord, RetracedFunction
+from keras_gpukit.records import (
+    Calls,
+    EagerStep,
+    Environment,
+    InputRecord,
+    LineTime,
+    RetracedFunction,
+    RunSummary,
+    ScriptRecord,
+)
 from keras_gpukit.rules import judge
 
 FIT = Calls("fit", "train.py:45", 1, 6.0)

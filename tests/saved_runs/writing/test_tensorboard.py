@@ -60,7 +60,7 @@ RUN = """
     import tensorflow as tf
 
     import keras_gpukit
-    from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.records import GPUInfo
     from keras_gpukit.sensors import host
     from keras_gpukit.watching import environment, session
 
