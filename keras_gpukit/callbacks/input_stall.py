@@ -8,7 +8,6 @@ from dataclasses import replace
 from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
-from keras_gpukit.input.pipelines.structure import open_shapes
 from keras_gpukit.records.pipeline import (
     HostBuffers,
     PipelineRecord,
@@ -19,7 +18,7 @@ from keras_gpukit.records.steps import InputRecord, Part, Phase
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
-from keras_gpukit.watching.call_frame import batch_of, epoch_iterator
+from keras_gpukit.watching.call_frame import batch_of, epoch_iterator, open_shapes
 from keras_gpukit.watching.host_buffers import HostBufferWatch
 from keras_gpukit.watching.progress import InputSoFar
 from keras_gpukit.watching.session import Session

@@ -17,6 +17,7 @@ from rich.console import Group, RenderableType
 from keras_gpukit.cli.tried_fit import TriedFit
 from keras_gpukit.configure.plan import Plan, plan
 from keras_gpukit.configure.settings import Settings
+from keras_gpukit.frameworks.private_names import missing_names
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import (
     Build,
@@ -39,7 +40,6 @@ from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.gpu_health import read_health, read_xids
 from keras_gpukit.sensors.installation import read_environment, read_machine
-from keras_gpukit.sensors.private_names import missing_names
 from keras_gpukit.version import __version__
 
 COUNTERS = "tensorflow:counters in the layout of 2.21"

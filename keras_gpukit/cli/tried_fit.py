@@ -76,7 +76,7 @@ def main() -> int:
     import tensorflow as tf
 
     from keras_gpukit import Monitor
-    from keras_gpukit.memory.tf_private import used_variables
+    from keras_gpukit.frameworks.tf_functions import used_variables
 
     model: Any = keras.Sequential(
         [keras.Input((4,)), *(keras.layers.Dense(4) for _ in range(2))], name="tried"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras_gpukit.input.pipelines.functions import operations
-from keras_gpukit.input.pipelines.kinds import BATCHES, READERS, kind, kind_of
-from keras_gpukit.input.pipelines.structure import (
+from keras_gpukit.frameworks.tf_datasets import (
     functions,
     inputs,
+    kind,
     number,
     setting,
     stages,
     unwrapped,
 )
+from keras_gpukit.input.pipelines.functions import operations
+from keras_gpukit.input.pipelines.kinds import BATCHES, READERS, kind_of
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from keras_gpukit.distributed.tf_private import ask_peer, wrap_collectives
 from keras_gpukit.errors import logger
+from keras_gpukit.frameworks.tf_distribution import ask_peer, wrap_collectives
 from keras_gpukit.records.cluster import RoundTrip
 from keras_gpukit.records.placement import OWN_SCOPE
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from keras_gpukit.memory import tf_private
+from keras_gpukit.frameworks.tf_functions import used_variables
 from keras_gpukit.records.memory import Execution
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
@@ -27,7 +27,7 @@ def held_between_steps(model: Any) -> tuple[int, int]:
     # On several replicas, a traced step uses the variables of each.
     strategy = getattr(model, "distribute_strategy", None)
     alone = getattr(strategy, "num_replicas_in_sync", 1) == 1
-    used = tf_private.used_variables(getattr(model, "train_function", None)) if alone else ()
+    used = used_variables(getattr(model, "train_function", None)) if alone else ()
     weights, slots = sizes_of_variables(model, used)
     return sum(weights), sum(slots)
 

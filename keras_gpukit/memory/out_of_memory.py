@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
+from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.layer_names import is_backward, layer_names, layers_in
 from keras_gpukit.memory.model_state import execution_of
 from keras_gpukit.memory.oom_message import OOMMessage, read_log, read_message, read_state
@@ -18,7 +19,6 @@ from keras_gpukit.rules.compute.batch_size import below_failed, predicted_limit_
 from keras_gpukit.rules.memory.memory_options import memory_options
 from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
 from keras_gpukit.sensors.nvml import other_holders
-from keras_gpukit.sensors.older_keras import calls_are_numbered
 
 
 @dataclass(frozen=True)

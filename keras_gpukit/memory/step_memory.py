@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.layer_names import is_backward, layer_names
 from keras_gpukit.memory.kernels import (
     RNN_BACKWARD,
@@ -21,7 +22,6 @@ from keras_gpukit.memory.step_graph import GraphNode
 from keras_gpukit.memory.tracing import trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
-from keras_gpukit.sensors.older_keras import calls_are_numbered
 
 LARGEST_LISTED = 5
 # The search for the largest batch starts at the first size. It ends at the second for models whose

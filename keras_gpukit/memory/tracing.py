@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from keras_gpukit.memory import tf_private
+from keras_gpukit.frameworks.tf_functions import op_def, optimize_graph
 from keras_gpukit.memory.kernels import RNN_FORWARD, RNN_RESERVE, reserve_shape
 from keras_gpukit.memory.step_graph import TRACED_BATCH, GraphNode, Source, StepGraph
 
@@ -33,7 +33,7 @@ def trace_step(
     results = [each.name for each in tf.nest.flatten(function.structured_outputs)]
     fetches = [*results, *(each.name for each in graph.control_outputs)]
     traced = graph.as_graph_def(add_shapes=True)
-    final = tf_private.optimize(traced, fetches) if optimized else traced
+    final = optimize_graph(traced, fetches) if optimized else traced
     shapes = {node.name: _shapes(node) for node in traced.node}
     nodes = tuple(_node(node, shapes) for node in final.node)
     loops = frozenset(_LOWERED.get(node.operation, node.operation) for node in nodes) & _LOOPS
@@ -97,7 +97,7 @@ def _item_bytes(node: Any) -> Iterator[int]:
     """Yields the bytes per element of each output; 0 for strings, handles and variants."""
     import tensorflow as tf
 
-    definition = tf_private.op_def(node.op)
+    definition = op_def(node.op)
     for output in definition.output_arg if definition else ():
         if output.type_list_attr:
             types = list(node.attr[output.type_list_attr].list.type)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.memory import keras_private, tf_private
+from keras_gpukit.frameworks import keras_models, tf_runtime
 
 # OrderedDict comes first: dict.clear() would not reset the order of an OrderedDict.
 CONTAINERS: tuple[Any, ...] = (OrderedDict, dict, list, set, deque)
@@ -81,7 +81,7 @@ def _run(restore: Restore) -> BaseException | None:
 def _remember(model: Any, values: bool) -> Iterator[Restore]:
     import tensorflow as tf
 
-    waiting: list[Any] = [model, keras_private.keras_globals(), tf_private.global_generator()]
+    waiting: list[Any] = [model, keras_models.keras_globals(), tf_runtime.global_generator()]
     seen: dict[int, Any] = {}
     while waiting:
         thing = waiting.pop()
@@ -97,7 +97,7 @@ def _remember(model: Any, values: bool) -> Iterator[Restore]:
             yield _keep_attributes(thing)
         if isinstance(thing, tuple):
             waiting.extend(thing)
-        elif isinstance(thing, CONTAINERS) and not tf_private.keeps_its_items_inside(thing):
+        elif isinstance(thing, CONTAINERS) and not tf_runtime.keeps_its_items_inside(thing):
             waiting.extend(thing.values() if isinstance(thing, dict) else thing)
             yield _keep_contents(thing)
 
@@ -109,8 +109,8 @@ def _is_followed(thing: Any) -> bool:
         return False
     return (
         isinstance(thing, (tf.Module, tf.random.Generator))
-        or thing is keras_private.keras_globals()
-        or tf_private.keeps_its_items_inside(thing)
+        or thing is keras_models.keras_globals()
+        or tf_runtime.keeps_its_items_inside(thing)
         or any(kind.__module__.split(".")[0] == "keras" for kind in type(thing).__mro__)
     )
 
@@ -154,7 +154,7 @@ def _remember_random_numbers() -> Iterator[Restore]:
     python_state, numpy_state = random.getstate(), np.random.get_state()
     yield lambda: random.setstate(python_state)
     yield lambda: np.random.set_state(numpy_state)
-    seeds = tf_private.eager_seeds()
+    seeds = tf_runtime.eager_seeds()
     if seeds is not None:
         seeds_state = seeds.getstate()
         # TensorFlow caches the operations made with a seed, each with its own counter. If the

@@ -11,8 +11,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from keras_gpukit.errors import failure
+from keras_gpukit.frameworks import tf_runtime
+from keras_gpukit.frameworks.older_keras import calls_are_numbered
+from keras_gpukit.frameworks.tf_functions import python_function, traces_of
 from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
-from keras_gpukit.placement import graphs, tf_private
+from keras_gpukit.placement import graphs
 from keras_gpukit.placement.copies import (
     Shapes,
     infer_shapes,
@@ -24,7 +27,6 @@ from keras_gpukit.placement.copies import (
 from keras_gpukit.placement.names import operation_name, short_device
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record
-from keras_gpukit.placement.tf_private import python_function
 from keras_gpukit.records.placement import (
     PYTHON_OPERATIONS,
     PlacementRecord,
@@ -32,8 +34,6 @@ from keras_gpukit.records.placement import (
     PythonRole,
     StepOperations,
 )
-from keras_gpukit.sensors.older_keras import calls_are_numbered
-from keras_gpukit.sensors.tf_private import traces_of
 
 _LOSS = "compile_loss"
 
@@ -131,9 +131,9 @@ class PlacementProbe:
         try:
             if self._model.run_eagerly:
                 raise PlacementUnknownError(_EAGER)
-            if tf_private.is_summary_trace_on():
+            if tf_runtime.is_summary_trace_on():
                 raise PlacementUnknownError(_TRACE_IS_ON)
-            tf_private.enable_graph_collection()
+            tf_runtime.enable_graph_collection()
             self._unknown = None
         except Exception as error:
             self._unknown = _unknown(error)
@@ -149,7 +149,7 @@ class PlacementProbe:
         if self._unknown is not None:
             return self._unknown
         try:
-            step = graphs.find_step(tf_private.take_collected_graphs())
+            step = graphs.find_step(tf_runtime.take_collected_graphs())
             function = inspect.unwrap(self._model.train_function)
             if step is None and function in _known:
                 return _known[function]

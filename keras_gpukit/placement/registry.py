@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-from keras_gpukit.placement import tf_private
+from keras_gpukit.frameworks.tf_functions import op_def, registered_kernels
 from keras_gpukit.records.placement import Kernel, OperationKernels
 
 
@@ -30,12 +30,12 @@ def dtype_bytes(number: int) -> int | None:
 @cache
 def operation_kernels(operation_type: str) -> OperationKernels | None:
     """Returns the arguments and GPU kernels of an operation type; None if the type is unknown."""
-    definition = tf_private.op_def(operation_type)
+    definition = op_def(operation_type)
     if definition is None:
         return None
     registered = [
         kernel
-        for kernel in tf_private.registered_kernels(operation_type)
+        for kernel in registered_kernels(operation_type)
         # A kernel with a label is used only if the label is requested. DEFAULT stands for any
         # device that has no kernel of its own.
         if kernel.device_type in ("GPU", "DEFAULT") and not kernel.label
@@ -72,7 +72,7 @@ def xla_refuses(operation_type: str, device: str) -> bool | None:
     wanted = f"XLA_{device.partition(':')[0]}_JIT"
 
     def has_kernel(type_: str) -> bool:
-        return any(each.device_type == wanted for each in tf_private.registered_kernels(type_))
+        return any(each.device_type == wanted for each in registered_kernels(type_))
 
     if not has_kernel("MatMul"):  # XLA registers its kernels when it first compiles
         return None

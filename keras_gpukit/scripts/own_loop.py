@@ -12,11 +12,11 @@ from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.frameworks.tf_iterators import has_model, read_model, shows_model, wrap_takes
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, RetracedFunction, ThroughputRecord
 from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
-from keras_gpukit.scripts.tf_private import device_of, wrap_takes
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 if TYPE_CHECKING:
@@ -176,16 +176,14 @@ class OwnLoops:
         """Reads tf.data's model after the first batch and at every power of two."""
         if batches & (batches - 1) or self._guard.failed_because is not None:
             return
-        from keras_gpukit.input.wait import tf_private
-
         with self._guard:
             self._start()
-            if not tf_private.shows_models(device_of(iterator)):
+            if not shows_model(iterator):
                 return
-            if tf_private.has_model(iterator):
+            if has_model(iterator):
                 if batches == 1:
                     loop.pipeline.follow(iterator)
-                loop.pipeline.read(tf_private.read_model(iterator))
+                loop.pipeline.read(read_model(iterator))
 
     def _start(self) -> None:
         if self._readings is None:

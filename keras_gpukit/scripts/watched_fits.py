@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.scripts import keras_private
+from keras_gpukit.frameworks import keras_calls
+from keras_gpukit.scripts.main_module import PACKAGE
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.script_calls import ScriptCalls
 from keras_gpukit.scripts.script_profiles import ScriptProfiles
@@ -66,9 +67,9 @@ class WatchedFits:
 
     def install(self) -> None:
         """Starts to add callbacks. Needs Keras imported."""
-        keras_private.leave_out_of_tracebacks()
+        keras_calls.leave_out_of_tracebacks(PACKAGE)
         self.calls.install()
-        keras_private.on_each_list(self._made)
+        keras_calls.on_each_list(self._made)
 
     def _made(self, method: str, callback_list: Any, given: int) -> None:
         self.calls.follow(method, callback_list)

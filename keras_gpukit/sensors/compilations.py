@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keras_gpukit.errors import logger
-from keras_gpukit.sensors import tf_private
+from keras_gpukit.frameworks import tf_runtime
 
 _COUNTERS = ("/tensorflow/core/xla_compilations", "/tensorflow/core/xla_compilation_time_usecs")
 _OWN, _OWN_VALUE = "/keras_gpukit/own_counter", 20_260_704
@@ -63,7 +63,7 @@ def _definitions() -> tuple[int, ...] | None:
     try:
         import tensorflow as tf
 
-        own = tf_private.counter(_OWN, _OWN_VALUE)
+        own = tf_runtime.counter(_OWN, _OWN_VALUE)
         library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib()) / "libtensorflow_framework.so.2"))
         find_registry = getattr(library, _REGISTRY)
         find_registry.restype = ctypes.c_uint64

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from keras_gpukit.frameworks import tf_runtime
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import Driver, DriverGPU, MIGInstance
-from keras_gpukit.sensors import tf_private
 from keras_gpukit.sensors.driver import read_driver
 
 # Enough for "0000:65:00.0" and its terminating zero.
@@ -59,7 +59,7 @@ def logical_gpus(visible: Sequence[Any]) -> list[tuple[int, ...] | None]:
         numbers.append(tuple(range(count, count + len(parts))))
         count += len(parts)
     # TensorFlow drops GPUs that it considers too weak, but only when it starts its devices.
-    if tf_private.is_initialized() and len(tf.config.list_logical_devices("GPU")) != count:
+    if tf_runtime.is_initialized() and len(tf.config.list_logical_devices("GPU")) != count:
         return [None] * len(visible)
     return numbers
 

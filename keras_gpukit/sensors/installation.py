@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.frameworks import tf_runtime
 from keras_gpukit.records.installation import Build, CUDALibrary, Machine, TensorFlowState
 from keras_gpukit.records.names import OF_GPUS
-from keras_gpukit.sensors import cuda_libraries, tf_private
+from keras_gpukit.sensors import cuda_libraries
 from keras_gpukit.sensors.devices import listed_gpus
 from keras_gpukit.sensors.driver import read_driver
 
@@ -41,9 +42,9 @@ def read_state() -> TensorFlowState:
     visible = tf.config.get_visible_devices("GPU")
     growth = tuple(tf.config.experimental.get_memory_growth(gpu) for gpu in gpus)
     cpus = tf.config.list_physical_devices("CPU")
-    grows = tf_private.grows_memory() if gpus else None
+    grows = tf_runtime.grows_memory() if gpus else None
     wanted = any(growth[gpus.index(gpu)] for gpu in visible)
-    initialized = tf_private.is_initialized()
+    initialized = tf_runtime.is_initialized()
     return TensorFlowState(
         visible_gpus=tuple(gpus.index(gpu) for gpu in visible),
         growth=growth,
@@ -53,7 +54,7 @@ def read_state() -> TensorFlowState:
         log_device_placement=_ask(tf.debugging.get_log_device_placement),
         jit=_ask(tf.config.optimizer.get_jit),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
-        deterministic=tf_private.is_deterministic(),
+        deterministic=tf_runtime.is_deterministic(),
         dtype_policy=keras.config.dtype_policy().name,
         initialized=initialized,
         logical_gpus=len(tf.config.list_logical_devices("GPU")) if initialized else None,

@@ -7,26 +7,27 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from keras_gpukit.frameworks.tf_datasets import (
+    Dataset,
+    cache_file,
+    functions,
+    inputs,
+    is_zip_of_a_tuple,
+    kind,
+    number,
+    setting,
+    stages,
+    unwrapped,
+)
 from keras_gpukit.input.pipelines.functions import (
     function_name,
     helper_of,
     is_tensorflows,
     makes_a_generator,
 )
-from keras_gpukit.input.pipelines.kinds import BATCHES, kind
+from keras_gpukit.input.pipelines.kinds import BATCHES
 from keras_gpukit.input.pipelines.rebuilding import is_known
 from keras_gpukit.input.pipelines.served import MODE, served
-from keras_gpukit.input.pipelines.structure import (
-    Dataset,
-    cache_file,
-    functions,
-    inputs,
-    is_zip_of_a_tuple,
-    number,
-    setting,
-    stages,
-    unwrapped,
-)
 
 TUNING_OPTIONS = "tuning_options"
 """Variable name in the code for the options that tuning adds. It differs from `options`, which the

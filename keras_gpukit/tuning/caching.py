@@ -13,18 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from keras_gpukit.input.pipelines.functions import function_name, helper_of
-from keras_gpukit.input.pipelines.kinds import BATCHES, kind
-from keras_gpukit.input.pipelines.randomness import impurities, varies
-from keras_gpukit.input.pipelines.rebuilding import changeable, replace, spine, stack
-from keras_gpukit.input.pipelines.structure import (
+from keras_gpukit.frameworks.tf_datasets import (
     Dataset,
     cache_file,
     functions,
     inputs,
+    kind,
     number,
     stages,
 )
+from keras_gpukit.input.pipelines.functions import function_name, helper_of
+from keras_gpukit.input.pipelines.kinds import BATCHES
+from keras_gpukit.input.pipelines.randomness import impurities, varies
+from keras_gpukit.input.pipelines.rebuilding import changeable, replace, spine, stack
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED
 from keras_gpukit.reports.units import size
 from keras_gpukit.sensors.host import left_bytes

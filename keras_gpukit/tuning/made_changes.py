@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_gpukit.input.pipelines.kinds import BATCHES, kind
+from keras_gpukit.frameworks.tf_datasets import Dataset, inputs, kind, number, setting
+from keras_gpukit.input.pipelines.kinds import BATCHES
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.input.pipelines.rebuilding import changeable, spine, stack
-from keras_gpukit.input.pipelines.structure import Dataset, inputs, number, setting
 from keras_gpukit.records.finding import Change
 from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.tuning.reading import Readings

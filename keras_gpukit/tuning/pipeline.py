@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from keras_gpukit.input.pipelines.functions import function_name, makes_a_generator
-from keras_gpukit.input.pipelines.functions import variables as variables_of
-from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.randomness import impurities, varies
-from keras_gpukit.input.pipelines.rebuilding import changeable, draws_orders, is_known, rebuilt
-from keras_gpukit.input.pipelines.structure import (
+from keras_gpukit.frameworks.tf_datasets import (
     Dataset,
     cache_file,
     functions,
     inputs,
+    kind,
     number,
     stages,
 )
+from keras_gpukit.frameworks.tf_stages import draws_orders
+from keras_gpukit.input.pipelines.functions import function_name, makes_a_generator
+from keras_gpukit.input.pipelines.functions import variables as variables_of
+from keras_gpukit.input.pipelines.randomness import impurities, varies
+from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, rebuilt
 from keras_gpukit.memory.untouched import put_back
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, StageTraits
 from keras_gpukit.rules.input.tuning_advice import advise

@@ -15,17 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from keras_gpukit.frameworks.tf_datasets import Dataset, cache_file, inputs, kind, number
+from keras_gpukit.frameworks.tf_stages import draws_orders, over, with_buffer
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
-from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.rebuilding import (
-    changeable,
-    draws_orders,
-    is_known,
-    over,
-    replace,
-    with_buffer,
-)
-from keras_gpukit.input.pipelines.structure import Dataset, cache_file, inputs, number
+from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, replace
 from keras_gpukit.tuning.measuring import has_ended, rate_of
 from keras_gpukit.tuning.sources import endless
 

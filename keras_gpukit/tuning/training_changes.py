@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from keras_gpukit.input.pipelines.kinds import BATCHES, kind
+from keras_gpukit.frameworks.tf_datasets import kind, number
+from keras_gpukit.input.pipelines.kinds import BATCHES
 from keras_gpukit.input.pipelines.rebuilding import spine
-from keras_gpukit.input.pipelines.structure import number
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.reports.units import duration
 from keras_gpukit.rules.compute.host_cpu import POOL

@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.input.pipelines.structure import batch_size as batch_size_of
+from keras_gpukit.frameworks.keras_trainer import epoch_dataset, first_batches_in
+from keras_gpukit.frameworks.tf_datasets import batch_size as batch_size_of
 from keras_gpukit.sensors.stacks import outwards, stack_of_thread
 
 
@@ -72,17 +73,14 @@ def batch_of(function: str) -> tuple[Any, int | None]:
 
     Args:
         function: "fit", "evaluate" or "predict".
-
-    Also reads `_distributed_dataset` and `data_adapter` of Keras' `EpochIterator`, and
-    `GeneratorDataAdapter._first_batches`.
     """
     import keras
     import tensorflow as tf
 
     source = epoch_iterator(function)
-    dataset = getattr(source, "_distributed_dataset", None)
+    dataset = epoch_dataset(source)
     adapter = getattr(source, "data_adapter", None)
-    firsts = [keras.tree.flatten(each)[0] for each in getattr(adapter, "_first_batches", ())]
+    firsts = [keras.tree.flatten(each)[0] for each in first_batches_in(adapter)]
     sizes = {each.shape[0] for each in firsts if getattr(each, "shape", ())}
     found = (
         getattr(adapter, "batch_size", None),
@@ -92,6 +90,18 @@ def batch_of(function: str) -> tuple[Any, int | None]:
     )
     size = next((each for each in found if isinstance(each, int)), None)
     return getattr(dataset, "element_spec", None), size
+
+
+def open_shapes(spec: Any) -> tuple[str, ...]:
+    """Returns the shapes of a batch's tensors that vary in more than the number of examples."""
+    import tensorflow as tf
+
+    shapes = [getattr(each, "shape", None) for each in tf.nest.flatten(spec)]
+    return tuple(
+        str(tuple(shape))
+        for shape in shapes
+        if isinstance(shape, tf.TensorShape) and shape.rank and None in tuple(shape)[1:]
+    )
 
 
 def examples_of(function: str) -> int | None:
@@ -108,13 +118,10 @@ def examples_of(function: str) -> int | None:
 
 
 def dataset_of_fit() -> Any:
-    """Returns the `tf.data.Dataset` that Keras' running `fit` trains on, or None.
-
-    Also reads `_distributed_dataset` of Keras' `EpochIterator`.
-    """
+    """Returns the `tf.data.Dataset` that Keras' running `fit` trains on, or None."""
     import tensorflow as tf
 
-    dataset = getattr(epoch_iterator("fit"), "_distributed_dataset", None)
+    dataset = epoch_dataset(epoch_iterator("fit"))
     return dataset if isinstance(dataset, tf.data.Dataset) else None
 
 
@@ -134,7 +141,7 @@ def data_of_fit() -> Any:
     given = _local("fit", "x")
     if isinstance(given, keras.utils.PyDataset):
         return given
-    return getattr(epoch_iterator("fit"), "_distributed_dataset", None)
+    return epoch_dataset(epoch_iterator("fit"))
 
 
 def arrays_of_fit() -> tuple[Any, ...] | None:

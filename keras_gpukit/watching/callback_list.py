@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
+from keras_gpukit.frameworks.keras_calls import is_default
 from keras_gpukit.records.steps import OWN_WORK
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
@@ -230,7 +231,7 @@ def _names_by_code(callbacks: list[Any]) -> dict[CodeType, str]:
             hook: Any = getattr(callback, name, None)
             code = getattr(hook, "__code__", None)
             # Keras' default hooks do nothing, so they take no time.
-            if code is None or hasattr(hook, "_is_default"):
+            if code is None or is_default(hook):
                 continue
             own = type(callback).__name__
             if names.setdefault(code, own) != own:

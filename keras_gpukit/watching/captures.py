@@ -1,8 +1,4 @@
-"""Captures profiles in a monitored `fit`: connects the triggers of captures to the recorder.
-
-Private name, seen on Keras 3.12 to 3.15: `_should_trace` of `keras.callbacks.TensorBoard`. Without
-it, that callback's captures are not amended, and `Monitor` may capture next to them.
-"""
+"""Captures profiles in a monitored `fit`: connects the triggers of captures to the recorder."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
+from keras_gpukit.frameworks.keras_calls import profiles_batches
 from keras_gpukit.profiling.capturing.profile_files import (
     LARGEST_AMENDED_BYTES,
     amend,
@@ -177,5 +174,5 @@ def _tensorboards_that_capture() -> list[Any]:
     return [
         each
         for each in callbacks_of_fit()
-        if isinstance(each, keras.callbacks.TensorBoard) and getattr(each, "_should_trace", False)
+        if isinstance(each, keras.callbacks.TensorBoard) and profiles_batches(each)
     ]

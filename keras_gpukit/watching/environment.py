@@ -1,8 +1,4 @@
-"""Reads the versions, devices and execution settings of the current run.
-
-Private names, seen on Keras 3.15: `_start_batch` and `_stop_batch` of its `TensorBoard`. If they
-are missing, its profiles count as not set.
-"""
+"""Reads the versions, devices and execution settings of the current run."""
 
 from __future__ import annotations
 
@@ -18,6 +14,8 @@ from types import CodeType, MappingProxyType
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
+from keras_gpukit.frameworks import tf_runtime
+from keras_gpukit.frameworks.keras_calls import profiled_batches
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
@@ -28,9 +26,7 @@ from keras_gpukit.rules.whole_run.not_compute import MANY_COPIES, TIME_DISTRIBUT
 from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
-from keras_gpukit.sensors.tf_private import is_deterministic
 from keras_gpukit.version import __version__
-from keras_gpukit.watching import tf_private
 from keras_gpukit.watching.call_frame import callbacks_of_fit, data_of_fit
 from keras_gpukit.watching.layer_sources import place_of
 
@@ -180,8 +176,7 @@ def _of_callbacks() -> dict[str, str]:
         if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq != "epoch":
             given[SAVE_FREQ] = f"save_freq={callback.save_freq}"
         if isinstance(callback, keras.callbacks.TensorBoard):
-            profiled = (getattr(callback, f"_{each}_batch", 0) for each in ("start", "stop"))
-            values = {**vars(callback), "profile_batch": tuple(profiled)}
+            values = {**vars(callback), "profile_batch": profiled_batches(callback)}
             for name, default in TENSORBOARD_DEFAULTS.items():
                 if (value := values.get(name, default)) not in (default, (0, 0)):
                     given[f"{TENSORBOARD}.{name}"] = f"{name}={value!r}"
@@ -194,9 +189,12 @@ def _calls() -> dict[str, Callable[[], Any]]:
     threads = tf.config.threading
     return {
         RUN_FUNCTIONS_EAGERLY: tf.config.functions_run_eagerly,
-        **tf_private.slow_settings(),
+        settings.DEBUG_MODE: tf_runtime.debugs_tf_data,
+        settings.DUMP: lambda: tf_runtime.debugs_tensors("dumping_callback"),
+        settings.CHECK_NUMERICS: lambda: tf_runtime.debugs_tensors("check_numerics_callback"),
+        settings.ACTIVE_PROFILER: tf_runtime.active_profiler,
         settings.PLACEMENT_LOG: tf.debugging.get_log_device_placement,
-        settings.DETERMINISM: is_deterministic,
+        settings.DETERMINISM: tf_runtime.is_deterministic,
         settings.ONE_INTRA_THREAD: lambda: threads.get_intra_op_parallelism_threads() == 1,
         settings.TRACE: sys.gettrace,
         settings.PROFILE: sys.getprofile,

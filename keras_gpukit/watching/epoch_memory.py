@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input.wait.tf_private import is_made_by_keras
+from keras_gpukit.frameworks.keras_trainer import is_made_by_keras
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.records.machine import HOST, EpochMemory, Kept
 from keras_gpukit.saved_runs.folding.joined import EpochReadings

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import GPUKitError, Guard
+from keras_gpukit.frameworks.older_keras import gpu_runs_ahead
+from keras_gpukit.frameworks.tf_iterators import host_iterator
 from keras_gpukit.input.pipelines.measurable import times_its_fetches
 from keras_gpukit.input.wait.calls import CallTimes, StepFunction
 from keras_gpukit.input.wait.clock import StepClock
@@ -16,7 +18,6 @@ from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
 from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.step_windows import StepWindows
-from keras_gpukit.input.wait.tf_private import gpu_runs_ahead, host_iterator
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.frameworks.tf_functions import Change, changes, tracing_hooks
 from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.records.steps import RetracedFunction
-from keras_gpukit.watching import tf_private
 from keras_gpukit.watching.replaced_attribute import ReplacedAttribute
 
 
@@ -34,7 +34,7 @@ class _Seen:
     function: int
     times: int = 0
     spent_s: float = 0.0
-    changes: Counter[tf_private.Change] = field(default_factory=Counter)
+    changes: Counter[Change] = field(default_factory=Counter)
 
 
 class RetracedFunctions:
@@ -54,9 +54,9 @@ class RetracedFunctions:
     def start(self) -> None:
         """Starts to note tracings."""
         with self._guard:
-            hooks = tf_private.tracing_hooks(self._begin, self._note)
-            self._replaced = [attribute for attribute, _ in hooks]
-            for attribute, wrapper in hooks:
+            hooks = tracing_hooks(self._begin, self._note)
+            self._replaced = [ReplacedAttribute(owner, name) for owner, name, _ in hooks]
+            for attribute, (_, _, wrapper) in zip(self._replaced, hooks, strict=True):
                 attribute.replace(wrapper)
 
     def close(self) -> None:
@@ -101,4 +101,4 @@ class RetracedFunctions:
                 seen.function = id(function)
                 seen.changes["made again", None] += 1
             else:
-                seen.changes.update(tf_private.changes(function))
+                seen.changes.update(changes(function))

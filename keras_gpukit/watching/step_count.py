@@ -1,14 +1,10 @@
-"""Counts the steps and optimizer updates of a model, over all its fits.
-
-Private name, seen on Keras 3.12 to 3.15: `Optimizer._iterations`. It counts steps, even if
-gradients are accumulated and `iterations` counts updates. Without it, steps are computed from
-updates, and the steps since the last update are left out.
-"""
+"""Counts the steps and optimizer updates of a model, over all its fits."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from keras_gpukit.frameworks.keras_trainer import step_count
 from keras_gpukit.input.wait.examples import reader
 
 
@@ -69,7 +65,7 @@ def steps_so_far(model: Any) -> int:
     micro_steps = accumulated(model)
     if not micro_steps:
         return updates_so_far(model)
-    counter = getattr(_optimizer(model), "_iterations", None)
+    counter = step_count(_optimizer(model))
     return updates_so_far(model) * micro_steps if counter is None else _as_int(counter)
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import failure
-from keras_gpukit.flops.counting import count_step
-from keras_gpukit.flops.tf_private import step_graph
+from keras_gpukit.frameworks.tf_functions import step_graph
+from keras_gpukit.profiling.flops.counting import count_step
 from keras_gpukit.records.benchmark import StepFlops
 from keras_gpukit.sensors.ceilings import measured_ceilings
 from keras_gpukit.watching.call_frame import batch_of

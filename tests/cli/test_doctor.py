@@ -308,7 +308,7 @@ def test_this_very_machine(run_python):
         "import argparse, os, sys\n"
         "os.environ.pop('TF_CPP_MIN_LOG_LEVEL')\n"
         "from keras_gpukit.cli import doctor\n"
-        "from keras_gpukit.sensors.tf_private import is_initialized\n"
+        "from keras_gpukit.frameworks.tf_runtime import is_initialized\n"
         "code = doctor.run(argparse.Namespace(json=True))\n"
         "assert not is_initialized()\n"
         "sys.exit(code)",

@@ -9,8 +9,8 @@ import tensorflow as tf
 from helpers import prepared
 
 from keras_gpukit import split_model
-from keras_gpukit.distributed.splitting import keras_private
 from keras_gpukit.distributed.splitting.costs import cut
+from keras_gpukit.frameworks import keras_trainer
 
 CASES = Path(__file__).parent / "cases"
 MODELS = ("residual", "nested")
@@ -199,8 +199,8 @@ def test_the_largest_stage_is_as_small_as_it_can_be(costs, stages, bytes_at, sta
 def test_keras_has_the_private_names_that_keep_updates_in_place():
     optimizer = keras.optimizers.Adam()
     before = optimizer._backend_update_step
-    keras_private.leave_distribution_out(optimizer)
-    for name in keras_private._DISTRIBUTED:
+    keras_trainer.leave_distribution_out(optimizer)
+    for name in keras_trainer._DISTRIBUTED:
         assert name in vars(optimizer), name
     assert optimizer._backend_update_step.__func__ is not before.__func__
-    assert keras_private.step_count(optimizer) is optimizer.iterations
+    assert keras_trainer.step_count(optimizer) is optimizer.iterations

@@ -14,8 +14,8 @@ from helpers.processes import TESTS
 from placement.cases.watching import HostBound, StatefulNoise, fit, make_model, trained, watched_fit
 
 import keras_gpukit as gpukit
+from keras_gpukit.frameworks import tf_functions, tf_runtime
 from keras_gpukit.layer_names import LayerNames
-from keras_gpukit.placement import tf_private
 from keras_gpukit.placement.graphs import find_step, read_step
 from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
 from keras_gpukit.placement.probe import PlacementProbe
@@ -367,7 +367,7 @@ def test_step_built_before_the_watch_is_unknown():
 
 def collects_graphs():
     tf.function(lambda: tf.constant(1) + 1)()
-    return bool(tf_private.take_collected_graphs())
+    return bool(tf_runtime.take_collected_graphs())
 
 
 def test_a_step_that_raises_leaves_nothing_on():
@@ -412,8 +412,8 @@ def test_with_operations_of_another_thread_placement_is_unknown_and_not_empty():
 @pytest.mark.parametrize("name", ["enable_graph_collection", "take_collected_graphs"])
 def test_a_private_name_that_goes_makes_placement_unknown(monkeypatch, name):
     if name == "take_collected_graphs":
-        monkeypatch.setattr(tf_private, "enable_graph_collection", lambda: None)
-    monkeypatch.setattr(tf_private, name, lambda: tf.no_such_name)
+        monkeypatch.setattr(tf_runtime, "enable_graph_collection", lambda: None)
+    monkeypatch.setattr(tf_runtime, name, lambda: tf.no_such_name)
     record = watched_fit(make_model())
     assert record.operations == {}
     assert f"TensorFlow {tf.__version__}" in record.unknown_because
@@ -428,15 +428,15 @@ def test_stop_without_start_is_unknown():
 
 
 def test_graph_collection_is_there():
-    tf_private.enable_graph_collection()
+    tf_runtime.enable_graph_collection()
     assert collects_graphs()
     assert not collects_graphs()
 
 
 def test_registry_is_there():
-    assert {kernel.device_type for kernel in tf_private.registered_kernels("MatMul")} >= {"CPU"}
-    assert tf_private.op_def("MatMul").output_arg[0].name == "product"
-    assert tf_private.op_def("NoSuchOperation") is None
+    assert {kernel.device_type for kernel in tf_functions.registered_kernels("MatMul")} >= {"CPU"}
+    assert tf_functions.op_def("MatMul").output_arg[0].name == "product"
+    assert tf_functions.op_def("NoSuchOperation") is None
 
 
 def test_operations_that_this_package_adds_are_left_out():

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 
 SHOW = """
 import json, os, sys
-from keras_gpukit.sensors.tf_private import is_initialized
+from keras_gpukit.frameworks.tf_runtime import is_initialized
 shown = [__name__, sys.argv[1:], sys.path[0], os.environ["GIVEN"], is_initialized()]
 print(json.dumps([*shown, {"keras", "tensorflow"} <= set(sys.modules), sorted(globals())]))
 """

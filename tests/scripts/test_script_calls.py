@@ -11,7 +11,8 @@ import pytest
 from helpers.stopped_clock import StoppedClock
 from helpers.training import BATCH, arrays, keras_restored
 
-from keras_gpukit.scripts import keras_private, script_calls
+from keras_gpukit.frameworks import keras_calls
+from keras_gpukit.scripts import main_module, script_calls
 from keras_gpukit.scripts.script_calls import ScriptCalls
 
 BATCHES = 4
@@ -28,7 +29,7 @@ def timed(cost_s=lambda: 0.0) -> Iterator[ScriptCalls]:
     calls = ScriptCalls(cost_s)
     with keras_restored():
         calls.install()
-        keras_private.on_each_list(lambda *made: calls.follow(*made[:2]))
+        keras_calls.on_each_list(lambda *made: calls.follow(*made[:2]))
         yield calls
 
 
@@ -123,7 +124,7 @@ def test_exceptions_pass_and_the_next_call_counts():
 
     callback = keras.callbacks.LambdaCallback(on_train_batch_end=fails)
     with timed() as calls:
-        keras_private.leave_out_of_tracebacks()
+        keras_calls.leave_out_of_tracebacks(main_module.PACKAGE)
         with pytest.raises(ArithmeticError) as failure:
             trained.fit(x, y, callbacks=[callback], verbose=0)
         trained.fit(x, y, verbose=0)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from keras_gpukit.sensors import private_names
-from keras_gpukit.sensors.private_names import NEEDED_FOR, missing_names
+from keras_gpukit.frameworks import private_names
+from keras_gpukit.frameworks.private_names import NEEDED_FOR, missing_names
 
 
 @pytest.fixture
@@ -37,8 +37,7 @@ def test_a_name_is_looked_for_in_its_module(framework, monkeypatch, name, is_mis
 
 def test_the_modules_that_are_imported_are_in_the_table():
     """Each private module of TensorFlow or Keras that the package imports is looked at."""
-    root = Path(private_names.__file__).parents[1]
-    source = "".join(path.read_text() for path in root.rglob("*_private.py"))
+    source = "".join(file.read_text() for file in Path(private_names.__file__).parent.glob("*.py"))
     listed = {name.partition(":")[0] for names in NEEDED_FOR.values() for name in names}
     used = {
         f"{module}.{name}".rstrip(".")

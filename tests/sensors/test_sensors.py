@@ -67,7 +67,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: physical)
         monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: shown)
         monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda device: None)
-        monkeypatch.setattr(devices.tf_private, "is_initialized", lambda: False)
+        monkeypatch.setattr(devices.tf_runtime, "is_initialized", lambda: False)
         monkeypatch.setattr(tf.config.experimental, "get_device_details", details.__getitem__)
         in_cuda = tuple(CUDADevice(gpu.uuid) for gpu in cuda_order)
         monkeypatch.setattr(devices, "cuda_devices", lambda: in_cuda)

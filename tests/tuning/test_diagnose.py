@@ -25,7 +25,7 @@ from helpers.training import (
 )
 from rich.console import Console
 
-from keras_gpukit.memory import keras_private, tf_private
+from keras_gpukit.frameworks import keras_models, tf_runtime
 from keras_gpukit.memory.untouched import put_back, untouched
 from keras_gpukit.records import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, render
@@ -129,13 +129,13 @@ def find_state(model: keras.Model) -> dict:
         "traced": list(getattr(model, "traced", [])),
         "python": random.getstate(),
         "numpy": [np.array(part).tolist() for part in np.random.get_state()],
-        "tensorflow": tf_private.eager_seeds().getstate(),
+        "tensorflow": tf_runtime.eager_seeds().getstate(),
         "keras": keras_seed(),
     }
 
 
 def keras_seed() -> list[int] | None:
-    generator = getattr(keras_private.keras_globals(), "global_seed_generator", None)
+    generator = getattr(keras_models.keras_globals(), "global_seed_generator", None)
     return None if generator is None else generator.state.numpy().tolist()
 
 
@@ -484,10 +484,10 @@ def test_training_faster_than_its_input_is_a_contradiction(data, actual, is_cont
 def test_private_names_are_still_there():
     tf.random.set_seed(1)
     tf.random.get_global_generator()
-    assert hasattr(keras_private.keras_globals(), "__dict__")
-    assert isinstance(tf_private.eager_seeds(), random.Random)
-    assert isinstance(tf_private.global_generator(), tf.random.Generator)
-    assert tf_private.keeps_its_items_inside(keras.optimizers.SGD()._variables)
+    assert hasattr(keras_models.keras_globals(), "__dict__")
+    assert isinstance(tf_runtime.eager_seeds(), random.Random)
+    assert isinstance(tf_runtime.global_generator(), tf.random.Generator)
+    assert tf_runtime.keeps_its_items_inside(keras.optimizers.SGD()._variables)
 
 
 def test_random_numbers_go_on_as_before():

@@ -16,11 +16,11 @@ from helpers.stopped_clock import StoppedClock
 from helpers.training import small_model
 
 import keras_gpukit
-from keras_gpukit.input.pipelines import functions, randomness, rebuilding, structure
-from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.frameworks import tf_datasets, tf_stages
+from keras_gpukit.frameworks.tf_datasets import kind, stages
+from keras_gpukit.input.pipelines import functions, randomness
 from keras_gpukit.input.pipelines.randomness import impurities, varies
-from keras_gpukit.input.pipelines.rebuilding import OPERATIONS, changeable, is_known, rebuilt
-from keras_gpukit.input.pipelines.structure import stages
+from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, rebuilt
 from keras_gpukit.records import Trial, TuningRecord, from_dict, to_dict
 from keras_gpukit.rules.input.tuning_advice import advise
 from keras_gpukit.tuning import caching
@@ -433,7 +433,7 @@ class TestPrivateNames:
         }
         parallel = changes.parallel_files(PIPELINES["flat_map"](), Allowed()).dataset
         found |= {kind(stage) for stage in stages(parallel)}
-        assert found >= set(OPERATIONS) | {"Zip", "Concatenate", "Options"}
+        assert found >= set(tf_stages.OPERATIONS) | {"Zip", "Concatenate", "Options"}
 
     def test_where_a_name_is_gone_a_stage_counts_as_unknown(self):
         dataset = numbers().map(double).batch(4)
@@ -883,7 +883,7 @@ class TestTuneInput:
         assert np.array_equal(np.random.get_state()[1], numpy_state)
 
     def test_without_the_private_names_only_the_top_is_tried(self, monkeypatch):
-        for module in (structure, functions, rebuilding, randomness):
+        for module in (tf_datasets, functions, tf_stages, randomness):
             monkeypatch.setattr(module, "is_readable", lambda stage: False)
         dataset = tf.data.Dataset.range(400).map(double).batch(4)
         tuned = tune_input(dataset, seconds=2, cache=True, **QUIETLY)

@@ -14,7 +14,7 @@ from helpers.launches import wait_for
 
 import keras_gpukit as gpukit
 import keras_gpukit.watching.open_session as open_sessions
-from keras_gpukit.sensors.older_keras import calls_are_numbered
+from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.watching.call_errors import CallErrors
 from keras_gpukit.watching.step_count import steps_so_far, updates_so_far
 

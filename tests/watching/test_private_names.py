@@ -15,10 +15,10 @@ import tensorflow as tf
 from helpers.training import BATCH, FEATURES, arrays
 
 import keras_gpukit as gpukit
+from keras_gpukit.frameworks.private_names import NEEDED_FOR
 from keras_gpukit.placement import registry
 from keras_gpukit.records import to_dict
 from keras_gpukit.sensors import compilations
-from keras_gpukit.sensors.private_names import NEEDED_FOR
 from keras_gpukit.watching.step_flops import _of_step
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keras_gpukit.distributed.meeting import answers
-from keras_gpukit.distributed.tf_private import end_of
 from keras_gpukit.errors import WorkerError
+from keras_gpukit.frameworks.tf_distribution import end_of
 
 
 @dataclass(eq=False)

@@ -10,9 +10,6 @@ Keras also adds to a variable by reading it and assigning the sum. Another worke
 between: the optimizer's iterations and the sums of metrics lost up to a quarter of their updates.
 Here the server that holds the variable adds. Metrics that assign values which they have computed
 themselves, such as `AUC`, stay approximate. Optimizers already update weights on the server.
-
-Private names, seen on Keras 3.12 and 3.15: those of `repairs.keras_private`, and `Variable._value`,
-the TensorFlow variable.
 """
 
 from __future__ import annotations
@@ -29,10 +26,10 @@ from keras_gpukit.distributed.coordinating.steps import (
     Coordinator,
     WorkerStep,
 )
-from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import WorkerError
+from keras_gpukit.frameworks import keras_trainer
+from keras_gpukit.frameworks.older_keras import trainer_class
 from keras_gpukit.records.cluster import Cluster
-from keras_gpukit.sensors.older_keras import trainer_class
 
 _AT_ONCE_PER_WORKER = 2
 """Steps in flight per worker: one runs, and the next is there. More would only age the weights."""
@@ -57,10 +54,10 @@ def train_by_coordinator(strategy: Any, cluster: Cluster, timeout_s: float) -> N
     clusters = tf.distribute.coordinator.ClusterCoordinator(strategy)
     coordinator = Coordinator(clusters, workers, timeout_s)
     at_once = _AT_ONCE_PER_WORKER * len(workers)
-    trainer, servers = trainer_module(), cluster.addresses["ps"]
+    trainer, servers = keras_trainer.trainer_module(), cluster.addresses["ps"]
     _replace(trainer.TFEpochIterator, "__init__", _read_all, coordinator, at_once)
     trains = trainer_class(trainer)
-    _replace(trains, "_make_function", _make_function, coordinator)
+    _replace(trains, keras_trainer.MAKE_STEPS, _make_function, coordinator)
     _replace(trains, "make_predict_function", _make_predict_function, coordinator)
     for name in ("assign_add", "assign_sub"):
         _replace(keras.Variable, name, _add_on_the_server, name)
@@ -103,8 +100,8 @@ def _read_all(
     steps, together = iterator.steps_per_epoch, iterator.steps_per_execution
     # Keras does not divide an execution: the epoch ends with the one that reaches its last step.
     taken = steps and math.ceil(steps / together) * together
-    whole = iterator._distributed_dataset
-    iterator._distributed_dataset = CoordinatedDataset(whole, at_once, taken)
+    whole = keras_trainer.epoch_dataset(iterator)
+    keras_trainer.replace_epoch_dataset(iterator, CoordinatedDataset(whole, at_once, taken))
     # Keras calls this after an epoch's loop. If a callback has ended the epoch early, steps are
     # still in flight, and would count towards the metrics of the next loop.
     iterator.tf_sync = coordinator.finish
@@ -160,7 +157,8 @@ class _HandingOut:
     def __init__(
         self, model: Any, step_function: Callable[[Any], Any], coordinator: Coordinator
     ) -> None:
-        strategy, step = model.distribute_strategy, model._autoconvert_optionals(step_function)
+        strategy = model.distribute_strategy
+        step = getattr(model, keras_trainer.CONVERT_OPTIONALS)(step_function)
         self._on_worker = lambda data: strategy.run(step, args=(data,))
         self._coordinator = coordinator
         self._traced: list[tuple[Any, Any]] = []
@@ -236,7 +234,8 @@ def _add_on_the_server(name: str, original: Any, variable: Any, value: Any) -> A
     import tensorflow as tf
 
     within_step = is_coordinated(tf.distribute.get_strategy())
-    if not (within_step and isinstance(variable._value, tf.Variable)):
+    held = keras_trainer.held_by(variable)
+    if not (within_step and isinstance(held, tf.Variable)):
         return original(variable, value)
-    getattr(variable._value, name)(tf.cast(value, variable._value.dtype))
-    return variable._value
+    getattr(held, name)(tf.cast(value, held.dtype))
+    return held

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.distributed.repairs import several_workers, training_steps
-from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import GPUKitWarning
+from keras_gpukit.frameworks.keras_trainer import trainer_module
 
 Repair = tuple[str, Callable[[Any], None]]
 """Short description of what is repaired, and the function that repairs Keras' trainer module."""

@@ -8,8 +8,7 @@ the writing: reading a variable may be a collective, in which every worker has t
 Each worker's `BackupAndRestore` also reads the folder by itself. If one finds a backup and another
 does not (separate disks; a backup written or deleted meanwhile), they train different epochs, and
 wait for each other forever. Here the chief reads the backup, and gives epoch, weights and optimizer
-state to the others. Private name, seen on Keras 3.12 and 3.15: `Trainer._initial_epoch`, at which
-`fit` begins.
+state to the others.
 
 TensorFlow 2.21 notices a lost worker after about ten seconds. Its error shows where in the model
 the collective was, and mentions `/job:worker/replica:0/task:1` before and after that. Here `fit`,
@@ -26,8 +25,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import is_chief, is_multi_worker
 from keras_gpukit.errors import WorkerError
+from keras_gpukit.frameworks.keras_trainer import first_epoch, start_at_epoch
 
 _PATHS = {
     "ModelCheckpoint": ("filepath",),
@@ -42,6 +41,25 @@ _PATHS = {
     ),
 }
 """Attributes of callbacks that hold paths; the private ones were seen on Keras 3.12 and 3.15."""
+
+
+def is_multi_worker(strategy: Any) -> bool:
+    """Whether a strategy trains in step with other processes."""
+    import tensorflow as tf
+
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return False
+    resolver = strategy.cluster_resolver
+    # Without a cluster it is a MirroredStrategy under another name.
+    return resolver is not None and bool(resolver.cluster_spec().as_dict())
+
+
+def is_chief(strategy: Any) -> bool:
+    """Whether this process is the chief, which writes the files that its cluster shares."""
+    resolver = strategy.cluster_resolver
+    cluster = resolver.cluster_spec().as_dict()
+    first = "chief" if "chief" in cluster else "worker"
+    return (resolver.task_type, resolver.task_id) == (first, 0)
 
 
 def write_on_chief_only() -> None:
@@ -111,10 +129,10 @@ def restore_on_chief() -> None:
 
 def _share(model: Any, strategy: Any) -> None:
     """Gives every worker the chief's epoch, weights and optimizer state."""
-    epoch = int(_from_chief(strategy, getattr(model, "_initial_epoch", None) or 0))
+    epoch = int(_from_chief(strategy, first_epoch(model)))
     if epoch == _FAILED:
         raise RuntimeError("The chief could not restore its backup; its own error says why.")
-    model._initial_epoch = epoch
+    start_at_epoch(model, epoch)
     if model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
     variables = [*model.variables, *(model.optimizer.variables if model.optimizer else ())]

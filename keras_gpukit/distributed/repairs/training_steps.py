@@ -7,8 +7,7 @@ only shapes and dtypes matter. Under any strategy Keras reads a batch to build t
 restarts the data. With `workers=2` or more, the first epoch of a `keras.utils.PyDataset` gets the
 batches that the workers had prepared by then, and lacks others. Each later epoch starts with
 batches left over from the previous one. Here the model is built from the types and shapes that
-Keras already knows. Private names, seen on Keras 3.12 and 3.15: `TFEpochIterator.data_adapter`, and
-`.enqueuer` and `._output_signature` of `PyDatasetAdapter`.
+Keras already knows.
 
 **Averaging.** Keras 3.12 to 3.15 averages metrics, which are scalars, along their first axis
 (`Invalid reduction dimension 0`, the same issue). Here they are averaged over the replicas of a
@@ -27,8 +26,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import is_multi_worker, trainer_module
-from keras_gpukit.sensors.older_keras import trainer_class
+from keras_gpukit.distributed.repairs.several_workers import is_multi_worker
+from keras_gpukit.frameworks import keras_trainer
+from keras_gpukit.frameworks.older_keras import trainer_class
 
 
 def average_over_replicas(trainer: Any) -> None:
@@ -65,7 +65,7 @@ def build_from_own_part(trainer: Any) -> None:
     def own_part(model: Any, iterator: Any) -> Any:
         import keras
 
-        strategy = model._distribute_strategy
+        strategy = model.distribute_strategy
         if not is_multi_worker(strategy):
             return None
         _, _, batches = next(iter(iterator))
@@ -82,7 +82,7 @@ def build_from_signature(trainer: Any) -> None:
         adapter: Any = getattr(iterator, "data_adapter", None)
         if getattr(adapter, "enqueuer", None) is None:
             return None
-        return adapter._output_signature
+        return keras_trainer.output_signature(adapter)
 
     _build_from(trainer, signature)
 
@@ -90,27 +90,28 @@ def build_from_signature(trainer: Any) -> None:
 def _build_from(trainer: Any, batch_of: Callable[[Any, Any], Any]) -> None:
     """Makes Keras build a model from a batch that a function returns, unless it returns None."""
     trains = trainer_class(trainer)
-    original = trains._maybe_symbolic_build
+    original = getattr(trains, keras_trainer.BUILD)
 
-    def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
+    def build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
         given = None if iterator is None else batch_of(self, iterator)
         if given is not None:
             iterator, data_batch = None, given
         original(self, iterator=iterator, data_batch=data_batch)
 
-    trains._maybe_symbolic_build = _maybe_symbolic_build
+    setattr(trains, keras_trainer.BUILD, build)
 
 
 def take_steps_in_one_function(trainer: Any) -> None:
     """Makes Keras run all steps of an execution in one function."""
     trains = trainer_class(trainer)
-    original, _ = trains._make_function, trains._autoconvert_optionals  # a step needs both
+    original = getattr(trains, keras_trainer.MAKE_STEPS)
+    getattr(trains, keras_trainer.CONVERT_OPTIONALS)  # a step needs both
 
-    def _make_function(self: Any, step_function: Callable[[Any], Any]) -> Any:
+    def make_steps(self: Any, step_function: Callable[[Any], Any]) -> Any:
         function = original(self, step_function)
         return _several_steps(self, step_function, function) if _concerns(self) else function
 
-    trains._make_function = _make_function
+    setattr(trains, keras_trainer.MAKE_STEPS, make_steps)
 
 
 def _concerns(model: Any) -> bool:
@@ -130,13 +131,13 @@ def _several_steps(model: Any, step_function: Callable[[Any], Any], original: An
     import tensorflow as tf
 
     strategy = model.distribute_strategy
-    trainer = trainer_module()
+    trainer = keras_trainer.trainer_module()
 
     def one_step(data: Any) -> Any:
         outputs = strategy.run(step_function, args=(data,))
         return trainer.reduce_per_replica(outputs, strategy, reduction="auto")
 
-    step = model._autoconvert_optionals(one_step)
+    step = getattr(model, keras_trainer.CONVERT_OPTIONALS)(one_step)
 
     def next_step(iterator: Any, before: Any) -> Any:
         batch = iterator.get_next_as_optional()

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from keras_gpukit.distributed.splitting import keras_private
 from keras_gpukit.distributed.splitting.layers import mark_in
 from keras_gpukit.errors import GPUKitWarning
+from keras_gpukit.frameworks import keras_trainer
 
 # These operations run where their input is, or belong to no device.
 _LEFT_TO_TENSORFLOW = frozenset({"Const", "Placeholder", "NoOp"})
@@ -135,7 +135,7 @@ def place_updates(optimizer: Any, variables: Sequence[Any]) -> None:
     if not optimizer.built:
         optimizer.build(variables)
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # loss scaling wraps the optimizer
-    keras_private.leave_distribution_out(inner)
+    keras_trainer.leave_distribution_out(inner)
     sender = _Sender(inner)
     apply, update = inner.apply, inner.update_step
 
@@ -154,7 +154,7 @@ def place_updates(optimizer: Any, variables: Sequence[Any]) -> None:
             with tf.device(tensor.device):
                 return update(gradient, variable, learning_rate)
         rate, count = sender.send(learning_rate, tensor.device)
-        with tf.device(tensor.device), keras_private.counting_by(inner, count):
+        with tf.device(tensor.device), keras_trainer.counting_by(inner, count):
             return update(gradient, variable, rate)
 
     inner.apply, inner.update_step = apply_afresh, update_step
@@ -179,7 +179,7 @@ class _Sender:
 
         graph = id(tf.compat.v1.get_default_graph())  # a branch of a condition has its own graph
         if graph not in self._read:
-            count = keras_private.step_count(self._optimizer)
+            count = keras_trainer.step_count(self._optimizer)
             self._read[graph] = (
                 keras.ops.convert_to_tensor(learning_rate),
                 None if count is None else keras.ops.convert_to_tensor(count),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.distributed.repairs.keras_private import is_chief, is_multi_worker
+from keras_gpukit.distributed.repairs.several_workers import is_chief, is_multi_worker
 from keras_gpukit.distributed.strategies import in_one_process, over_cluster
 from keras_gpukit.distributed.strategies.in_one_process import (
     Choice,

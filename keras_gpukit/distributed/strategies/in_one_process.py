@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.distributed import repairs
-from keras_gpukit.distributed.repairs.keras_private import is_multi_worker
+from keras_gpukit.distributed.repairs.several_workers import is_multi_worker
 from keras_gpukit.records.installation import Machine
 
 

@@ -4,30 +4,24 @@
 keep some on each device. A stage before the copy notes when each batch was handed out. Elements,
 their order and the number of batches made ahead stay the same. tf.data writes the times into a
 table, on its own threads: training does not wait for it.
-
-Private names, seen on TensorFlow 2.21: `_CopyToDeviceDataset._target_device`,
-`._source_device_string` and `._input_dataset`, `DatasetV2._variant_tensor`, and
-`DistributedDataset._input_workers`, `._options` and `._cloned_datasets`. If one is missing, the
-times of such batches are unknown.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from keras_gpukit.input.pipelines.kinds import kind
+from keras_gpukit.frameworks.tf_datasets import Dataset, input_of, kind, setting
+from keras_gpukit.frameworks.tf_distribution import devices_fed_by, with_host_dataset
+from keras_gpukit.frameworks.tf_runtime import anonymous_name
 from keras_gpukit.input.pipelines.measurable import (
     with_prefetch_of_its_own,
     without_further_prefetch,
 )
 from keras_gpukit.input.pipelines.rebuilding import replace, spine
-from keras_gpukit.input.pipelines.structure import Dataset
-from keras_gpukit.input.pipelines.tf_private import anonymous_name
 
 BATCHES_KEPT = 512
 """Number of batches per device whose times are kept: more than training takes between readings."""
@@ -98,11 +92,8 @@ def buffering_devices(dataset: Dataset) -> list[str]:
 
     if isinstance(dataset, tf.data.Dataset):
         last = spine(dataset)[-1]
-        return [last._target_device] if kind(last) == "CopyToDevice" else []
-    workers, options = getattr(dataset, "_input_workers", None), getattr(dataset, "_options", None)
-    if workers is None or (options is not None and not options.experimental_fetch_to_device):
-        return []
-    return list(workers.compute_devices_for_worker(0))
+        return [setting(last, "target_device")] if kind(last) == "CopyToDevice" else []
+    return devices_fed_by(dataset)
 
 
 def with_timed_feed(dataset: Dataset) -> Dataset:
@@ -115,22 +106,23 @@ def with_timed_feed(dataset: Dataset) -> Dataset:
 
     if isinstance(dataset, tf.data.Dataset):
         stage = spine(dataset)[-1]
-        timed, times = with_batch_times(stage._input_dataset, BATCHES_KEPT)
+        timed, times = with_batch_times(input_of(stage), BATCHES_KEPT)
         to_device = tf.data.experimental.copy_to_device(
-            stage._target_device, stage._source_device_string
+            setting(stage, "target_device"), setting(stage, "source_device_string")
         )
         copied = timed.apply(to_device)
-        with tf.device(stage._variant_tensor.device):
+        with tf.device(setting(stage, "variant_tensor").device):
             made = replace(dataset, {id(stage): lambda below: copied})
         setattr(made, _MARK, Feed(times, devices=1))
         return made
-    (host,) = dataset._cloned_datasets
     devices = len(buffering_devices(dataset))
-    timed, times = with_batch_times(host, BATCHES_KEPT * devices)
-    setattr(timed, _MARK, Feed(times, devices))
-    made = copy.copy(dataset)
-    made._cloned_datasets = [timed]
-    return made
+
+    def timed_host(host: Dataset) -> Dataset:
+        timed, times = with_batch_times(host, BATCHES_KEPT * devices)
+        setattr(timed, _MARK, Feed(times, devices))
+        return timed
+
+    return with_host_dataset(dataset, timed_host)
 
 
 def feed_of(dataset: Any) -> Feed | None:

@@ -1,23 +1,19 @@
-"""Functions that a pipeline calls: their names, graphs, kinds of work and dependencies.
-
-Private names of TensorFlow, seen on 2.21: `FuncGraph._functions`, and
-`StructuredFunctionWrapper._func` and `.function`.
-"""
+"""Functions that a pipeline calls: their names, graphs, kinds of work and dependencies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.places import HELPERS, name_and_location
-from keras_gpukit.input.pipelines.structure import (
+from keras_gpukit.frameworks.tf_datasets import (
     Dataset,
     functions,
     functions_of,
     is_readable,
+    kind,
     once_per_dataset,
 )
+from keras_gpukit.input.pipelines.places import HELPERS, name_and_location
 from keras_gpukit.records.pipeline import Work
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
@@ -45,14 +41,12 @@ def work_of(operations: Iterable[str]) -> Work:
 
 def function_name(stage: Dataset) -> str:
     """Returns the name of the function that a stage calls: "decode", "tf.data.TFRecordDataset"."""
-    for wrapper in stage._functions():
-        for node in wrapper.function.graph.as_graph_def().node:
+    for function in functions(stage):
+        for node in function.graph.as_graph_def().node:
             if node.op in _READERS:
                 return _READERS[node.op]
-        name = getattr(getattr(wrapper, "_func", None), "__name__", "")
-        if name:
-            return str(name)
-    return "a function"
+    names = (getattr(function, "__name__", "") for function, _ in functions_of(stage))
+    return next(filter(None, names), "a function")
 
 
 def is_tensorflows(stage: Dataset) -> bool:
@@ -76,8 +70,7 @@ def helper_of(stage: Dataset) -> str | None:
 
 def _module(stage: Dataset) -> str:
     """Returns the module of the function that a stage calls; "" if unknown."""
-    function = getattr(stage._functions()[0], "_func", None)
-    return str(getattr(function, "__module__", ""))
+    return next((str(function.__module__) for function, _ in functions_of(stage)), "")
 
 
 def variables(stage: Dataset) -> list[Any]:
@@ -112,18 +105,3 @@ def _before_identities(tensor: Any) -> Any:
     while tensor.op.type == "Identity":
         tensor = tensor.op.inputs[0]
     return tensor
-
-
-def called_graphs(graph: Any) -> dict[str, Any]:
-    """Returns the graphs of the functions that a graph calls, by name."""
-    return {name: function.graph for name, function in graph._functions.items()}
-
-
-def name_in_graph(operation: Any) -> str | None:
-    """Returns the `name=` of a stage that is an operation in a function's graph; None without."""
-    from tensorflow.core.framework import dataset_metadata_pb2
-
-    if "metadata" not in {attribute.name for attribute in operation.op_def.attr}:
-        return None
-    metadata = dataset_metadata_pb2.Metadata.FromString(operation.get_attr("metadata"))
-    return metadata.name.decode() or None

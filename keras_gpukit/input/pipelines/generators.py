@@ -1,11 +1,8 @@
 """Python code of the user that makes batches: in a `PyDataset`, a generator, or another library.
 
-Private names, seen on TensorFlow 2.21 and Keras 3.12 to 3.15: the closures of `from_generator`'s
-function, down to `_GeneratorState._generator` and `._iterators`; `TFEpochIterator.data_adapter`,
-`PyDatasetAdapter.py_dataset`, the closure of `peek_and_restore`, `GeneratorDataAdapter.generator`,
-whose closure holds the user's generator, `TorchDataLoaderAdapter._dataloader`, and the closure of
-`GrainDatasetAdapter`'s generator, whose `dataset` is the user's with Keras' conversions. If one is
-missing, the code is unknown.
+The closures of `from_generator`'s function and of Keras' adapters, which hold the user's generator
+or dataset, were seen on TensorFlow 2.21 and Keras 3.12 to 3.15. If one is missing, the code is
+unknown.
 """
 
 from __future__ import annotations
@@ -16,6 +13,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
+from keras_gpukit.frameworks.keras_trainer import dataset_in, first_batches_in, loader_in
+from keras_gpukit.frameworks.tf_datasets import generator_of, generators_in_use
+from keras_gpukit.frameworks.tf_functions import python_function
 from keras_gpukit.input.pipelines.other_libraries import (
     closed_over,
     code_of_loader,
@@ -25,7 +25,6 @@ from keras_gpukit.input.pipelines.other_libraries import (
     worker_processes,
 )
 from keras_gpukit.input.pipelines.places import method_of, name_and_location
-from keras_gpukit.input.pipelines.tf_private import python_functions
 from keras_gpukit.records.pipeline import InputLibrary, PythonSourceRecord
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
@@ -91,7 +90,7 @@ def python_source(epoch_iterator: Any) -> PythonSource | None:
     if dataset is not None:
         code = (user_code(type(dataset).__getitem__),)
         return PythonSource(code, max(dataset.workers, 1), dataset.use_multiprocessing)
-    loader = getattr(adapter, "_dataloader", None)
+    loader = loader_in(adapter)
     if loader is not None:
         return PythonSource(
             _of_loader(loader),
@@ -100,7 +99,7 @@ def python_source(epoch_iterator: Any) -> PythonSource | None:
             library="torch",
             restarts_workers=loader.num_workers > 0 and not loader.persistent_workers,
         )
-    dataset = getattr(adapter, "_dataset", None)
+    dataset = dataset_in(adapter)
     if dataset is not None and is_grain(dataset):
         workers = worker_processes(dataset)
         return PythonSource(
@@ -158,7 +157,7 @@ def generator_state(function: Callable[..., Any]) -> Any:
     """Returns what `from_generator` keeps of its generator; None if a stage is not its own."""
     for nested in closed_over(function).values():
         for state in closed_over(nested).values():
-            if hasattr(state, "_generator"):
+            if generator_of(state) is not None:
                 return state
     return None
 
@@ -169,15 +168,14 @@ def python_function_in(graph: Any) -> tuple[str | None, str | None] | None:
     None if there is no such call, or more than one.
     """
     called = list(_python_functions(graph))
-    return name_and_location(getattr(called[0], "_func", called[0])) if len(called) == 1 else None
+    return name_and_location(called[0]) if len(called) == 1 else None
 
 
 def _python_functions(graph: Any) -> Iterator[Any]:
     """Yields the registered functions that a graph's operations call in Python."""
-    registered = python_functions()
     for operation in graph.get_operations():
         if operation.type in PYTHON_OPERATIONS:
-            called = registered.get(operation.get_attr("token").decode())
+            called = python_function(operation.get_attr("token"))
             if called is not None:
                 yield called
 
@@ -187,25 +185,25 @@ def generator_in_graphs(graphs: Iterable[Any]) -> tuple[str | None, str | None] 
     for graph in graphs:
         for called in _python_functions(graph):
             for state in closed_over(inspect.unwrap(called)).values():
-                if hasattr(state, "_generator"):
+                if generator_of(state) is not None:
                     return _users_own(state)
     return None
 
 
 def _users_own(state: Any) -> tuple[str | None, str | None]:
     """Returns the name and place of user code behind Keras' adapters, or behind a lambda."""
-    generator = state._generator
+    generator = generator_of(state)
     adapter: Any = getattr(generator, "__self__", None) or closed_over(generator).get("self")
     if hasattr(adapter, "py_dataset"):
         return name_and_location(type(adapter.py_dataset).__getitem__)
-    if hasattr(adapter, "_dataloader"):
-        return _named(_of_loader(adapter._dataloader))
+    if (loader := loader_in(adapter)) is not None:
+        return _named(_of_loader(loader))
     dataset = getattr(generator, "dataset", None) or closed_over(generator).get("dataset")
     if is_grain(dataset):
         return _named(_of_grain(dataset))
-    if hasattr(adapter, "_first_batches"):
+    if first_batches_in(adapter):
         return name_and_location(closed_over(adapter.generator).get("generator", generator))
     if getattr(generator, "__name__", None) == "<lambda>":
-        live = [each for each in state._iterators.values() if inspect.isgenerator(each)]
+        live = [each for each in generators_in_use(state) if inspect.isgenerator(each)]
         return name_and_location(live[-1] if live else generator)
     return name_and_location(method_of(generator))

@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from keras_gpukit.input.pipelines.kinds import kind_of
-from keras_gpukit.input.pipelines.places import name_and_location
-from keras_gpukit.input.pipelines.structure import (
+from keras_gpukit.frameworks.tf_datasets import (
     Dataset,
     cache_file,
     functions_of,
@@ -24,6 +22,8 @@ from keras_gpukit.input.pipelines.structure import (
     number,
     unwrapped,
 )
+from keras_gpukit.input.pipelines.kinds import kind_of
+from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.records.pipeline import BufferKind, HostBuffer
 
 TENSOR_BYTES = 128

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any
 
 from keras_gpukit.records.pipeline import Work
 
@@ -55,11 +54,6 @@ WORK: dict[str, Work] = {
     "Filter": "filtering",
     "Generator": "python",
 }
-
-
-def kind(stage: Any) -> str:
-    """Returns the exact kind of a stage, such as "ParallelMap", "Batch" or "TensorSlice"."""
-    return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
 
 
 @functools.cache  # called dozens of times at the end of each run, with few different names

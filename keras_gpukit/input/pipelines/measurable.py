@@ -1,10 +1,7 @@
 """Puts options or a timing stage on top of a dataset, so that tf.data measures its fetches.
 
-Private names, seen on TensorFlow 2.21: `DatasetV2._variant_tensor`, `._flat_structure` and
-`._inputs`, `_OptionsDataset._input_dataset` and `._options_attr`, `Options._set_mutable`, the
-stages' `_num_parallel_calls` and `_buffer_size`, `StructuredFunctionWrapper._function`,
-and the kernels of `LatencyStatsDataset`. If one is
-missing, the mechanism that needs it is not used.
+The kernels of `LatencyStatsDataset` were seen on TensorFlow 2.21. If one is missing, fetches are
+not timed.
 """
 
 from __future__ import annotations
@@ -14,10 +11,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.frameworks import tf_datasets
+from keras_gpukit.frameworks.tf_datasets import functions, is_readable, kind, setting
+from keras_gpukit.frameworks.tf_functions import is_stateful
 from keras_gpukit.input.pipelines.functions import operations
-from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.structure import functions, is_readable
-from keras_gpukit.input.pipelines.tf_private import is_stateful, unchanged_over
 
 AUTOTUNE = -1
 _FETCH_TIME = "gpukit_fetch_time"
@@ -33,29 +30,29 @@ def with_model(dataset: Any) -> Any:
     Raises:
         ValueError: If a stage asks to be tuned, or the dataset's last stage does not set options.
     """
-    import tensorflow as tf
-
     # The options replace those that disable autotuning. On top of them, TensorFlow would log a
     # warning.
-    if not hasattr(dataset, "_options_attr") or _asks_to_be_tuned(dataset):
+    if kind(dataset) != "Options" or _asks_to_be_tuned(dataset):
         raise ValueError("a stage asks to be tuned")
-    options = tf.data.Options().merge(dataset.options())
-    options._set_mutable(True)
+    options = tf_datasets.changed_options(dataset)
     options.autotune.enabled = True
     # With autotuning, TensorFlow would make these changes on its own.
     options.experimental_optimization.inject_prefetch = False
     options.experimental_optimization.map_parallelization = False
-    return dataset._input_dataset.with_options(options)
+    return tf_datasets.input_of(dataset).with_options(options)
 
 
 def _asks_to_be_tuned(dataset: Any) -> bool:
-    """Whether a stage, or one nested in it or before it, has a setting of `tf.data.AUTOTUNE`."""
-    numbers = (getattr(dataset, name, None) for name in ("_num_parallel_calls", "_buffer_size"))
-    wrapped = (getattr(value, "_function", None) for value in vars(dataset).values())
+    """Whether a stage, or one nested in it or before it, has a setting of `tf.data.AUTOTUNE`.
+
+    A stage that cannot be read counts as one that has.
+    """
+    numbers = (setting(dataset, name, None) for name in ("num_parallel_calls", "buffer_size"))
     return (
-        any(number is not None and int(number) == AUTOTUNE for number in numbers)
-        or any(_holds_autotune(function.graph) for function in wrapped if function is not None)
-        or any(_asks_to_be_tuned(source) for source in dataset._inputs())
+        not is_readable(dataset)
+        or any(number is not None and int(number) == AUTOTUNE for number in numbers)
+        or any(_holds_autotune(function.graph) for function in functions(dataset))
+        or any(_asks_to_be_tuned(source) for source in tf_datasets.inputs(dataset))
     )
 
 
@@ -84,13 +81,12 @@ def with_timed_fetches(dataset: Any) -> Any:
     options, dataset = dataset.options(), with_prefetch_of_its_own(dataset)
     # Without a unique name, all pipelines of the process would share one aggregator.
     totals = tf.raw_ops.StatsAggregatorHandle(shared_name=f"gpukit_fetches_{next(_numbers)}")
-    layout = dataset._flat_structure
-    timed = tf.raw_ops.LatencyStatsDataset(
-        input_dataset=dataset._variant_tensor, tag=_FETCHES, **layout
-    )
-    timed = tf.raw_ops.SetStatsAggregatorDataset(
-        input_dataset=timed, stats_aggregator=totals, tag="", counter_prefix="", **layout
-    )
+
+    def timed(fetched: Any, layout: dict[str, Any]) -> Any:
+        fetched = tf.raw_ops.LatencyStatsDataset(input_dataset=fetched, tag=_FETCHES, **layout)
+        return tf.raw_ops.SetStatsAggregatorDataset(
+            input_dataset=fetched, stats_aggregator=totals, tag="", counter_prefix="", **layout
+        )
 
     def total_s() -> float:
         serialized = tf.raw_ops.StatsAggregatorSummary(iterator=totals).numpy()
@@ -99,7 +95,7 @@ def with_timed_fetches(dataset: Any) -> Any:
         # belong to the stages before, such as how long their functions took.
         return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
 
-    dataset = without_further_prefetch(unchanged_over(dataset, timed), options)
+    dataset = without_further_prefetch(tf_datasets.with_operations(dataset, timed), options)
     setattr(dataset, _FETCH_TIME, total_s)
     weakref.finalize(dataset, _destroy, totals).atexit = False
     return dataset
@@ -148,7 +144,7 @@ def _would_be_prefetched(dataset: Any, options: Any) -> bool:
     if options.experimental_optimization.inject_prefetch:
         raise ValueError("its options ask for a prefetch")
     while kind(dataset) == "Options":
-        dataset = dataset._input_dataset
+        dataset = tf_datasets.input_of(dataset)
     if options.experimental_optimization.inject_prefetch is False or kind(dataset) in _RUN_AHEAD:
         return False
     return not _would_be_made_parallel(dataset, options)
@@ -171,7 +167,7 @@ def fetch_time(iterator: Any) -> Callable[[], float] | None:
 
     Returns None if neither the iterator nor its dataset times them.
     """
-    for holder in (iterator, getattr(iterator, "_dataset", None)):
+    for holder in (iterator, tf_datasets.dataset_of(iterator)):
         total_s: Callable[[], float] | None = getattr(holder, _FETCH_TIME, None)
         if total_s is not None:
             return total_s

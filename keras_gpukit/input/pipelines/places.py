@@ -13,7 +13,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from keras_gpukit.input.pipelines.tf_private import before_conversion
+from keras_gpukit.frameworks.tf_functions import before_conversion
 from keras_gpukit.records.pipeline import CallLine
 
 # In an operation's traceback, this TensorFlow function calls the user's function.

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from keras_gpukit.frameworks.tf_datasets import (
+    Dataset,
+    functions,
+    is_readable,
+    kind,
+    setting,
+    stages,
+)
+from keras_gpukit.frameworks.tf_functions import is_stateful
 from keras_gpukit.input.pipelines.functions import captures_a_dataset, function_name, operations
-from keras_gpukit.input.pipelines.kinds import kind
-from keras_gpukit.input.pipelines.structure import Dataset, functions, is_readable, stages
-from keras_gpukit.input.pipelines.tf_private import is_stateful
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 Impurity = Literal["random", "seeded", "python", "variable", "state"]
@@ -114,7 +120,7 @@ def stage_varies(stage: Dataset, *, trust_python: bool) -> str | None:
         return "its order is shuffled"
     if kind(stage) not in _STEADY_KINDS or not is_readable(stage):
         return f"nothing is known about its stage {kind(stage)}"
-    if getattr(stage, "_deterministic", None) == "false":
+    if setting(stage, "deterministic", None) == "false":
         return "its order is not fixed"
     found = impurities(stage) - ({"python"} if trust_python else set())
     return f"{function_name(stage)} {in_words(found)}" if found else None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from keras_gpukit.frameworks.tf_datasets import Dataset, inputs, kind
 from keras_gpukit.input.pipelines.functions import makes_a_generator
-from keras_gpukit.input.pipelines.kinds import READERS, kind
+from keras_gpukit.input.pipelines.kinds import READERS
 from keras_gpukit.input.pipelines.randomness import impurities
-from keras_gpukit.input.pipelines.structure import Dataset, inputs
 
 MODE = "distributed_epoch"
 """Processing mode, TensorFlow's `ShardingPolicy.DYNAMIC`: each worker takes the next part of the

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keras_gpukit.input.pipelines.functions import (
-    called_graphs,
+from keras_gpukit.frameworks.tf_datasets import (
+    functions_of,
+    given_name,
+    inputs,
     name_in_graph,
-    returns_its_arguments,
-    work_of,
+    number,
+    once_per_dataset,
+    unwrapped,
 )
+from keras_gpukit.frameworks.tf_functions import called_graphs
+from keras_gpukit.input.pipelines.functions import returns_its_arguments, work_of
 from keras_gpukit.input.pipelines.generators import (
     generator_behind,
     generator_in_graphs,
@@ -27,14 +32,6 @@ from keras_gpukit.input.pipelines.places import (
     name_and_location_in_graph,
 )
 from keras_gpukit.input.pipelines.randomness import stage_varies
-from keras_gpukit.input.pipelines.structure import (
-    functions_of,
-    given_name,
-    inputs,
-    number,
-    once_per_dataset,
-    unwrapped,
-)
 from keras_gpukit.records.pipeline import CallLine, Work
 
 PYTHON_GENERATOR = "Generator"

@@ -1,15 +1,16 @@
 """Counts the examples that a model has seen, with Keras' counter for the mean loss.
 
-Private name, seen on Keras 3.12 to 3.15: `Model._loss_tracker`, a `keras.metrics.Mean` whose
-`count` grows by the batch size. Where it does not, the examples are those of full batches: if the
-name is gone, and if a custom `train_step` or `test_step` does not update the counter, or passes it
-the loss without a weight, so that it grows by one per batch.
+The counter grows by the batch size. Where it does not, the examples are those of full batches: if
+Keras has none, and if a custom `train_step` or `test_step` does not update the counter, or passes
+it the loss without a weight, so that it grows by one per batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from keras_gpukit.frameworks.keras_trainer import loss_count
 
 # The counter is a float32: from this value on, adding one changes nothing.
 COUNTER_END = 2.0**24
@@ -48,7 +49,7 @@ class ExampleCounter:
         # If a batch is trained on in parts, each part updates the counter once.
         self._updates_per_call = model.steps_per_execution * getattr(step, "micro_batches", 1)
         self._is_custom = not step.__module__.startswith("keras.")
-        count = getattr(getattr(model, "_loss_tracker", None), "count", None)
+        count = loss_count(model)
         strategy = getattr(model, "distribute_strategy", None)
         alone = getattr(strategy, "num_replicas_in_sync", 1) == 1
         self._per_call = batch_size * model.steps_per_execution if batch_size and alone else None

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_gpukit.frameworks.keras_trainer import is_made_by_keras
+from keras_gpukit.frameworks.tf_iterators import empty_iterator
 from keras_gpukit.input.wait.meters import Stretch, Times, WaitReading
-from keras_gpukit.input.wait.tf_private import empty_iterator, is_made_by_keras
 
 EMPTY_CALLS = 4
 IDLE_S = 0.005

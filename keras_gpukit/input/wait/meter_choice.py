@@ -5,11 +5,6 @@ between fetches: it misses the last fetch of an epoch, which no other follows, a
 few others. Keras makes a new iterator of its dataset in each epoch, the first one after
 `on_train_begin`. Until then, another stage or option can be added without changing the elements or
 their order.
-
-Private names, seen on Keras 3.12 to 3.15: `TFEpochIterator._distributed_dataset`,
-`._distribute_strategy`, `.data_adapter`, `.num_batches` and `.steps_per_execution`,
-`PyDatasetAdapter.py_dataset` and `TFDatasetAdapter._dataset`. If one is gone, the wait of such
-pipelines stays unknown.
 """
 
 from __future__ import annotations
@@ -18,6 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.errors import Guard, logger
+from keras_gpukit.frameworks import keras_trainer, tf_iterators
+from keras_gpukit.frameworks.tf_runtime import is_deterministic
 from keras_gpukit.input.pipelines.device_buffers import buffering_devices, feed_of, with_timed_feed
 from keras_gpukit.input.pipelines.measurable import (
     fetch_time,
@@ -31,14 +28,6 @@ from keras_gpukit.input.wait.meters import FetchLatencyMeter, Meter, NotMeasurab
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.input.wait.stages.grain_times import time_grain
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
-from keras_gpukit.input.wait.tf_private import (
-    has_model,
-    host_dataset,
-    host_iterator,
-    is_autotuned,
-    shows_models,
-)
-from keras_gpukit.sensors.tf_private import is_deterministic
 
 ON_DEVICE = "batches are buffered on a GPU, and this pipeline cannot be rebuilt to time them"
 NOT_READ = "tf.data's model of the pipeline could not be read"
@@ -92,7 +81,7 @@ class MeterChoice:
             return NOT_READ
 
     def _chosen(self, iterator: Any) -> Meter:
-        feed = feed_of(host_dataset(iterator))
+        feed = feed_of(tf_iterators.host_dataset(iterator))
         if feed is not None:
             return BatchArrivalMeter(feed, self._calls, self._steps_per_execution)
         total_s = fetch_time(iterator)
@@ -102,13 +91,13 @@ class MeterChoice:
             )
             try:
                 meter = FetchLatencyMeter(total_s, overlaps=overlaps)
-                host = host_iterator(iterator)
-                if host is not None and self.pipeline.is_due and has_model(host):
+                host = tf_iterators.host_iterator(iterator)
+                if host is not None and self.pipeline.is_due and tf_iterators.has_model(host):
                     self.pipeline.follow(host)  # for its stages until the first batch
                 return meter
             except Exception as error:
                 logger.debug("keras_gpukit: the times of fetches cannot be read: %s", error)
-        if not shows_models(host_iterator(iterator)._iterator_resource.device):
+        if not tf_iterators.shows_model(tf_iterators.host_iterator(iterator)):
             raise NotMeasurable(ON_DEVICE)
         if self._is_unreadable:
             raise NotMeasurable(NOT_READ)
@@ -125,7 +114,7 @@ class MeterChoice:
         if self._runs_ahead:
             meter.confidence = "upper bound"
         if watches_stages:
-            self.pipeline.follow(host_iterator(iterator))
+            self.pipeline.follow(tf_iterators.host_iterator(iterator))
         return meter
 
 
@@ -147,7 +136,7 @@ def make_measurable(
     if hasattr(epoch_iterator, _MARK):
         return  # the same validation data are used in each epoch
     with Guard("Timing the stages of a Grain dataset", "They count as one stage."):
-        time_grain(getattr(epoch_iterator, "_distributed_dataset", None))
+        time_grain(keras_trainer.epoch_dataset(epoch_iterator))
     try:
         batches = epoch_iterator.num_batches or 0  # None, if unknown or endless, counts as 0
         # If the first step is the only one, its wait is unknown, since it also traces.
@@ -155,7 +144,7 @@ def make_measurable(
         is_short = has_short_epochs or fewest <= batches <= MOST_CALLS_OF_SHORT_EPOCH
         dataset = _measurable(epoch_iterator, is_short)
         if dataset is not None:
-            epoch_iterator._distributed_dataset = dataset
+            keras_trainer.replace_epoch_dataset(epoch_iterator, dataset)
             setattr(epoch_iterator, _MARK, True)
     except Exception as error:
         # Nothing was changed. If the wait turns out to be unknown, the record says so.
@@ -166,20 +155,21 @@ def _measurable(epoch_iterator: Any, is_short: bool) -> Any:
     """Returns the dataset to use instead, or None if the given one should stay."""
     import tensorflow as tf
 
-    given, adapter = epoch_iterator._distributed_dataset, epoch_iterator.data_adapter
-    if not all(map(shows_models, buffering_devices(given))):
+    given, adapter = keras_trainer.epoch_dataset(epoch_iterator), epoch_iterator.data_adapter
+    if not all(map(tf_iterators.shows_models, buffering_devices(given))):
         # Deterministic operations would make a pipeline with side effects serial.
         return None if is_deterministic() else with_timed_feed(given)
     is_distributed = not isinstance(given, tf.data.Dataset)
-    if is_distributed and not (hasattr(adapter, "py_dataset") or hasattr(adapter, "_dataset")):
+    has_dataset = hasattr(adapter, "py_dataset") or keras_trainer.dataset_in(adapter) is not None
+    if is_distributed and not has_dataset:
         return None  # an adapter of arrays would copy them, and their autotuning is on
     dataset = adapter.get_tf_dataset() if is_distributed else given
     if is_short and not is_distributed and epoch_iterator.steps_per_execution == 1:
         return with_timed_fetches(dataset)
-    if is_autotuned(dataset):
+    if tf_iterators.is_autotuned(dataset):
         return None
     if is_distributed:
-        strategy = epoch_iterator._distribute_strategy
+        strategy = keras_trainer.strategy_of_epochs(epoch_iterator)
         return strategy.experimental_distribute_dataset(with_model(dataset))
     if epoch_iterator.steps_per_execution > 1:
         try:

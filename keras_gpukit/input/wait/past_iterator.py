@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any
 
-from keras_gpukit.input.wait.tf_private import host_iterator
+from keras_gpukit.frameworks.tf_iterators import host_iterator
 
 _UNTIL_ENDED_S = 1.0
 """Longest wait for a call to let go of its last iterator; our choice. The call ends meanwhile."""

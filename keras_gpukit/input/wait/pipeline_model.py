@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.input.wait.hidden_wait import HiddenWait
-from keras_gpukit.input.wait.meters import NotMeasurable, PipelineStart, Stretch, Times, WaitReading
-from keras_gpukit.input.wait.tf_private import (
+from keras_gpukit.frameworks.tf_iterators import (
     check_model,
     has_model,
     host_iterator,
     parse_model,
     read_model,
 )
+from keras_gpukit.input.wait.hidden_wait import HiddenWait
+from keras_gpukit.input.wait.meters import NotMeasurable, PipelineStart, Stretch, Times, WaitReading
 from keras_gpukit.records.steps import Confidence
 
 # tf.data leaves out longer gaps and keeps at most so many (tensorflow/core/framework/model.cc).

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.arguments import check_whole
-from keras_gpukit.memory.keras_private import (
+from keras_gpukit.frameworks.keras_models import (
     RUN,
     call_context,
     call_node,
     graph_of,
     layers_within,
     nodes_of,
+    with_mask_of,
     within,
 )
 from keras_gpukit.memory.less import check_compiled, replaced
@@ -51,7 +52,7 @@ def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[...,
             nonlocal has_run, structure
             inputs = list(flat)
             for index, tensor in zip(kept, tensors, strict=True):
-                inputs[index] = _like(tensor, flat[index])
+                inputs[index] = with_mask_of(flat[index], tensor)
             args_now, kwargs_now = keras.tree.pack_sequence_as((args, kwargs), inputs)
             if has_run:
                 with within(context), keras.StatelessScope(state_mapping=before) as scope:
@@ -66,7 +67,7 @@ def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[...,
 
         results = tf.recompute_grad(run)(*(flat[index] for index in kept))
         firsts = keras.tree.flatten(structure)
-        results = [_like(each, first) for each, first in zip(results, firsts, strict=True)]
+        results = [with_mask_of(old, new) for old, new in zip(firsts, results, strict=True)]
         return keras.tree.pack_sequence_as(structure, results)
 
     return twice
@@ -76,14 +77,6 @@ def _has_gradient(value: Any) -> bool:
     import tensorflow as tf
 
     return isinstance(value, tf.Tensor) and value.dtype.is_floating
-
-
-def _like(tensor: Any, original: Any) -> Any:
-    """Returns a tensor with the mask that Keras attached to the original tensor."""
-    mask = getattr(original, "_keras_mask", None)
-    if mask is not None:
-        tensor._keras_mask = mask
-    return tensor
 
 
 def _losses(layers: Sequence[Any]) -> int:

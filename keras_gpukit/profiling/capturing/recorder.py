@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import Guard, failure, logger
+from keras_gpukit.frameworks.tf_runtime import profiler_state
 from keras_gpukit.profiling.capturing.capture import Capture, give_way
 from keras_gpukit.profiling.capturing.profile_files import MARK
 from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits, next_scheduled
 from keras_gpukit.records.profile import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
-from keras_gpukit.sensors.tf_private import profiler_state
 
 # A capture by itself is of whole executions, of which the profile does not count the first and the
 # last one. More steps take seconds to gather. Our choice.

@@ -4,7 +4,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.framework import config
 
-from keras_gpukit.sensors import tf_private
+from keras_gpukit.frameworks import tf_runtime
 
 assert context.context()._initialized is False
 assert context.context().config.gpu_options.allow_growth is False
@@ -12,29 +12,29 @@ assert config.is_op_determinism_enabled() is False
 
 
 def without_private_names(question):
-    kept = tf_private._context
+    kept = tf_runtime.context
 
     def gone():
         raise AttributeError("gone")
 
-    tf_private._context = gone
+    tf_runtime.context = gone
     try:
         return question()
     finally:
-        tf_private._context = kept
+        tf_runtime.context = kept
 
 
 def started():
-    return tf_private.is_initialized(), without_private_names(tf_private.is_initialized)
+    return tf_runtime.is_initialized(), without_private_names(tf_runtime.is_initialized)
 
 
 assert started() == (False, False)
 assert tf.config.threading.get_inter_op_parallelism_threads() == 0  # asking changed nothing
-assert tf_private.grows_memory() is False
-assert without_private_names(tf_private.grows_memory) is None
-assert tf_private.is_deterministic() is False
+assert tf_runtime.grows_memory() is False
+assert without_private_names(tf_runtime.grows_memory) is None
+assert tf_runtime.is_deterministic() is False
 
 tf.constant(1)
 assert started() == (True, True)
 del config.is_op_determinism_enabled
-assert tf_private.is_deterministic() is None
+assert tf_runtime.is_deterministic() is None

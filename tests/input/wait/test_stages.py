@@ -13,6 +13,7 @@ from helpers.training import FEATURES, sleep_in_tensorflow, small_model
 from tensorflow.core.framework import model_pb2
 
 import keras_gpukit as gpukit
+from keras_gpukit.frameworks.tf_iterators import read_model
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
@@ -21,7 +22,6 @@ from keras_gpukit.input.wait.stages.bottleneck import complete, cut, slowest, wi
 from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
-from keras_gpukit.input.wait.tf_private import read_model
 from keras_gpukit.records import CallLine
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
@@ -514,8 +514,8 @@ import tensorflow as tf
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
-from keras_gpukit.input.wait.tf_private import read_model
-from keras_gpukit.input.wait.tf_private import host_iterator
+from keras_gpukit.frameworks.tf_iterators import read_model
+from keras_gpukit.frameworks.tf_iterators import host_iterator
 
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 dataset = tf.data.Dataset.range(64).batch(4).prefetch(2)

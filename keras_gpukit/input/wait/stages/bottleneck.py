@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from keras_gpukit.input.pipelines.structure import stages
+from keras_gpukit.frameworks.tf_datasets import setting, stages
 from keras_gpukit.input.wait.stages.readings import MeasuredNode
 from keras_gpukit.rules.input.bottleneck import ACCOUNTED
 from keras_gpukit.sensors.interpreter import usable_cores
@@ -103,7 +103,7 @@ def pool_threads(dataset: Any) -> int | None:
     """
     import tensorflow as tf
 
-    if any(getattr(stage, "_use_unbounded_threadpool", False) for stage in stages(dataset)):
+    if any(setting(stage, "use_unbounded_threadpool", False) for stage in stages(dataset)):
         return None
     own = dataset.options().threading.private_threadpool_size
     return own or tf.config.threading.get_inter_op_parallelism_threads() or usable_cores()

@@ -19,6 +19,12 @@ from itertools import chain
 from typing import Any
 
 from keras_gpukit.errors import logger
+from keras_gpukit.frameworks.tf_datasets import (
+    functions_of,
+    generator_of,
+    replace_generator,
+    stages,
+)
 from keras_gpukit.input.pipelines.generators import generator_state
 from keras_gpukit.input.pipelines.other_libraries import (
     Transformation,
@@ -30,7 +36,6 @@ from keras_gpukit.input.pipelines.other_libraries import (
     worker_processes,
 )
 from keras_gpukit.input.pipelines.stage import PYTHON_GENERATOR, Function, Stage
-from keras_gpukit.input.pipelines.structure import functions_of, stages
 from keras_gpukit.input.wait.stages.readings import MeasuredNode
 
 _PASS_ON_SOME = ("filter", "flat_map")
@@ -140,16 +145,16 @@ class GrainTimes:
 def time_grain(dataset: Any) -> None:
     """Has Grain time the stages of the Grain dataset behind a tf.data pipeline, if there is one."""
     for state in _generator_states(dataset) if dataset is not None else ():
-        given = closed_over(state._generator).get("dataset")
+        given = closed_over(generator_of(state)).get("dataset")
         if is_grain(given) and worker_processes(given) == 0:
-            state._generator = TimedGrain(given)
+            replace_generator(state, TimedGrain(given))
 
 
 def grain_times(dataset: Any) -> GrainTimes | None:
     """Returns the times of the Grain dataset behind a tf.data pipeline; None if it is not timed."""
     for state in _generator_states(dataset):
-        if isinstance(state._generator, TimedGrain):
-            return state._generator.times
+        if isinstance(generator := generator_of(state), TimedGrain):
+            return generator.times
     return None
 
 

@@ -6,8 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
 from keras_gpukit.input.wait.stages.readings import ModelReading, read_nodes
-from keras_gpukit.input.wait.tf_private import parse_model, read_model
 
 MOST_STARTS = 8
 """Maximum number of starts that are kept, in addition to the first one of the run; our choice."""

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.frameworks.tf_datasets import dataset_of, is_fed_by_another
+from keras_gpukit.frameworks.tf_iterators import parse_model
 from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
-from keras_gpukit.input.pipelines.structure import dataset_of, is_fed_by_another
 from keras_gpukit.input.wait.stages.aligning import Names, align
 from keras_gpukit.input.wait.stages.bottleneck import (
     Member,
@@ -27,7 +28,6 @@ from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
 from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure, measure_starts
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
 from keras_gpukit.input.wait.stages.starts import StartReadings
-from keras_gpukit.input.wait.tf_private import parse_model
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
 
 # Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
@@ -54,7 +54,7 @@ class PipelineWatch:
     ```python
     watch = PipelineWatch()
     watch.follow(iterator)                                            # at each new iterator
-    watch.read(tf_private.read_model(iterator))                       # now and then
+    watch.read(tf_iterators.read_model(iterator))                       # now and then
     watch.record(wait_s=0.01).stages
     ```
     """

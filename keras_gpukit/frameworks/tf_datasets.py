@@ -1,11 +1,4 @@
-"""Reads the structure of a `tf.data` pipeline: its stages, their inputs, functions and settings.
-
-Private names of TensorFlow, seen on 2.21: `OwnedIterator._dataset`, `DatasetV2._inputs`,
-`._functions`, `._metadata` and `._impl`, the stages' classes and settings (`_batch_size`, `_seed`
-and so on), `_PerDeviceGenerator` and `_ReincarnatedPerDeviceGenerator` (what each replica fetches
-from under a mirrored strategy), and `StructuredFunctionWrapper._func` and `.function`. If a name is
-missing, only the kind of the stage is known, and tuning leaves it unchanged.
-"""
+"""Datasets: the stages of a `tf.data` pipeline, their inputs, functions and settings."""
 
 from __future__ import annotations
 
@@ -38,39 +31,38 @@ def once_per_dataset(read: Callable[[Dataset], T]) -> Callable[[Dataset], T]:
     return remembered
 
 
+def kind(stage: Dataset) -> str:
+    """Returns the exact kind of a stage, such as "ParallelMap", "Batch" or "TensorSlice"."""
+    return type(stage).__name__.strip("_").removesuffix("V2").removesuffix("Dataset")
+
+
 def dataset_of(iterator: Any) -> Any:
-    """Returns the Python dataset that an iterator reads; None if it is unknown."""
+    """Returns the Python dataset that an iterator reads; None if unknown."""
     return getattr(iterator, "_dataset", None)
 
 
-def open_shapes(spec: Any) -> tuple[str, ...]:
-    """Returns the shapes of a batch's tensors that vary in more than the number of examples."""
-    import tensorflow as tf
-
-    shapes = [getattr(each, "shape", None) for each in tf.nest.flatten(spec)]
-    return tuple(
-        str(tuple(shape))
-        for shape in shapes
-        if isinstance(shape, tf.TensorShape) and shape.rank and None in tuple(shape)[1:]
-    )
-
-
 def unwrapped(stage: Dataset) -> Dataset:
-    """Returns the stage that implements a reader of files, `_impl`; any other stage as it is."""
+    """Returns the stage that implements a reader of files; any other stage as it is."""
     inner = getattr(stage, "_impl", None)
     return stage if inner is None else inner
 
 
 @once_per_dataset
 def is_fed_by_another(dataset: Any) -> bool:
-    """Whether a dataset only fetches elements of another dataset, for one of several replicas."""
+    """Whether a dataset only fetches elements of another dataset, for one of several replicas.
+
+    Its class is `_PerDeviceGenerator` or `_ReincarnatedPerDeviceGenerator`.
+    """
     return "PerDeviceGenerator" in type(dataset).__name__ or any(
         is_fed_by_another(source) for source in inputs(dataset)
     )
 
 
 def is_readable(stage: Dataset) -> bool:
-    """Whether the inputs and functions of a stage can be read."""
+    """Whether the inputs and functions of a stage can be read.
+
+    If not, only its kind is known, and tuning leaves it unchanged.
+    """
     if not (hasattr(stage, "_inputs") and hasattr(stage, "_functions")):
         return False
     return all(hasattr(wrapper, "function") for wrapper in stage._functions())
@@ -110,13 +102,13 @@ def given_name(dataset: Any) -> str | None:
     return metadata.name.decode() or None if metadata is not None else None
 
 
-def setting(stage: Dataset, name: str) -> Any:
+def setting(stage: Dataset, name: str, *default: Any) -> Any:
     """Returns a setting that a stage was made with, such as `batch_size` or `deterministic`.
 
     Raises:
-        AttributeError: If the stage has no such setting.
+        AttributeError: If the stage has no such setting, and no default was given.
     """
-    return getattr(stage, f"_{name}")
+    return getattr(stage, f"_{name}", *default)
 
 
 def number(stage: Dataset, name: str) -> int:
@@ -137,7 +129,7 @@ def is_zip_of_a_tuple(stage: Dataset) -> bool:
 
 
 def cache_file(stage: Dataset) -> str:
-    """Returns the file name of a `cache`; "" if it is in memory, "unknown" if that is unknown."""
+    """Returns the file name of a `cache`; "" in memory, "unknown" if unknown."""
     name = getattr(stage, "_filename", None)
     return "unknown" if name is None else str(name.numpy().decode())
 
@@ -148,3 +140,53 @@ def batch_size(dataset: Dataset) -> int | None:
         if "Batch" in type(stage).__name__ and hasattr(stage, "_batch_size"):
             return number(stage, "batch_size")
     return None
+
+
+def name_in_graph(operation: Any) -> str | None:
+    """Returns the `name=` of a stage that is an operation in a function's graph; None without."""
+    from tensorflow.core.framework import dataset_metadata_pb2
+
+    if "metadata" not in {attribute.name for attribute in operation.op_def.attr}:
+        return None
+    metadata = dataset_metadata_pb2.Metadata.FromString(operation.get_attr("metadata"))
+    return metadata.name.decode() or None
+
+
+def input_of(stage: Dataset) -> Dataset:
+    """Returns the input of a stage that has a single one, as it was given."""
+    return stage._input_dataset
+
+
+def changed_options(dataset: Dataset) -> Any:
+    """Returns a copy of a dataset's options that can be changed."""
+    import tensorflow as tf
+
+    options = tf.data.Options().merge(dataset.options())
+    options._set_mutable(True)
+    return options
+
+
+def with_operations(dataset: Dataset, make: Callable[[Any, dict[str, Any]], Any]) -> Dataset:
+    """Returns a dataset with operations on top that leave its elements as they are.
+
+    `make` gets the dataset's tensor, and the arguments that give the types and shapes of elements.
+    """
+    from tensorflow.python.data.ops import dataset_ops
+
+    made = make(dataset._variant_tensor, dataset._flat_structure)
+    return dataset_ops.UnaryUnchangedStructureDataset(dataset, made)
+
+
+def generator_of(state: Any) -> Any | None:
+    """Returns the generator in what `from_generator` keeps; None if a state is not its own."""
+    return getattr(state, "_generator", None)
+
+
+def replace_generator(state: Any, generator: Any) -> None:
+    """Makes a state of `from_generator` call another generator."""
+    state._generator = generator
+
+
+def generators_in_use(state: Any) -> list[Any]:
+    """Returns the generators that a state of `from_generator` has called."""
+    return list(state._iterators.values())

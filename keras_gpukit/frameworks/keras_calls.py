@@ -1,13 +1,4 @@
-"""Undocumented behavior of Keras that running an unchanged script relies on.
-
-Seen on Keras 3.12 to 3.15: `fit` itself creates a `keras.callbacks.CallbackList` with
-`add_history=True`, and `evaluate` and `predict` create theirs without it. If `fit` no longer does
-so, no `fit` is found. `_EXCLUDED_PATHS` in `keras.src.utils.traceback_utils` lists the folders
-whose frames Keras removes from tracebacks, with the decorator `filter_traceback` around `fit`,
-`evaluate` and `predict`. Without it, exceptions that the script catches contain frames of this
-package. `train_function`, `test_function` and `predict_function` of a model are None until a call
-makes them, and again after `compile`.
-"""
+"""Keras' `fit`, `evaluate` and `predict` as a whole, and the callbacks that they call."""
 
 from __future__ import annotations
 
@@ -17,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_gpukit.records.script import METHODS
-from keras_gpukit.scripts.main_module import PACKAGE
 
 STEP_FUNCTIONS = {
     "fit": ("train_function", "test_function"),
@@ -36,6 +26,7 @@ def on_each_list(action: Callable[[str, Any, int], None]) -> None:
     The list is created within the method, even if a subclass overrides it. It contains the
     callbacks of any nested list that the caller gave. No frame of this function is on the stack
     while the method runs. The validation of a `fit` uses the list of the `fit`.
+    Only `fit` creates its list with `add_history=True`; if it no longer does, no `fit` is found.
 
     Args:
         action: Called with the method's name, the list, and the number of callbacks that the caller
@@ -74,10 +65,25 @@ def around_each_call(around: Callable[[Any, Any], Any], methods: Sequence[str] =
         setattr(owner, method, wrapped)
 
 
-def leave_out_of_tracebacks() -> None:
-    """Makes Keras remove this package's frames from tracebacks, as it does its own."""
+def leave_out_of_tracebacks(folder: str) -> None:
+    """Makes Keras remove the frames of a folder's code from tracebacks, as its own, if it can."""
     from keras.src.utils import traceback_utils
 
     excluded = getattr(traceback_utils, "_EXCLUDED_PATHS", None)
-    if isinstance(excluded, tuple) and PACKAGE not in excluded:
-        traceback_utils._EXCLUDED_PATHS = (*excluded, PACKAGE)
+    if isinstance(excluded, tuple) and folder not in excluded:
+        traceback_utils._EXCLUDED_PATHS = (*excluded, folder)
+
+
+def is_default(hook: Any) -> bool:
+    """Whether a callback's hook is Keras' own, which does nothing."""
+    return hasattr(hook, "_is_default")
+
+
+def profiles_batches(tensorboard: Any) -> bool:
+    """Whether Keras' `TensorBoard` captures profiles; False if unknown."""
+    return bool(getattr(tensorboard, "_should_trace", False))
+
+
+def profiled_batches(tensorboard: Any) -> tuple[int, int]:
+    """Returns the first and last batch that Keras' `TensorBoard` captures; 0 if unknown."""
+    return getattr(tensorboard, "_start_batch", 0), getattr(tensorboard, "_stop_batch", 0)

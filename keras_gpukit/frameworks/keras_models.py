@@ -1,17 +1,4 @@
-"""Private names of Keras that recomputing and restoring a model need, seen on Keras 3.12 to 3.15.
-
-`keras.src.backend.common.global_state.GLOBAL_STATE_TRACKER` holds the global seed generator and the
-counters for automatic names. If it is gone, they are not restored.
-
-`keras.src.backend.common.global_state` has the context of the current call, "current_call_ctx".
-Layers that are called without `training` read it from there. `Functional._nodes_by_depth` holds the
-calls that a functional model consists of, and `Functional._run_through_graph` runs them.
-`Sequential._functional` is the functional model within a sequential one. `Layer._flatten_layers`
-lists the layers within layers; without it, only the model's direct layers are found.
-
-Without these names, `rematerialize` does not accept `segments`. Whole layers that get `training`
-explicitly can still be recomputed.
-"""
+"""Keras' models: their graphs of layers, the calls in them, and Keras' global state."""
 
 from __future__ import annotations
 
@@ -26,7 +13,10 @@ RUN = "_run_through_graph"
 
 
 def keras_globals() -> Any | None:
-    """Returns the object whose attributes are the calling thread's global state of Keras."""
+    """Returns the object with the calling thread's state of Keras: seeds, counters of names.
+
+    None without it: they are not restored after a trial.
+    """
     try:
         from keras.src.backend.common import global_state
     except ImportError:
@@ -35,7 +25,11 @@ def keras_globals() -> Any | None:
 
 
 def call_context() -> Any:
-    """Returns a copy of the context of the current call; None outside a call."""
+    """Returns a copy of the context of the current call; None outside a call, or if unknown.
+
+    Layers that are called without `training` read it from there. Without it, only layers that get
+    `training` explicitly can be computed twice.
+    """
     try:
         from keras.src.backend.common.global_state import get_global_attribute
     except ImportError:
@@ -60,13 +54,16 @@ def within(context: Any) -> Iterator[None]:
 
 
 def layers_within(model: Any) -> list[Any]:
-    """Returns the layers of a model, including those within other layers."""
+    """Returns the layers of a model, including those within other layers if they can be found."""
     flatten = getattr(model, "_flatten_layers", lambda: model.layers)
     return [each for each in flatten() if each is not model]
 
 
 def graph_of(model: Any) -> Any:
-    """Returns the functional model that a model is, or contains if it is sequential; else None."""
+    """Returns the functional model that a model is, or contains if it is sequential; else None.
+
+    None without it: `rematerialize` accepts no `segments`.
+    """
     graph = getattr(model, "_functional", None) or model
     return graph if hasattr(graph, "_nodes_by_depth") and hasattr(graph, RUN) else None
 
@@ -94,3 +91,11 @@ def call_node(node: Any, values: dict[int, Any], callable_of: Callable[[Any], An
     args, kwargs = node.arguments.fill_in(values)
     outputs = keras.tree.flatten(callable_of(node.operation)(*args, **kwargs))
     values.update(zip(map(id, node.outputs), outputs, strict=True))
+
+
+def with_mask_of(original: Any, tensor: Any) -> Any:
+    """Returns a tensor with the mask that Keras attached to another one."""
+    mask = getattr(original, "_keras_mask", None)
+    if mask is not None:
+        tensor._keras_mask = mask
+    return tensor

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from keras_gpukit.flops.shapes import (
+from keras_gpukit.frameworks.tf_functions import function_graph
+from keras_gpukit.profiling.flops.shapes import (
     CALLS,
     LOOPS,
     Open,
@@ -23,7 +24,6 @@ from keras_gpukit.flops.shapes import (
     trips_of,
     with_batch,
 )
-from keras_gpukit.flops.tf_private import function_graph
 from keras_gpukit.records.benchmark import StepFlops
 
 Shape = tuple[int, ...]

@@ -1,35 +1,15 @@
-"""Access to the private names of TensorFlow and Keras that the input wait needs.
-
-Seen on TensorFlow 2.21: `DistributedIterator._iterators` and its constructor, the workers'
-`_iterator`, `OwnedMultiDeviceIterator._device_iterators`, `OwnedIterator._dataset` and
-`._iterator_resource`. Seen on Keras 3.12 to 3.16: the module of its step functions. If one is gone,
-the mechanism that needs it is not chosen.
-"""
+"""Iterators over datasets, and tf.data's model of their pipelines."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.pipelines.structure import once_per_dataset
-from keras_gpukit.sensors.older_keras import fetches_within_the_step
+from keras_gpukit.frameworks.tf_datasets import dataset_of, once_per_dataset
 
 HIDE_MODELS = ("GPU",)
 """Kinds of devices without an operation that reads the model of an iterator there."""
-
-
-def gpu_runs_ahead(steps_per_execution: int) -> bool:
-    """Whether a GPU may still compute a step when the host fetches the next batch.
-
-    From Keras 3.16 on, with one step per execution, Python fetches a batch and then calls the
-    step, which may return before the GPU has computed it. Up to 3.15 one call does both, and reads
-    back from the device whether there was a batch. Not seen on a GPU yet; on CPUs steps are over
-    when their call returns.
-    """
-    import tensorflow as tf
-
-    fetches_apart = steps_per_execution == 1 and not fetches_within_the_step()
-    return fetches_apart and bool(tf.config.list_logical_devices("GPU"))
 
 
 def host_iterator(iterator: Any) -> Any:
@@ -53,14 +33,17 @@ def host_iterator(iterator: Any) -> Any:
 
 def host_dataset(iterator: Any) -> Any:
     """Returns the host's dataset that feeds an iterator, distributed or not; None if unknown."""
-    for worker in getattr(iterator, "_iterators", ()):
-        return getattr(worker, "_dataset", None)
-    return getattr(iterator, "_dataset", None)
+    return dataset_of(next(iter(getattr(iterator, "_iterators", ())), iterator))
 
 
 def shows_models(device: str) -> bool:
     """Whether the models of iterators on a device can be read."""
     return not any(hides in device.upper() for hides in HIDE_MODELS)
+
+
+def shows_model(iterator: Any) -> bool:
+    """Whether the model of an iterator can be read where it is."""
+    return shows_models(iterator._iterator_resource.device)
 
 
 @once_per_dataset  # collecting the options takes half a millisecond
@@ -71,7 +54,7 @@ def is_autotuned(dataset: Any) -> bool:
 
 def has_model(iterator: Any) -> bool:
     """Whether tf.data keeps a model of the pipeline. If not, reading it would log a warning."""
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = dataset_of(iterator)
     return dataset is None or is_autotuned(dataset)
 
 
@@ -106,19 +89,11 @@ def check_model(iterator: Any) -> None:
     Raises:
         Exception: If tf.data keeps no model of the pipeline.
     """
-    dataset = getattr(iterator, "_dataset", None)
+    dataset = dataset_of(iterator)
     if dataset is None or dataset not in _readable:
         read_model(iterator)
         if dataset is not None:
             _readable.add(dataset)
-
-
-def is_made_by_keras(step_function: Any) -> bool:
-    """Whether a step function is the one that Keras makes, not wrapped by other code."""
-    made_in = getattr(step_function, "__module__", "")
-    return made_in == "keras.src.backend.tensorflow.trainer" and not hasattr(
-        step_function, "__wrapped__"
-    )
 
 
 def empty_iterator(iterator: Any) -> Any:
@@ -143,3 +118,14 @@ def empty_iterator(iterator: Any) -> Any:
     )
     empty._element_spec = iterator.element_spec
     return empty
+
+
+def wrap_takes(wrap: Callable[[Any], Any]) -> None:
+    """Wraps the method by which a `for` loop over a dataset takes a batch.
+
+    Keras' `fit` and `evaluate` do not call it, since their steps fetch batches in a graph.
+    Without it, a script without `fit` is not measured.
+    """
+    from tensorflow.python.data.ops import iterator_ops
+
+    iterator_ops.OwnedIterator.__next__ = wrap(iterator_ops.OwnedIterator.__next__)

@@ -5,9 +5,6 @@ its trainer has another name; and it opens one scope for a call of a layer, not 
 the oldest Keras, this module goes, and each caller keeps the branch for it. What reads profiles
 finds this out from their own names, since a profile may come from another machine:
 `calls_are_numbered` in `profiling.reading.layers` goes then, too.
-
-Private names, seen on Keras 3.12 to 3.16: `keras.src.backend.tensorflow.trainer`, and in it
-`TensorFlowTrainer`, which is `Trainer` from 3.16 on.
 """
 
 from __future__ import annotations
@@ -15,11 +12,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from keras_gpukit.frameworks.keras_trainer import trainer_module
+
 _PROBE = "probe"
 
 
 def trainer_class(module: Any) -> Any:
     """Returns the class that trains on TensorFlow, by Keras' module of it.
+
+    Seen on Keras 3.12 to 3.15 as `TensorFlowTrainer`, on 3.16 as `Trainer`.
 
     Raises:
         AttributeError: If the module has no such class.
@@ -32,9 +33,21 @@ def fetches_within_the_step() -> bool:
 
     It then reads back from the device whether there was a batch, and returns after the step.
     """
-    from keras.src.backend.tensorflow import trainer
+    return hasattr(trainer_module(), "TensorFlowTrainer")
 
-    return hasattr(trainer, "TensorFlowTrainer")
+
+def gpu_runs_ahead(steps_per_execution: int) -> bool:
+    """Whether a GPU may still compute a step when the host fetches the next batch.
+
+    From Keras 3.16 on, with one step per execution, Python fetches a batch and then calls the
+    step, which may return before the GPU has computed it. Up to 3.15 one call does both, and reads
+    back from the device whether there was a batch. Not seen on a GPU yet; on CPUs steps are over
+    when their call returns.
+    """
+    import tensorflow as tf
+
+    fetches_apart = steps_per_execution == 1 and not fetches_within_the_step()
+    return fetches_apart and bool(tf.config.list_logical_devices("GPU"))
 
 
 @functools.cache
