@@ -383,6 +383,8 @@ def test_a_lower_bound_says_of_no_batch_that_it_fits():
     assert f"no batch above {found.fits_batch_size:,} fits, and smaller ones may not" in text
 
 
+# In `make test`, the prediction is shown above, and commands on a first `fit` by find-batch-size.
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_predicts_what_training_then_takes():
     script, variables = CASES / "convolutions.py", environment(**prepared.COUNTING)
