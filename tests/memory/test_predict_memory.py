@@ -220,6 +220,7 @@ def test_every_optimizer_and_model_that_the_step_uses_counts():
     assert (memory.weights_bytes, memory.slots_bytes) == (weights, slots)
 
 
+@pytest.mark.long
 def test_optimizers_of_ones_own_train_the_same_afterwards():
     def losses(*, predicts):
         keras.utils.set_random_seed(1)
