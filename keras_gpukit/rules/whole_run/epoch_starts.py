@@ -143,7 +143,7 @@ def _each(start_s: float) -> str:
 
 def _slow(few: int, epochs: int, longest_s: float) -> str:
     slow, longest = ("One", "") if few == 1 else (str(few), " were slow, the longest")
-    return f"{slow} of {epochs} epoch starts{longest} took {seconds(longest_s)} s"
+    return f"{slow} of {'two' if epochs == 2 else epochs} epoch starts{longest} took {seconds(longest_s)} s"
 
 
 def _slow_ones(longest_s: tuple[float, ...], epochs: int, total_s: float) -> int:
