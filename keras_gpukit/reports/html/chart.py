@@ -22,7 +22,7 @@ COLORS = {
 PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#cf6690", "#9a82cc", "#8c8c3a", "#7d8790")
 # Lines and areas must differ by more than their colour.
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_OVER_COLOR = {"fillmode": "overlay", "fgcolor": "#fff", "fgopacity": 0.6}  # texts are black
+_OVER_COLOR = {"fillmode": "overlay", "fgcolor": "#fff", "fgopacity": 0.4}  # texts are black
 _PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 _LONGEST = 60
 Trace = dict[str, Any]
