@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable
+from difflib import get_close_matches
+from inspect import signature
 from itertools import chain
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, ParamSpec
+
+P = ParamSpec("P")
 
 
 def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> NoReturn:
     """Raises `error` with the wording that every refusal uses."""
     raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
+
+
+def naming_likely(init: Callable[P, None]) -> Callable[P, None]:
+    """Lets a constructor refuse an unknown argument with the name that was likely meant."""
+    known = [*signature(init).parameters][1:]
+    owner = init.__qualname__.partition(".")[0]
+
+    @functools.wraps(init)
+    def checked(*args: P.args, **given: P.kwargs) -> None:
+        for name in given.keys() - {*known}:
+            likely = [each for each in known if each.startswith(name)]
+            likely = likely or get_close_matches(name, known, 1)
+            hint = f"did you mean `{likely[0]}`?" if likely else f"it has {', '.join(known)}."
+            received = f"Received: {name}={given[name]!r}"
+            raise TypeError(f"{owner} has no argument `{name}`: {hint} {received}")
+        init(*args, **given)
+
+    return checked
 
 
 def is_a(value: Any, kind: type) -> bool:

@@ -8,7 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from keras_gpukit.arguments import Verbose, check_auto_or_flag, check_flag, check_verbose, refuse
+from keras_gpukit.arguments import (
+    Verbose,
+    check_auto_or_flag,
+    check_flag,
+    check_verbose,
+    naming_likely,
+    refuse,
+)
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.callbacks.device_placement import DevicePlacement
 from keras_gpukit.callbacks.gpu_memory import GPUMemory
@@ -79,6 +86,7 @@ class Monitor(WatchingCallback[RunSummary]):
         ImportError: If the package is not installed that `nvtx` or `log_to` needs.
     """
 
+    @naming_likely
     def __init__(
         self,
         log_dir: str | os.PathLike[str] | None = "logs",

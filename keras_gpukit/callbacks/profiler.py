@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from keras_gpukit.arguments import naming_likely
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.records.profile import ProfilerRecord
@@ -44,6 +45,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         ValueError: If an argument is out of range, or `log_dir` is empty or a file.
     """
 
+    @naming_likely
     def __init__(
         self,
         log_dir: str | os.PathLike[str] = "logs",

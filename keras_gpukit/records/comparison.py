@@ -106,8 +106,8 @@ class ChangeCause:
     Attributes:
         kind: Kind of the difference. "part": a part of the step time; "stage time" and "stage":
             time per batch and parallelism of a stage; "written stage": one that only one of the
-            scripts has; "callback": seconds per step; "layer": seconds per
-            step in a profile; "placement": number of operations on a device; "page faults": seconds
+            scripts has, or each at another place; "callback": seconds per step; "layer": seconds
+            per step in a profile; "placement": operations on a device; "page faults": seconds
             of the kernel per step; "other processes": share of the cores that they used.
         name: Name of the differing part, a stage with its place, a setting, a layer, a device.
         share: Share of the change of the step time, for parts.

@@ -114,6 +114,8 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
             f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
             f"{shares[1]} during {compared.b}, so a change may be due to them"
         )
+    if cause.kind == "written stage" and None not in (cause.a, cause.b):
+        return f"{cause.name} moved: {cause.a} → {cause.b}"
     if cause.kind == "written stage":
         return f"only {compared.a if cause.b is None else compared.b} has {cause.name}"
     if cause.kind in ("stage", "setting", "placement"):

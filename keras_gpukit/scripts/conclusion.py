@@ -112,6 +112,7 @@ class Conclusion:
             self._say("nothing was recorded; a warning above says why.")
             return
         if script is not None:
+            from keras_gpukit.reports.script import account
             from keras_gpukit.saved_runs.script_verdict import within_script
 
             runs = tuple(within_script(script, report.runs))
@@ -127,6 +128,8 @@ class Conclusion:
         for log_dir in log_dirs:
             self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")
         self._tell_of_started()
+        if script is not None:
+            self._print(f"{account(script)}.")
         if self._opens:
             _open_in_browser(path)
 
@@ -220,10 +223,10 @@ class Conclusion:
         from keras_gpukit.rules.judging import of_script
 
         summary = of_script(script)
-        if script.calls or summary.findings:
-            self._print(f"{account(script)}.")
         if summary.findings:
             self._print_panel(summary)
+        if script.calls or summary.findings:
+            self._print(f"{account(script)}.")
 
     def _print_panel(self, summary: RunSummary, name: str | None = None) -> None:
         from keras_gpukit.reports.console import print_summary
@@ -237,20 +240,16 @@ class Conclusion:
         from keras_gpukit.records.profile import ProfilerRecord
         from keras_gpukit.reports import phrases
         from keras_gpukit.reports.run_words import verdict_lines
-        from keras_gpukit.reports.script import account
         from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
         from keras_gpukit.saved_runs.script_verdict import fits_of, main_run
 
-        runs, script = report.runs, report.script
-        fits = fits_of(runs)
-        longest, which = main_run(runs)
+        fits = fits_of(report.runs)
+        longest, which = main_run(report.runs)
         if len(fits) > 1:
             count = max(self._fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = longest.summary
-        if script is not None:
-            self._print(f"{account(script)}.")
         known = summary.captures or ProfilerRecord()  # with the reason for none
         name = longest.name if len(fits) > 1 else None
         self._print_panel(replace(summary, captures=replace(known, captures=captures)), name)
@@ -265,7 +264,7 @@ class Conclusion:
                 return not is_many
             return not is_many or worst.title not in titles
 
-        others = tuple(run for run in runs if run is not longest and is_news(run))
+        others = tuple(run for run in report.runs if run is not longest and is_news(run))
         for line in verdict_lines(replace(report, runs=others)):
             self._print(line)
 

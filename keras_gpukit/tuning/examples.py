@@ -96,7 +96,7 @@ def examples_of(dataset: Any) -> Examples:
     else:
         raise wrong_kind(dataset)
     if not batches:
-        raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+        raise ValueError(f"`dataset` must have at least one batch. Received: dataset={dataset!r}")
     parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
     rows = [_rows(each) for each in batches]
     if len(rows) == count:
@@ -112,12 +112,12 @@ def _check_spec(dataset: Any) -> None:
     for spec in tf.nest.flatten(dataset.element_spec):
         if not isinstance(spec, tf.TensorSpec):
             raise ValueError(
-                "dataset must give dense tensors: batches of another size cannot be made of ragged "
-                f"and sparse ones. Received: {reprlib.repr(spec)} in its elements"
+                "`dataset` must give dense tensors: batches of another size cannot be made of "
+                f"ragged and sparse ones. Received: {reprlib.repr(spec)} in its elements"
             )
         if spec.shape.rank == 0:
             raise ValueError(
-                "dataset must give batches, as fit() needs them: call dataset.batch(). "
+                "`dataset` must give batches, as fit() needs them: call dataset.batch(). "
                 f"Received: dataset={dataset!r}"
             )
 
@@ -129,7 +129,7 @@ def _as_fed(array: Any) -> np.ndarray:
     found = np.asarray(array)
     if not found.shape:
         raise ValueError(
-            "dataset must give batches, arrays with a row for each example. "
+            "`dataset` must give batches, arrays with a row for each example. "
             f"Received: a batch with {reprlib.repr(array)} in it"
         )
     return found.astype(keras.config.floatx()) if found.dtype == np.float64 else found
@@ -141,7 +141,7 @@ def _rows(batch: Any) -> int:
     rows = {len(each) for each in tf.nest.flatten(batch)}
     if len(rows) != 1:
         raise ValueError(
-            "dataset must give batches, whose arrays all have a row for each example; "
+            "`dataset` must give batches, whose arrays all have a row for each example; "
             "call dataset.batch() if it gives single examples. "
             f"Received: an element with arrays of {sorted(rows)} rows"
         )

@@ -154,7 +154,7 @@ def _size(batch: Any) -> int:
 def has_ended() -> ValueError:
     """Returns the error for a dataset that ended although it should be endless."""
     return ValueError(
-        "dataset must have at least one batch, and it must be possible to iterate over it again, "
+        "`dataset` must have at least one batch, and it must be possible to iterate over it again, "
         "which an exhausted generator does not allow. Received: a dataset that ended"
     )
 

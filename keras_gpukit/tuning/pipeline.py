@@ -65,7 +65,7 @@ class PipelineTuning:
         for stage in stages(dataset):
             if kind(stage) == "Cache" and id(stage) not in within_reach and cache_file(stage):
                 raise ValueError(
-                    "dataset must not cache on disk below a stage that is not known: reading a "
+                    "`dataset` must not cache on disk below a stage that is not known: reading a "
                     "part of it would leave a part of the cache. Tune the dataset below its "
                     f"cache. Received: dataset={dataset!r}"
                 )

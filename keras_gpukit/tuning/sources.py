@@ -54,7 +54,7 @@ def check_one_device(model: Any, purpose: str) -> None:
 
 
 _ACCEPTED = (
-    "dataset must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of arrays "
+    "`dataset` must be a tf.data.Dataset of batches, a keras.utils.PyDataset, or a tuple of arrays "
     "(x, y)."
 )
 
@@ -142,7 +142,7 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         )
     if isinstance(dataset, tf.data.Dataset):
         if int(dataset.cardinality()) == 0:
-            raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+            raise ValueError(f"`dataset` must have at least one batch. Received: {dataset=}")
         return dataset.repeat()
     if isinstance(dataset, keras.utils.PyDataset):
         return _from_py_dataset(dataset)
@@ -165,7 +165,7 @@ def _from_py_dataset(dataset: Any) -> Any:
     if count is None:
         return dataset
     if count == 0:
-        raise ValueError(f"dataset must have at least one batch. Received: dataset={dataset!r}")
+        raise ValueError(f"`dataset` must have at least one batch. Received: dataset={dataset!r}")
 
     class Endless(keras.utils.PyDataset):  # type: ignore[misc]
         num_batches = None

@@ -115,6 +115,13 @@ def test_other_arguments_are_checked(kind, name, values):
             kind(None, **{name: value})
 
 
+def test_an_unknown_argument_gets_the_one_that_was_likely_meant():
+    with pytest.raises(TypeError, match=r"did you mean `at_steps`\? Received: at=\[5\]"):
+        gpukit.Profiler(at=[5])
+    with pytest.raises(TypeError, match="no argument `profile`: it has log_dir, verbose"):
+        gpukit.Monitor(profile=True)
+
+
 def test_callbacks_share_one_run_in_each_folder(tmp_path):
     given = [("a", gpukit.InputStall), ("a", gpukit.Throughput), ("b", gpukit.Throughput)]
     callbacks = [kind(tmp_path / folder) for folder, kind in given]

@@ -8,7 +8,7 @@ from helpers.processes import ROOT
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-PAGES = ("index", "troubleshooting/memory-grows", "reference/cli")
+PAGES = ("index", "troubleshooting/memory-grows", "reference/cli", "guides/tune", "gpu-evidence")
 
 pytestmark = [pytest.mark.browser, pytest.mark.heavy]
 

@@ -1005,7 +1005,7 @@ def test_the_stages_that_keras_makes_of_arrays_are_known_by_their_names():
         (8, (16.0, 0.7), "One of 8 epoch starts took 16 s"),
         (8, (9.0, 8.0, 0.6), "2 of 8 epoch starts were slow, the longest took 9.0 s"),
         (8, (15.2, 0.6), "Each epoch takes 2.8 s to start"),
-        (2, (19.0, 1.0), "One of 2 epoch starts took 19 s"),
+        (2, (19.0, 1.0), "One of two epoch starts took 19 s"),
         (1, (20.0,), "Each epoch takes 20 s to start"),
         (3, (5.8, 0.1, 0.1), "Each epoch takes 6.7 s to start"),
         (8, (), "Each epoch takes 2.8 s to start"),

@@ -22,6 +22,7 @@ COLORS = {
 PALETTE = ("#2a8f86", "#d9772b", "#4a7fc1", "#cf6690", "#9a82cc", "#8c8c3a", "#7d8790")
 # Lines and areas must differ by more than their colour.
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_OVER_COLOR = {"fillmode": "overlay", "fgcolor": "#fff", "fgopacity": 0.4}  # texts are black
 _PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 _LONGEST = 60
 Trace = dict[str, Any]
@@ -159,7 +160,7 @@ def dashed(place: int) -> dict[str, Any]:
 
 def bar(name: str, place: int, color: str | None = None, **data: Any) -> Trace:
     """Returns a bar trace that differs from its neighbours by colour and by pattern."""
-    pattern = {"shape": _PATTERNS[place % len(_PATTERNS)], "solidity": 0.2}
+    pattern = {"shape": _PATTERNS[place % len(_PATTERNS)], "solidity": 0.2, **_OVER_COLOR}
     marker = {"color": color or PALETTE[place % len(PALETTE)], "pattern": pattern}
     # Plotly measures texts in this weight; the style sheet's would make them wider than it knows.
     return {"type": "bar", "name": name, "marker": marker, "textfont": {"weight": 600}, **data}

@@ -38,6 +38,8 @@ _LEAST_BETWEEN = 0.02
 _SHORTEST = 0.002
 # Hover text needs points. A long event has at least one per this fraction of the axis.
 _APART = 0.02
+# The width of a digit on a phone, as a fraction of the axis. Numbers are not made smaller.
+_DIGIT = 0.03
 _KINDS: dict[EventKind, tuple[str, str]] = {
     "epoch": ("epochs", COLORS["compute"]),
     "first step": ("first step", COLORS["first step"]),
@@ -226,7 +228,8 @@ def _draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Trace]:
     shortest_s = _SHORTEST * time.lasted_s
     size_s, _ = time.unit
     colors = [(lane.color, lane.second_color)[number % 2] for number in range(len(lane.marks))]
-    texts = [mark.text for mark in lane.marks]
+    room_s = _DIGIT * time.lasted_s
+    texts = [each.text * (each.duration_s >= room_s * len(each.text)) for each in lane.marks]
     yield {
         "type": "bar",
         "base": [time.place(mark.began_s) for mark in lane.marks],
@@ -240,6 +243,7 @@ def _draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Trace]:
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
+        "constraintext": "none",
         "hoverinfo": "skip",
         "showlegend": False,
     }

@@ -8,7 +8,7 @@ from typing import Any
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import COLORS, PALETTE, Chart, Omitted, axis, bar, draw
+from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, axis, bar, draw
 from keras_gpukit.reports.html.over_time import time_unit
 from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import time_spent
@@ -35,7 +35,7 @@ def wall_time_chart(run: RunReport) -> Chart | Omitted:
         ("other", parts.other_s, "other", "Keras at the end of epochs"),
         ("unknown", parts.unknown_s, "other", "steps whose wait is unknown"),
     )
-    present = [(name, spent_s, COLORS[color]) for name, spent_s, color, _ in named if spent_s]
+    colored = [(name, spent_s, COLORS[color]) for name, spent_s, color, _ in named]
     rows = tuple(
         (
             name,
@@ -47,15 +47,13 @@ def wall_time_chart(run: RunReport) -> Chart | Omitted:
         if spent_s != 0  # such as hangs in a run that had none; None is unknown
     )
     table = Table(("part", "what it is", "time", "share"), rows)
-    return Chart(f"{time_spent(run.summary) or ''}.", table, _whole_bar(present, parts.wall_s))
+    return Chart(f"{time_spent(run.summary) or ''}.", table, _whole_bar(colored, parts.wall_s))
 
 
 def script_chart(record: ScriptRecord) -> Chart:
     """Returns a chart with one bar for the script, and a table of its calls by line."""
     parts = [part for part in parts_of(record) if part.spent_s > 0]
-    colored = [
-        (part.name, part.spent_s, PALETTE[place % len(PALETTE)]) for place, part in enumerate(parts)
-    ]
+    colored = [(part.name, part.spent_s, None) for part in parts]
     rows = tuple(
         (part.name, units.duration(part.spent_s), units.percentage(part.spent_s / record.wall_s))
         for part in parts
@@ -80,28 +78,29 @@ def script_chart(record: ScriptRecord) -> Chart:
     )
 
 
-def _whole_bar(parts: Sequence[tuple[str, float, str]], wall_s: float) -> dict[str, Any]:
-    """Returns the figure of one bar that is split into parts, each with its colour."""
+def _whole_bar(
+    parts: Sequence[tuple[str, float | None, str | None]], wall_s: float
+) -> dict[str, Any]:
+    """Returns the figure of one bar that is split into parts, each with its colour and pattern."""
     size_s, unit = time_unit(wall_s)
-    traces = []
-    for place, (name, spent_s, color) in enumerate(parts):
-        took, share = units.duration(spent_s), spent_s / wall_s
-        is_labelled = share > _LEAST_LABELLED
-        traces.append(
-            bar(
-                name,
-                0 if is_labelled else place,  # a labelled segment needs no pattern
-                color,
-                x=[round(spent_s / size_s, 4)],
-                y=[0],
-                orientation="h",
-                text=[f"{name} {took}" if is_labelled else ""],
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                hovertemplate=f"{name}: {took}, {units.percentage(share)}<extra></extra>",
-            )
+    traces = [
+        bar(
+            name,
+            place,
+            color,
+            x=[round(spent_s / size_s, 4)],
+            y=[0],
+            orientation="h",
+            text=[f"{name} {took}" if share > _LEAST_LABELLED else ""],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            hovertemplate=f"{name}: {took}, {units.percentage(share)}<extra></extra>",
         )
+        for place, (name, spent_s, color) in enumerate(parts)
+        if spent_s
+        for took, share in [(units.duration(spent_s), spent_s / wall_s)]
+    ]
     return draw(
         traces,
         height=170,

@@ -46,9 +46,8 @@ def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Itera
     names = [pair.name for pair in parts]
     is_unknown = not compared.parts
     if _INPUT in names or is_unknown:
-        for name, is_new in written_pairs(a, b):
-            here, there = (None, "present") if is_new else ("present", None)
-            yield ChangeCause("written stage", name, here, there)
+        for difference in written_pairs(a, b):
+            yield ChangeCause("written stage", *difference)
         yield from _stages(compared.stages, changed_s)
     if _CALLBACKS in names or is_unknown:
         yield from _callbacks(a, b, changed_s)

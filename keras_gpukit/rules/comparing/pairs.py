@@ -38,20 +38,30 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     )
 
 
-def written_pairs(a: RunSummary, b: RunSummary) -> Iterator[tuple[str, bool]]:
-    """Yields what only one script's pipeline has, "cache after load", and whether that is b's."""
+def written_pairs(a: RunSummary, b: RunSummary) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yields stages that differ, and what each script has of them.
+
+    "cache after load" is None or "present"; "load" is "after shuffle" in one, and elsewhere in b.
+    """
     sides = [each.pipeline.written if each.pipeline else () for each in (a, b)]
     if not all(sides):
         return
     ours, theirs = (each[::-1] for each in sides)  # as one reads the script
-    for same, a_from, a_to, b_from, b_to in SequenceMatcher(None, ours, theirs).get_opcodes():
-        if same != "equal":
-            yield from ((_after(theirs, place), True) for place in range(b_from, b_to))
-            yield from ((_after(ours, place), False) for place in range(a_from, a_to))
+    codes = SequenceMatcher(None, ours, theirs).get_opcodes()
+    changed = [spans for same, *spans in codes if same != "equal"]
+    gone = [place for begin, end, *_ in changed for place in range(begin, end)]
+    for place in (place for *_, begin, end in changed for place in range(begin, end)):
+        was = next((each for each in gone if ours[each] == theirs[place]), None)
+        if was is None:
+            yield f"{theirs[place]}{_after(theirs, place)}", None, "present"
+        else:
+            gone.remove(was)
+            yield theirs[place], _after(ours, was).strip(), _after(theirs, place).strip()
+    yield from ((f"{ours[place]}{_after(ours, place)}", "present", None) for place in gone)
 
 
 def _after(names: Sequence[str], place: int) -> str:
-    return f"{names[place]} after {names[place - 1]}" if place else names[place]
+    return f" after {names[place - 1]}" if place else ""
 
 
 def _aligned(

@@ -141,9 +141,9 @@ def _each(start_s: float) -> str:
     return f"Each epoch takes {seconds(start_s)} s to start"
 
 
-def _slow(few: int, epochs: int, longest_s: float) -> str:
-    slow, longest = ("One", "") if few == 1 else (str(few), " were slow, the longest")
-    return f"{slow} of {epochs} epoch starts{longest} took {seconds(longest_s)} s"
+def _slow(few: int, of: int, longest_s: float) -> str:
+    slow, end = ("One", "") if few == 1 else (str(few), " were slow, the longest")
+    return f"{slow} of {'two' if of == 2 else of} epoch starts{end} took {seconds(longest_s)} s"
 
 
 def _slow_ones(longest_s: tuple[float, ...], epochs: int, total_s: float) -> int:

@@ -163,16 +163,18 @@ def test_stages_of_the_scripts_are_named_by_what_they_follow():
         pipeline = PipelineRecord((DECODE, READ), DECODE, written=names)
         return summary(**of_run, input=replace(SUMMARY.input, pipeline=pipeline))
 
-    before = written("batch", "decode", "shuffle", "files")
+    before = written("batch", "decode", "shuffle", "take", "files")
     # Behind the full cache, the sources do not run.
-    fast = written("prefetch", "batch", "cache", "decode", "files", wait_ms=1.0, step_ms=16.0)
+    names = ("prefetch", "batch", "shuffle", "cache", "decode", "files")
+    fast = written(*names, wait_ms=1.0, step_ms=16.0)
     cached = replace(fast.pipeline, stages=(CACHE,))
     fast = replace(fast, input=replace(fast.input, pipeline=cached))
     stages = [each for each in compared(before, fast).causes if "stage" in each.kind]
     assert [(each.kind, each.name, each.a, each.b) for each in stages] == [
-        ("written stage", "shuffle after files", "present", None),
+        ("written stage", "decode", "after shuffle", "after files"),
         ("written stage", "cache after decode", None, "present"),
         ("written stage", "prefetch after batch", None, "present"),
+        ("written stage", "take after files", "present", None),
     ]
 
 
