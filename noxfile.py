@@ -53,7 +53,7 @@ def nightly(session: nox.Session) -> None:
     session.install("-e", ".[dev]")
     session.install("--pre", "--upgrade", "tensorflow")
     pip = ("uv", "pip", "uninstall") if session.venv_backend == "uv" else ("pip", "uninstall", "-y")
-    session.run(*pip, "keras", "keras-nightly", external=session.venv_backend == "uv")
+    session.run_install(*pip, "keras", "keras-nightly", external=session.venv_backend == "uv")
     session.install("--pre", "--no-deps", "keras-nightly")
     folders = session.posargs or (*IMPORTANT, "tests/distributed", "tests/cli/test_doctor.py")
     session.run("pytest", "-q", "-m", LEFT_OUT, *folders)

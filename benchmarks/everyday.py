@@ -198,7 +198,7 @@ def main() -> int:
         "named": sum(row["is_named"] for row in rows.values()) / len(rows),
         "kept": sum(promises) / len(promises) if promises else 1.0,
     }
-    counts = Counter(row["rating"] for row in rows.values())
+    counts = Counter(row.get("rating") for row in rows.values())
     always = ("is_silent", "is_unchanged")
     good = all(share >= BAR for share in shares.values())
     good = good and all(row[key] is not False for row in rows.values() for key in always)
@@ -209,7 +209,7 @@ def main() -> int:
         [
             (
                 name,
-                *(str(row[key]) for key in ("found", "found_in_fixed", "rating", "is_kept")),
+                *(str(row.get(key)) for key in ("found", "found_in_fixed", "rating", "is_kept")),
                 *(str(row[key]) for key in ("is_unchanged", "lines")),
             )
             for name, row in rows.items()

@@ -111,23 +111,19 @@ def results() -> str:
 def result(path: Path, when: str) -> str:
     """Returns the section of one results file."""
     saved = json.loads(path.read_text(encoding="utf-8"))
-    about = (ast.get_docstring(ast.parse(script_of(saved["command"], when))) or "").split("\n\n")
+    about = saved.get("about")
+    if about is None:
+        script = (ROOT / saved["command"].split()[1]).read_text(encoding="utf-8")
+        about = " ".join((ast.get_docstring(ast.parse(script)) or "").split("\n\n")[0].split())
+    else:  # the script of a study that is not repeated is only where its result was made
+        when = f"at commit {saved['commit']}, {saved['measured']}"
     machine = saved["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in saved["versions"].items())
     return (
-        f"### {path.name}\n\n{' '.join(about[0].split())}\n\n"
+        f"### {path.name}\n\n{about}\n\n"
         f"`{saved['command']}`, {when}, on {machine['processor']} with {machine['cores']} cores "
         f"and {'a' if machine['gpus'] else 'no'} GPU; {versions}."
     )
-
-
-def script_of(command: str, when: str) -> str:
-    """Returns the code of a benchmark; of a deleted study, from its result's commit."""
-    name = command.split()[1]
-    if (ROOT / name).exists():
-        return (ROOT / name).read_text(encoding="utf-8")
-    shown = ["git", "show", f"{when.split()[-1]}:{name}"]
-    return subprocess.run(shown, cwd=ROOT, capture_output=True, text=True).stdout
 
 
 def skill() -> str:

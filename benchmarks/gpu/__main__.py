@@ -3,8 +3,8 @@
     python -m benchmarks.gpu [PART[:SLICE] …] --out benchmarks/results/gpu --minutes 11
 
 Runs what fits the time, most important first. Each slice of a part writes one JSON file after each
-case, so that nothing is lost if the machine is taken away. Started again, it goes on with the cases
-that are missing; a complete slice runs again if it is named.
+case, so that nothing is lost if the machine is taken away. Started again, it runs the slices that
+are not complete; a complete one runs again if it is named.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from benchmarks.gpu.part import ORDER, error_of, load_part
 from benchmarks.gpu.results import FOLDER, Result, describe_device, load_all, outcomes
-from benchmarks.gpu.runner import Method, Runner, Skipped
+from benchmarks.gpu.runner import Runner, Skipped
 
 VERDICTS = {True: "[green]holds[/]", False: "[red]FALSE[/]"}
 
@@ -31,30 +31,22 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the results")
     parser.add_argument("--minutes", type=float, default=11.0, help="time for all of it together")
     parser.add_argument("--small", action="store_true", help="seconds a slice; proves nothing")
-    arguments = parser.parse_args()
-    wanted = [each for each in ORDER if not arguments.names or _is_named(each, arguments.names)]
-    if unknown := [name for name in arguments.names if not any(map(_names(name), ORDER))]:
-        parser.error(f"no such part: {', '.join(unknown)}")
+    options = parser.parse_args()
+    wanted = [f"{each}:" for each in options.names]
+    for name in wanted:
+        if not any(f"{each}:".startswith(name) for each in ORDER):
+            parser.error(f"no such part: {name[:-1]}")
+    chosen = [each for each in ORDER if f"{each}:".startswith(tuple(wanted) or "")]
     device, method = prepare()
     runner = Runner(
-        arguments.out, device, minutes=arguments.minutes, small=arguments.small, method=method
+        options.out, device, minutes=options.minutes, small=options.small, method=method
     )
     console = Console(highlight=False)
-    good = True
-    for ended in runner.run(wanted, again=bool(arguments.names)):
-        good &= show(console, ended, arguments.out)
-    return 0 if good else 1
+    good = [show(console, each, options.out) for each in runner.run(chosen, again=bool(wanted))]
+    return 0 if all(good) else 1
 
 
-def _names(name: str) -> Any:
-    return lambda each: each == name or each.startswith(f"{name}:")
-
-
-def _is_named(each: str, names: list[str]) -> bool:
-    return any(_names(name)(each) for name in names)
-
-
-def prepare() -> tuple[dict[str, Any], Method]:
+def prepare() -> tuple[dict[str, Any], str]:
     """Loads TensorFlow, and returns what the machine is and how processes start.
 
     Forks of this process need not load TensorFlow, which takes seconds. Where a fork sees no GPU,
@@ -66,13 +58,13 @@ def prepare() -> tuple[dict[str, Any], Method]:
     import tensorflow  # noqa: F401
 
     forked = describe_device("fork")
-    if forked is None or forked["kind"] != "gpu":
-        spawned = describe_device("spawn")
-        if spawned is None:
-            raise RuntimeError("TensorFlow does not start on this machine.")
-        if forked is None or spawned["kind"] == "gpu":
-            return spawned, "spawn"
-    assert forked is not None
+    if forked and forked["kind"] == "gpu":
+        return forked, "fork"
+    spawned = describe_device("spawn")
+    if spawned and (not forked or spawned["kind"] == "gpu"):
+        return spawned, "spawn"
+    if forked is None:
+        raise RuntimeError("TensorFlow does not start on this machine.")
     return forked, "fork"
 
 
@@ -81,10 +73,9 @@ def show(console: Console, ended: Result | Skipped, folder: Path) -> bool:
     if isinstance(ended, Skipped):
         console.print(f"[bold]{ended.name}[/]: skipped, {ended.reason}")
         return True
-    name = f"{ended['part']}:{ended['slice']}"
     console.print(
-        f"[bold]{name}[/]: {ended['status']} after {ended['took_s']:.0f} s "
-        f"on a {ended['device']['kind'].upper()}"
+        f"[bold]{ended['part']}:{ended['slice']}[/]: {ended['status']} after "
+        f"{ended['took_s']:.0f} s on a {ended['device']['kind'].upper()}"
     )
     if "why" in ended:
         console.print(escape(ended["why"]))
@@ -92,13 +83,12 @@ def show(console: Console, ended: Result | Skipped, folder: Path) -> bool:
         if error := error_of(value):
             console.print(f"  [red]{escape(case)}[/]: {escape(error)}")
     part = load_part(ended["part"])
-    judged = outcomes(part, load_all(folder, part))
+    judged = outcomes(part, load_all(folder, part.name))
     for claim, outcome in judged.items():
         if outcome.holds is not None:
             console.print(f"  {VERDICTS[outcome.holds]} {claim}: {escape(outcome.evidence)}")
-    return ended["status"] == "complete" and all(
-        each.holds is not False for each in judged.values()
-    )
+    wrong = any(each.holds is False for each in judged.values())
+    return ended["status"] == "complete" and not wrong
 
 
 if __name__ == "__main__":

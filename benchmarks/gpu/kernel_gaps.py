@@ -12,15 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from benchmarks.xplane_truth import (
-    MARK,
-    Capture,
-    Span,
-    fetches,
-    read_host_events,
-    subtract,
-    union,
-)
+from benchmarks.xplane_truth import MARK, Capture, Span, fetches, read_host_events, subtract, union
 
 PS = 1e12
 """Picoseconds in a second."""
@@ -28,10 +20,10 @@ PS = 1e12
 
 @dataclass(frozen=True)
 class Gaps:
-    """How a GPU idled, from the second execution's begin to the last one's.
+    """How a GPU idled, from the second execution's start to the last one's.
 
     Attributes:
-        execution_s: Mean time from an execution's begin to the next one's.
+        execution_s: Mean time from an execution's start to the next one's.
         idle_s: Mean time of an execution in which neither a kernel nor a copy ran; None without a
             GPU in the profile.
         idle_while_fetching: Share of the time in which the GPU idled and the host was inside
@@ -44,14 +36,11 @@ class Gaps:
 
 
 class GapCapture(Capture):
-    """Profiles a fit, and marks where its executions begin.
+    """Profiles a fit, and marks where its executions start; then it has its `gaps`.
 
     Args:
         async_safe: Whether Keras may start an execution before it has the last one's loss, as it
             does if all callbacks are such.
-
-    Attributes:
-        gaps: After the fit, how the GPU idled.
     """
 
     def __init__(self, *, async_safe: bool) -> None:
@@ -68,47 +57,43 @@ class GapCapture(Capture):
     def on_train_end(self, logs: object = None) -> None:
         tf.profiler.experimental.stop()
         [path] = Path(self._folder.name).rglob("*.xplane.pb")
-        self._events = read_host_events(path)
-        self.gaps = gaps_of(self._events, read_gpu_spans(path))
+        self.gaps = gaps_of(read_host_events(path), read_gpu_spans(path))
         self._folder.cleanup()
 
 
 def gaps_of(events: Mapping[str, list[Span]], busy: list[Span]) -> Gaps:
     """Returns how a GPU idled."""
     marks = sorted(events[MARK])
-    executions = len(marks) - 2
-    whole = [(marks[1][0], marks[-1][0])]
-    execution_s = seconds(whole) / executions
+    executions, whole = len(marks) - 2, [(marks[1][0], marks[-1][0])]
     if not busy:
-        return Gaps(execution_s)
+        return Gaps(seconds(whole) / executions)
     idle = subtract(whole, busy)
-    idle_s, elsewhere_s = seconds(idle), seconds(subtract(idle, fetches(events)))
-    return Gaps(execution_s, idle_s / executions, (idle_s - elsewhere_s) / seconds(whole))
+    while_fetching_s = seconds(idle) - seconds(subtract(idle, fetches(events)))
+    return Gaps(
+        seconds(whole) / executions, seconds(idle) / executions, while_fetching_s / seconds(whole)
+    )
 
 
 def read_gpu_spans(path: Path) -> list[Span]:
     """When a kernel or a copy ran on any stream of any GPU, without overlaps."""
     space = xplane_pb2.XSpace.FromString(path.read_bytes())
     return union(
-        (begin, begin + event.duration_ps)
+        (start, start + event.duration_ps)
         for plane in space.planes
         if plane.name.startswith("/device:GPU:")
         for line in plane.lines
         if line.name.startswith("Stream")  # other lines are drawn up from these
         for event in line.events
-        for begin in [line.timestamp_ns * 1000 + event.offset_ps]
+        for start in [line.timestamp_ns * 1000 + event.offset_ps]
     )
 
 
 def idle_between_kernels(path: Path) -> float | None:
-    """Share of the time in which the GPU idled, from its first kernel to its last.
-
-    None without a GPU in the profile.
-    """
+    """Share of the time from its first kernel to its last in which the GPU idled; None without."""
     busy = read_gpu_spans(path)
     return 1 - seconds(busy) * PS / (busy[-1][1] - busy[0][0]) if busy else None
 
 
 def seconds(spans: list[Span]) -> float:
     """Sum of spans that do not overlap."""
-    return sum(end - begin for begin, end in spans) / PS
+    return sum(end - start for start, end in spans) / PS

@@ -7,13 +7,11 @@ from typing import Any
 
 import pynvml
 
+CPU_ALLOCATOR = {"TF_CPU_ALLOCATOR_USE_BFC": "true", "TF_CPU_BFC_MEM_LIMIT_IN_MB": "256"}
+
 
 def read_gpus() -> dict[str, dict[str, Any]]:
-    """Returns what NVML shows of each GPU, by UUID; empty without a driver.
-
-    `process_bytes` is this process's memory: None where the driver reports the process numbers of
-    another namespace, as in most containers.
-    """
+    """Returns what NVML shows of each GPU, by UUID; empty without a driver."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -27,25 +25,27 @@ def read_gpus() -> dict[str, dict[str, Any]]:
 
 def _read(handle: Any) -> dict[str, Any]:
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    processes = {
-        process.pid: process.usedGpuMemory
-        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    }
     return {
-        "name": pynvml.nvmlDeviceGetName(handle),
         "compute_capability": list(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
         "total_bytes": memory.total,
         "used_bytes": memory.used,
-        "process_bytes": processes.get(os.getpid()),
     }
 
 
-def added_bytes(
-    before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]
-) -> dict[str, int]:
-    """Returns how much more memory is in use on each GPU, by UUID."""
+def added_bytes(before: dict[str, dict[str, Any]]) -> dict[str, int]:
+    """Returns how much more memory is in use on each GPU than before, by UUID."""
+    after = read_gpus()
     return {
         uuid: after[uuid]["used_bytes"] - gpu["used_bytes"]
         for uuid, gpu in before.items()
         if uuid in after
     }
+
+
+def count_as_gpus_do() -> None:
+    """Without a GPU, gives the CPU an allocator that keeps count and runs out, as a GPU's does.
+
+    Before TensorFlow's runtime starts.
+    """
+    if not read_gpus():
+        os.environ.update(CPU_ALLOCATOR)

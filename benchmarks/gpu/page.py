@@ -2,29 +2,20 @@
 
     python -m benchmarks.gpu.page
 
-Makes docs/gpu-evidence.md from the results, and the boxes in README.md and docs/index.md.
+Makes docs/gpu-evidence.md from the results.
 """
 
 from __future__ import annotations
 
-import re
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.part import Outcome, Part, load_part, part_names
-from benchmarks.gpu.results import (
-    FOLDER,
-    NOT_RUN,
-    ROOT,
-    Result,
-    counts,
-    load_all,
-    outcomes,
-)
+from benchmarks.gpu.part import Outcome, load_part, part_names
+from benchmarks.gpu.results import FOLDER, NOT_RUN, ROOT, Result, counts, load_all, outcomes
 
-PAGE = "docs/gpu-evidence.md"
-LINKS = {"README.md": "docs/gpu-evidence.md", "docs/index.md": "gpu-evidence.md"}
-MARKERS = re.compile("(<!-- GPU evidence -->\n).*?(<!-- /GPU evidence -->)", re.DOTALL)
+PAGE = ROOT / "docs" / "gpu-evidence.md"
 FIGURES_ALONE = "Claims nothing: its figures are in `benchmarks/results/gpu`."
 VERDICTS = {True: "holds", False: "**false**", None: "open"}
 
@@ -41,8 +32,7 @@ claim stays false until it runs again. The rest of this page has each claim with
 
 ## Run it again
 
-Anyone with an NVIDIA GPU can run the checks, in about eleven minutes on a large card and without
-network access:
+Anyone with an NVIDIA GPU can run the checks, without network access:
 
 ```
 python -m benchmarks.gpu --out benchmarks/results/gpu --minutes 11
@@ -50,113 +40,94 @@ python -m benchmarks.gpu.page
 ```
 
 The first command runs the parts below in slices, each in its own process with a time limit, and
-writes one JSON file per slice. `python -m benchmarks.gpu stall:8-steps memory` runs one slice and
-one part. Started again, it continues with the cases that are missing. The second command makes this
-page from these files. On a CPU the parts run as well, to test themselves, but prove nothing.
+writes one JSON file per slice. It starts with claims that are false or open, and ends when the
+minutes are over; started again, it runs the slices that are not complete.
+`python -m benchmarks.gpu stall:8-steps setup` runs one slice and one part. The second command
+makes this page from these files. On a CPU the parts run as well, to test themselves, but prove
+nothing. Where a row names a commit, its check is no longer kept, and is only there.
 """
+
+
+@dataclass
+class Section:
+    """What the page says of a part: each claim with its outcome, and the runs that count."""
+
+    name: str
+    question: str
+    rows: list[tuple[str, Outcome]]
+    results: list[Result]
+
+
+def sections(folder: Path) -> list[Section]:
+    """Returns the parts, with the claims of checks that are no longer kept."""
+    found = {}
+    for part in map(load_part, part_names()):
+        results = load_all(folder, part.name)
+        judged = outcomes(part, results)
+        rows = [(claim.expected, judged[claim.name]) for claim in part.claims]
+        found[part.name] = Section(part.name, part.question, rows, [*filter(counts, results)])
+    path = folder / "settled.json"
+    settled = json.loads(path.read_text()) if path.exists() else {"parts": {}}
+    for name, more in settled["parts"].items():
+        if name not in found:
+            results = [*filter(counts, load_all(folder, name))]
+            found[name] = Section(name, more["question"], [], results)
+        for expected, holds, evidence in more["claims"]:
+            evidence = f"{evidence} Its check is at commit {settled['commit']}."
+            found[name].rows.append((expected, Outcome(holds, evidence)))
+    return list(found.values())
 
 
 def page(folder: Path) -> str:
     """Returns the page in Markdown, from the results in a folder."""
-    parts = [load_part(name) for name in part_names()]
-    sections = [_section(part, load_all(folder, part)) for part in parts]
-    rows = [_count(part, load_all(folder, part)) for part in parts if part.claims]
+    found = sections(folder)
+    rows = [_count(section) for section in found if section.rows]
     table = ["| question | held | wrong | open |", "|---|---|---|---|", *rows, ""]
-    return "\n".join([INTRODUCTION, f"{_summary(folder)}\n", *table, APPENDIX, *sections])
-
-
-def box(folder: Path, link: str) -> str:
-    """Returns the sentence of README and first page, with a link to the page as seen from there."""
-    judged = _judged(folder).values()
-    seen = [
-        each.headline
-        for _, outcomes in judged
-        for each in outcomes
-        if each.headline and each.holds is not False
-    ]
-    if not seen:
-        return f"{_summary(folder)} See [the evidence]({link}).\n"
-    devices = sorted({_name(one["device"]) for results, _ in judged for one in results})
-    return (
-        f"On an {' and an '.join(devices)}, {', and '.join(seen)}. "
-        f"[What held there, and what did not]({link}).\n"
+    return "\n".join(
+        [INTRODUCTION, f"{_summary(found)}\n", *table, APPENDIX, *map(_section, found)]
     )
 
 
-def with_box(text: str, new: str) -> str:
-    """Returns a text with the content between its markers replaced.
-
-    Raises:
-        ValueError: If it has no markers.
-    """
-    replaced, count = MARKERS.subn(lambda markers: markers[1] + new + markers[2], text)
-    if count != 1:
-        raise ValueError(f"The text must have one pair of markers. Received: {count} pairs")
-    return replaced
-
-
-def documents(root: Path = ROOT, folder: Path = FOLDER) -> dict[Path, str]:
-    """Returns each file that this module writes, with its content."""
-    texts = {root / PAGE: page(folder)}
-    for name, link in LINKS.items():
-        texts[root / name] = with_box((root / name).read_text(), box(folder, link))
-    return texts
-
-
-def _judged(folder: Path) -> dict[str, tuple[list[Result], list[Outcome]]]:
-    found = {}
-    for name in part_names():
-        part = load_part(name)
-        results = load_all(folder, part)
-        found[name] = list(filter(counts, results)), list(outcomes(part, results).values())
-    return found
-
-
-def _summary(folder: Path) -> str:
-    judged = _judged(folder)
-    verdicts = [outcome.holds for _, outcomes in judged.values() for outcome in outcomes]
-    corrected = sum(bool(one.corrected) for _, outcomes in judged.values() for one in outcomes)
-    count = "all" if corrected == verdicts.count(False) else ""
-    fixed = f"{count} {corrected} {'is' if corrected == 1 else 'are'}".strip()
-    since = f" ({fixed} fixed, but not yet run again on a GPU)" if corrected else ""
-    devices = sorted({_name(one["device"]) for results, _ in judged.values() for one in results})
+def _summary(found: list[Section]) -> str:
+    judged = [outcome for section in found for _, outcome in section.rows]
+    verdicts, devices = [outcome.holds for outcome in judged], _devices(found)
     if not devices:
         return (
             f"Nothing has run on a GPU yet. All {len(verdicts)} claims about GPUs are open; "
             "their checks were only tried on a CPU."
         )
-    missing = ", ".join(name for name, (results, _) in judged.items() if not results) or "nothing"
+    corrected = sum(bool(outcome.corrected) for outcome in judged)
+    count = "all" if corrected == verdicts.count(False) else ""
+    fixed = f"{count} {corrected} {'is' if corrected == 1 else 'are'}".strip()
+    since = f" ({fixed} fixed, but not yet run again on a GPU)" if corrected else ""
+    missing = [section.name for section in found if not section.results]
     return (
         f"Of {len(verdicts)} claims about GPUs, {verdicts.count(True)} held on "
         f"{' and '.join(devices)}, {verdicts.count(False)} were wrong{since}, and "
-        f"{verdicts.count(None)} are open. Not run there: {missing}."
+        f"{verdicts.count(None)} are open. Not run there: {', '.join(missing) or 'nothing'}."
     )
+
+
+def _devices(found: list[Section]) -> list[str]:
+    return sorted({_name(each["device"]) for section in found for each in section.results})
 
 
 def _name(device: dict[str, Any]) -> str:
     return ", ".join(gpu["name"] for gpu in device["gpus"]) or "a GPU that NVML does not show"
 
 
-def _count(part: Part, results: list[Result]) -> str:
-    judged = [outcome.holds for outcome in outcomes(part, results).values()]
-    held, wrong, open_ = (judged.count(each) for each in (True, False, None))
-    return f"| [{_cell(part.question)}](#{part.name}) | {held} | {wrong} | {open_} |"
+def _count(section: Section) -> str:
+    verdicts = [outcome.holds for _, outcome in section.rows]
+    counted = " | ".join(str(verdicts.count(each)) for each in (True, False, None))
+    return f"| [{_cell(section.question)}](#{section.name}) | {counted} |"
 
 
-def _section(part: Part, results: list[Result]) -> str:
-    judged = outcomes(part, results)
-    rows = [f"| {_cell(each.expected)} | {_verdict(judged[each.name])} |" for each in part.claims]
+def _section(section: Section) -> str:
+    rows = [f"| {_cell(expected)} | {_verdict(outcome)} |" for expected, outcome in section.rows]
     table = ["| expected | verdict |", "|---|---|", *rows] if rows else [FIGURES_ALONE]
-    return "\n".join(
-        [
-            f"## {part.name.capitalize().replace('-', ' ')}",
-            "",
-            f"{part.question} {_circumstances(results)}",
-            "",
-            *table,
-            "",
-        ]
-    )
+    run = _circumstances(section.results)
+    title = section.name.capitalize().replace("-", " ")
+    return "\n".join([f"## {title}", "", f"{section.question} {run}", "", *table, ""])
 
 
 def _verdict(outcome: Outcome) -> str:
@@ -168,7 +139,7 @@ def _verdict(outcome: Outcome) -> str:
 
 def _circumstances(results: list[Result]) -> str:
     runs: dict[str, list[str]] = {}
-    for result in filter(counts, results):
+    for result in results:
         device, complete = result["device"], result["status"] == "complete"
         run = (
             f"{result['date'][:10]} on {_name(device)}, driver {device['driver']}, "
@@ -176,18 +147,13 @@ def _circumstances(results: list[Result]) -> str:
             f"Keras {device['versions']['keras']} (code {result['code']})"
         )
         runs.setdefault(run, []).append(f"{result['slice']}{'' if complete else ' (incomplete)'}")
-    runs_made = "; ".join(f"{', '.join(slices)} on {run}" for run, slices in runs.items())
-    return f"Run: {runs_made}." if runs_made else "Not run on a GPU yet."
+    made = "; ".join(f"{', '.join(slices)} on {run}" for run, slices in runs.items())
+    return f"Run: {made}." if made else "Not run on a GPU yet."
 
 
 def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def main() -> None:
-    for path, text in documents().items():
-        path.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(FOLDER))

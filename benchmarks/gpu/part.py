@@ -1,57 +1,42 @@
-"""A part of the evidence kit: its claims about GPUs, how they are measured, how they are judged."""
+"""A part of the evidence kit: a question to a GPU, what is measured, and how claims are judged."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 ORDER = (
-    "stall:8-steps",
-    "stall:to-device",
-    "stall:mirrored",
-    "stall:1-step",
-    "captures:automatic",
-    "launches:all",
-    "script:all",
-    "placement:real",
-    "placement:predicted",
-    "placement:eager",
-    "first-step:resnet",
-    "predictions:recurrent",
-    "compute:all",
-    "bench:all",
-    "limits:out-of-memory",
-    "predictions:others",
-    "predictions:images",
-    "predictions:images-2",
-    "setup:async",
-    "setup:doctor",
-    "limits:batch-size",
-    "overhead:all",
-    "setup:growth",
-    "setup:logical",
-    "setup:reversed",
-    "setup:limit",
-    "setup:hidden",
-    "setup:uuid",
-    "setup:all",
-    "precision:all",
-    "profiles:all",
     "stall:synchronous",
     "stall:jit",
-    "memory:planted",
-    "memory:out-of-memory",
+    "setup:limit",
+    "setup:logical",
+    "setup:reversed",
+    "setup:all",
+    "limits:out-of-memory",
+    "predictions:images",
+    "predictions:others",
+    "precision:all",
+    "activity:all",
+    "launches:all",
+    "bench:all",
+    "limits:batch-size",
+    "overhead:all",
     "limits:jit",
     "predictions:images-jit",
+    "stall:1-step",
+    "stall:8-steps",
+    "placement:real",
+    "predictions:recurrent",
+    "setup:growth",
+    "setup:async",
     "predictions:images-jit-2",
-    "predictions:images-jit-3",
 )
 """The slices, most important first: a lent GPU may be gone before the last one has run.
 
-Those whose steps XLA compiles for a minute or more, alone, are last."""
+First come those of claims that are false or open, then those of claims that held."""
 
 Measured = Mapping[str, Any]
 """Measurements by name. Each can be written as JSON; one that failed is a dict with an "error"."""
@@ -67,8 +52,6 @@ class Outcome:
     """None if the claim was not judged."""
     evidence: str
     """One sentence with the figures, or with the reason why the claim was not judged."""
-    headline: str | None = None
-    """What README says of it, without an interval, unless it is falsified."""
     corrected: str = ""
     """If falsified, what has been corrected since; no GPU has shown yet that it is."""
 
@@ -89,14 +72,12 @@ class Claim:
 
     name: str
     expected: str
-    judge: Callable[..., Outcome] | None = None
+    judge: Callable[..., Outcome]
     needs: tuple[str, ...] = ()
     corrected: tuple[str, str] = "", ""
 
     def outcome(self, measured: Measured) -> Outcome:
         """Judges the claim, if its measurements are there and did not fail."""
-        if self.judge is None:
-            return Outcome(None, "it was not measured")
         for name in self.needs:
             if name not in measured:
                 return Outcome(None, f"{name} was not measured")
@@ -110,40 +91,51 @@ class Slice:
     """Cases of a part that share a process.
 
     Attributes:
-        cases: `cases(small, folder)` returns them. `small` makes them take seconds on a CPU. Files
-            in `folder` are kept with the results.
+        cases: `cases(small)` returns them. `small` makes them take seconds on a CPU.
         seconds: The limit on a GPU, after which the process is killed.
         alone: Whether the machine must be quiet: it times something, or reads the memory of a whole
             GPU. Others run at the same time, and take of the GPU only what they need.
-        environment: Variables of the process, set before TensorFlow's runtime starts.
     """
 
-    cases: Callable[[bool, Path], Cases]
-    seconds: float = 60.0
-    alone: bool = True
-    environment: Mapping[str, str] = field(default_factory=dict)
+    cases: Callable[[bool], Cases]
+    seconds: float
+    alone: bool
 
 
-@dataclass(frozen=True)
 class Part:
-    """One question to a GPU, answered in minutes."""
+    """One question to a GPU, answered in minutes; its module adds slices and claims."""
 
-    name: str
-    question: str
-    slices: Mapping[str, Slice]
-    claims: tuple[Claim, ...]
+    def __init__(self, name: str, question: str) -> None:
+        self.name, self.question = name, question
+        self.slices: dict[str, Slice] = {}
+        self.claims: list[Claim] = []
+
+    def slice(self, name: str, seconds: float, *, case: str = "", alone: bool = True) -> Any:
+        """Adds a slice: the decorated function returns its cases, or measures its only `case`."""
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            def only(small: bool) -> Cases:
+                return [(case, partial(function, small))]
+
+            self.slices[name] = Slice(only if case else function, seconds, alone)
+            return function
+
+        return add
+
+    def claim(
+        self, expected: str, *needs: str, name: str = "", corrected: tuple[str, str] = ("", "")
+    ) -> Any:
+        """Adds a claim: the decorated function judges it, and names it by default."""
+
+        def add(judge: Callable[..., Outcome]) -> Callable[..., Outcome]:
+            self.claims.append(Claim(name or judge.__name__, expected, judge, needs, corrected))
+            return judge
+
+        return add
 
     def judge(self, measured: Measured) -> dict[str, Outcome]:
         """Judges each claim."""
         return {claim.name: claim.outcome(measured) for claim in self.claims}
-
-
-def attempt(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Returns a measurement; if it fails, its "error", so that the others are still measured."""
-    try:
-        return function(*arguments, **named)
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
 
 
 def error_of(value: Any) -> str | None:
@@ -160,11 +152,10 @@ def load_part(name: str, package: str = PACKAGE) -> Part:
     return part
 
 
-def load_slice(name: str, package: str = PACKAGE) -> tuple[Part, Slice]:
-    """Returns a part, and its slice, from a name such as "stall:8-steps"."""
+def load_slice(name: str, package: str = PACKAGE) -> Slice:
+    """Returns a slice, from a name such as "stall:8-steps"."""
     of_part, _, of_slice = name.partition(":")
-    part = load_part(of_part, package)
-    return part, part.slices[of_slice]
+    return load_part(of_part, package).slices[of_slice]
 
 
 def part_names() -> list[str]:

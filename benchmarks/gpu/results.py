@@ -27,16 +27,12 @@ NOT_RUN = (
 
 Result = dict[str, Any]
 """`part`, `slice`, `status` ("complete", "killed", "failed", or "running" if the machine was cut
-off), `date`, `took_s`, `small`, `device`, `code`, `measured`, `failed` (cases of an earlier try),
-`case` (the one being measured) and, unless it is complete, `why`."""
+off), `date`, `took_s`, `small`, `device`, `code`, `measured`, `case` (the one being measured) and,
+unless it is complete, `why`."""
 
 
 def describe_device(method: str) -> Result | None:
-    """Describes the machine, as a new process sees it; None if that process fails.
-
-    Args:
-        method: How the process starts.
-    """
+    """Describes the machine, as a process that starts so sees it; None if that process fails."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "device.json")
         process = multiprocessing.get_context(method).Process(target=write_device, args=(path,))  # type: ignore[attr-defined]
@@ -87,10 +83,9 @@ def save(folder: Path, result: Result) -> None:
     replace_file(folder / f"{result['part']}.{result['slice']}.json", text.encode())
 
 
-def load_all(folder: Path, part: Part) -> list[Result]:
-    """Returns the results of a part's slices."""
-    found = (load(folder, f"{part.name}:{name}") for name in part.slices)
-    return [result for result in found if result is not None]
+def load_all(folder: Path, part: str) -> list[Result]:
+    """Returns the results of a part's slices, also of those that are no longer kept."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{part}.*.json"))]
 
 
 def counts(result: Result) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -12,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from benchmarks.gpu.one_slice import measure_and_end
-from benchmarks.gpu.part import PACKAGE, error_of, load_slice
+from benchmarks.gpu.part import PACKAGE, load_slice
 from benchmarks.gpu.results import Result, code_version, load, save
 
 AT_ONCE = max(1, min(10, (os.cpu_count() or 1) - 2))
@@ -23,9 +23,8 @@ AT_ONCE = max(1, min(10, (os.cpu_count() or 1) - 2))
 POLL_S = 0.05
 SMALL_LIMITS = 4
 """How many times as long a slice may take in small, on a CPU that others use too."""
-Method = Literal["fork", "spawn"]
-"""How processes start. A fork need not load TensorFlow, if the runner has; its runtime must not
-have started."""
+GROWTH = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+"""Lets several processes share a GPU."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,8 @@ class Runner:
         minutes: Time for all slices together.
         small: Whether each slice runs in small.
         package: The package of the parts.
-        method: How processes start.
+        method: How processes start: "spawn", or "fork", which need not load TensorFlow if this
+            process has; its runtime must not have started.
         at_once: How many slices that need no quiet machine run at the same time.
         clock: Returns seconds.
     """
@@ -58,42 +58,42 @@ class Runner:
         minutes: float,
         small: bool = False,
         package: str = PACKAGE,
-        method: Method = "spawn",
+        method: str = "spawn",
         at_once: int = AT_ONCE,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder.resolve()
+        self._folder, self._package = folder.resolve(), package
         self._clock, self._at_once = clock, at_once
         self._ends_s = clock() + 60 * minutes
-        self._package = package
-        self._start = multiprocessing.get_context(method).Process
-        self._circumstances: dict[str, Any] = {
-            "small": small,
-            "device": dict(device),
-            "code": code_version(),
-        }
+        self._process = multiprocessing.get_context(method).Process
+        self._circumstances = {"small": small, "device": dict(device), "code": code_version()}
 
     def run(self, names: Sequence[str], *, again: bool = False) -> Iterator[Result | Skipped]:
         """Runs slices, and yields each result once it is saved.
 
-        A slice that this code began on such a machine before goes on with the cases it lacks.
-
         Args:
             names: The slices, most important first.
-            again: Whether to run complete slices from scratch.
+            again: Whether to run slices again that this code completed on such a machine.
         """
         waiting, running = list(names), list["_Running"]()
         while waiting or running:
             for name in list(waiting):
-                alone = load_slice(name, self._package)[1].alone or len(running) == self._at_once
+                one = load_slice(name, self._package)
+                alone = one.alone or len(running) == self._at_once
                 if running and (alone or running[0].slice.alone):
                     continue
                 waiting.remove(name)
-                if reason := self._reason_to_skip(name, again):
+                before = load(self._folder, name) or {}
+                left_s = self._ends_s - self._clock()
+                done = {**self._circumstances, "status": "complete"}
+                if done.items() <= before.items() and not again:
+                    yield Skipped(name, "already complete")
+                elif one.seconds > left_s:
+                    reason = f"may take {one.seconds:.0f} s, and {left_s:.0f} are left"
                     yield Skipped(name, reason)
                 else:
-                    running.append(self._begin(name))
+                    running.append(self._start(name))
             for each in list(running):
                 if each.has_ended():
                     running.remove(each)
@@ -101,36 +101,19 @@ class Runner:
             if running:
                 time.sleep(POLL_S)
 
-    def _reason_to_skip(self, name: str, again: bool) -> str | None:
-        before = load(self._folder, name) or {}
-        if not again and self._is_ours(before) and before["status"] == "complete":
-            return "already complete"
-        left_s, seconds = self._ends_s - self._clock(), load_slice(name, self._package)[1].seconds
-        return f"may take {seconds:.0f} s, and {left_s:.0f} are left" if seconds > left_s else None
-
-    def _is_ours(self, result: Result) -> bool:
-        return self._circumstances.items() <= result.items()
-
-    def _begin(self, name: str) -> _Running:
-        before = load(self._folder, name) or {}
-        resumed = self._is_ours(before) and before["status"] != "complete"
-        measured = before["measured"] if resumed else {}
-        failed = [case for case, value in measured.items() if error_of(value)]
+    def _start(self, name: str) -> _Running:
         part, _, of_slice = name.partition(":")
-        small = self._circumstances["small"]
         result = {
             "part": part,
             "slice": of_slice,
             "status": "running",
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **self._circumstances,
-            "failed": failed,
-            "measured": {case: measured[case] for case in measured if case not in failed},
-            "took_s": before["took_s"] if resumed and "took_s" in before else 0.0,
+            "measured": {},
+            "took_s": 0.0,
         }
         save(self._folder, result)
-        limit_s = load_slice(name, self._package)[1].seconds * (SMALL_LIMITS if small else 1)
-        return _Running(name, limit_s, self._folder, self._package, self._start, self._clock)
+        return _Running(name, result, self._folder, self._package, self._process, self._clock)
 
 
 class _Running:
@@ -139,29 +122,28 @@ class _Running:
     def __init__(
         self,
         name: str,
-        limit_s: float,
+        result: Result,
         folder: Path,
         package: str,
-        start: Callable[..., Any],
+        process: Callable[..., Any],
         clock: Callable[[], float],
     ) -> None:
-        self._name, self._folder, self._package = name, folder, package
-        self._limit_s = limit_s
-        _, self.slice = load_slice(name, package)
-        self._start, self._clock = start, clock
+        self.slice = load_slice(name, package)
+        self._name, self._folder, self._clock = name, folder, clock
+        self._limit_s = self.slice.seconds * (SMALL_LIMITS if result["small"] else 1)
         descriptor, self._log = tempfile.mkstemp()
         os.close(descriptor)
-        self._began_s = clock()
-        self._begin()
+        self._make = lambda: process(target=measure_alone, args=(name, folder, package, self._log))
+        self._started_s = clock()
+        self._start()
 
-    def _begin(self) -> None:
-        arguments = (self._name, self._folder, self._package, self._log)
-        self._process = self._start(target=measure_and_end, args=arguments)
+    def _start(self) -> None:
+        self._process = self._make()
         self._process.start()
 
     def has_ended(self) -> bool:
-        """Whether it has ended; begins again after a case that crashed."""
-        took_s = self._clock() - self._began_s
+        """Whether it has ended; starts again after a case that crashed."""
+        took_s = self._clock() - self._started_s
         late = took_s >= self._limit_s
         if self._process.is_alive() and not late:
             return False
@@ -169,28 +151,55 @@ class _Running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()
-        result = load(self._folder, self._name)
-        assert result is not None
-        if result["status"] != "running":
-            return True
-        why = f"killed after {self._limit_s:.0f} s"
-        if not late:
-            why = f"exit code {self._process.exitcode}"
-        written = Path(self._log).read_text(errors="replace")[-2000:]
-        case = result.pop("case", None)
-        if case is not None:
-            result["measured"][case] = {"error": f"{why}\n{written}".strip()}
-        if case is None or late:
-            why = f"{why}\n{written}".strip()
-            result |= {"status": "killed" if late else "failed", "why": why, "took_s": took_s}
-        save(self._folder, result)
+        result, log = self.result(), Path(self._log)
         if result["status"] == "running":
-            self._begin()
-        return bool(result["status"] != "running")
+            code = self._process.exitcode
+            why = f"killed after {self._limit_s:.0f} s" if late else f"exit code {code}"
+            why = f"{why}\n{log.read_text(errors='replace')[-2000:]}".strip()
+            case = result.pop("case", None)
+            if case is not None:
+                result["measured"][case] = {"error": why}
+            if case is None or late:
+                result |= {"status": "killed" if late else "failed", "why": why, "took_s": took_s}
+            save(self._folder, result)
+        if result["status"] == "running":
+            self._start()
+            return False
+        log.unlink()
+        return True
 
     def result(self) -> Result:
         """Returns the saved result."""
-        Path(self._log).unlink()
         result = load(self._folder, self._name)
         assert result is not None
         return result
+
+
+def measure(name: str, folder: Path, package: str = PACKAGE) -> None:
+    """Measures the cases that a slice's saved result does not have yet, and saves it after each."""
+    result = load(folder, name)
+    assert result is not None
+    one = load_slice(name, package)
+    os.environ.update({} if one.alone else GROWTH)
+    measured, before_s, started_s = result["measured"], result["took_s"], time.monotonic()
+    for case, function in one.cases(result["small"]):
+        if case in measured:
+            continue
+        save(folder, result | {"case": case})
+        try:
+            measured[case] = function()
+        except Exception as error:
+            measured[case] = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
+        result["took_s"] = before_s + time.monotonic() - started_s
+    save(folder, result | {"status": "complete"})
+
+
+def measure_alone(name: str, folder: Path, package: str, log: str) -> None:
+    """What a slice's own process does; it is the leader of those that it starts."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    faulthandler.enable()
+    measure(name, folder, package)
+    os._exit(0)  # at once: some pipelines would keep the interpreter from ending

@@ -21,8 +21,8 @@ from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.terminal import is_notebook
+from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.exporting.services import check_log_to
-from keras_gpukit.saved_runs.folding.run_fold import concluded
 from keras_gpukit.watching import worker_watch
 from keras_gpukit.watching.call_frame import callbacks_of_fit
 from keras_gpukit.watching.epoch_memory import FitMemory
@@ -208,7 +208,7 @@ class Monitor(WatchingCallback[RunSummary]):
         workers = worker_watch.compared(session, watched, measured, captures)
         if workers is not None:
             output.record("workers", workers, step)
-        self._summary = summary = concluded(replace(measured, workers=workers))
+        self._summary = summary = judge_run(replace(measured, workers=workers))
         output.record("summary", summary, step)
         if summary.ending == "completed" and self._prints(session, phase):
             print_summary(summary, log_dir=self._log_dir, details=self.verbose == 2)

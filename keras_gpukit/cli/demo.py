@@ -196,7 +196,6 @@ def _comparison(written: RunSummary, advised: RunSummary) -> RenderableType:
     rows = (
         row("examples/s", units.number, *(run.examples_per_s for run in runs)),
         row("step time", units.duration, *(run.step_time_s for run in runs)),
-        row("input stall", units.percentage, *(run.input_stall_fraction for run in runs)),
     )
     heads = ("", "as written", "as advised")
     parts: list[RenderableType] = [table(rows, heads, heads[1:])]

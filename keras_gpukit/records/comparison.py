@@ -13,6 +13,7 @@ MOST_COMPARED = 20
 Mark = Literal["better", "worse", "no difference", "not distinguishable"]
 CauseKind = Literal[
     "part",
+    "written stage",
     "stage",
     "stage time",
     "setting",
@@ -30,8 +31,10 @@ class FigureChange:
     """One figure of both runs. Unknown values are None.
 
     Attributes:
-        a: Value in the first run, in the unit: seconds, bytes, a share from 0 to 1.
-        change: Relative change, 0.1 for 10 % more; of a share, the difference of the two shares.
+        a: Value of the whole first run, as in its report, in the unit: seconds, bytes, a share from
+            0 to 1.
+        change: Relative change, 0.1 for 10 % more; of a share, the difference of the two shares. If
+            it is from windows, it leaves out the first fifth of each run.
         low: Lower end of the 95 % interval of the change; None if it is unknown.
         high: Upper end of it.
         has_windows: Whether the interval is from the runs' own windows. Otherwise the figure was
@@ -102,10 +105,10 @@ class ChangeCause:
 
     Attributes:
         kind: Kind of the difference. "part": a part of the step time; "stage time" and "stage":
-            time per batch and parallelism of a stage, or whether there is one; "callback": seconds
-            per step; "layer": seconds per step in a profile; "placement": number of operations on a
-            device; "page faults": seconds of the kernel per step; "other processes": share of the
-            cores that they used.
+            time per batch and parallelism of a stage; "written stage": one that only one of the
+            scripts has; "callback": seconds per step; "layer": seconds per
+            step in a profile; "placement": number of operations on a device; "page faults": seconds
+            of the kernel per step; "other processes": share of the cores that they used.
         name: Name of the differing part, a stage with its place, a setting, a layer, a device.
         share: Share of the change of the step time, for parts.
     """

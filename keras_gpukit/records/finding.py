@@ -152,7 +152,6 @@ class Verdict:
             not say better.
         not_applicable: Reasons why rules could not check, by code.
         too_short: Evidence that a longer run would have had, by code of the rule that lacks it.
-        not_concerned: Codes of rules that do not concern the run, such as those of clusters.
         context: Sentence on the load by other processes, which no change of the script removes;
             None if there was little, or it is unknown.
     """
@@ -161,5 +160,4 @@ class Verdict:
     passed: tuple[str, ...] = ()
     not_applicable: dict[str, str] = field(default_factory=dict)
     too_short: dict[str, str] = field(default_factory=dict)
-    not_concerned: tuple[str, ...] = ()
     context: str | None = None

@@ -134,6 +134,8 @@ class PipelineRecord:
             elements per start, and the share of the slowest segment of these. Of later epochs than
             the first, unless nothing of those is known. Stages that have read all their data by
             then are only seen here.
+        written: Names of the stages as the script has them, in the order of `stages`, also of those
+            that no batch came from, such as those behind a full cache; empty if unknown.
     """
 
     stages: tuple[StageRecord, ...] = ()
@@ -145,6 +147,7 @@ class PipelineRecord:
     source: str | None = None
     costs: tuple[PipelineCosts, ...] = ()
     starts: tuple[StageRecord, ...] = ()
+    written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class ProfilerRecord:
 
 
 StepSource = Literal["marker", "train function"]
-Part = Literal[
+StepPart = Literal[
     "input wait",
     "device compute",
     "collectives",
@@ -118,7 +118,7 @@ class StepProfile:
     number: int | None
     begin_s: float
     duration_s: float
-    parts_s: dict[Part, float]
+    parts_s: dict[StepPart, float]
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class ProfileRecord:
     steps_unknown_because: str | None = None
     span_s: float | None = None
     step_time_s: float | None = None
-    parts_s: dict[Part, float] = field(default_factory=dict)
+    parts_s: dict[StepPart, float] = field(default_factory=dict)
     kinds_s: dict[Kind, float] = field(default_factory=dict)
     each_step: tuple[StepProfile, ...] = ()
     stall_fraction: float | None = None

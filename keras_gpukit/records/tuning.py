@@ -10,7 +10,7 @@ from keras_gpukit.records.finding import Change, Finding, Saving
 from keras_gpukit.records.memory import Execution
 from keras_gpukit.records.names import SCHEMA
 
-Cause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
+ContentionCause = Literal["interpreter lock", "all cores busy", "nothing ahead"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Contention:
     """
 
     shortfall: Rate
-    cause: Cause | None
+    cause: ContentionCause | None
     cores_busy_fraction: float | None
     gil_wait_s: float | None
 
@@ -96,7 +96,7 @@ class Diagnosis(Displayed):
     is_contradictory: bool = False
 
 
-Ending = Literal["nothing left to try", "the model is no faster", "time ran out"]
+SearchEnding = Literal["nothing left to try", "the model is no faster", "time ran out"]
 CACHE_NOT_ALLOWED = "not allowed: pass cache=True"
 """Note on a cache that is faster, if there is no terminal to ask for permission."""
 
@@ -160,7 +160,7 @@ class TuningRecord(Displayed):
     low: float
     high: float
     advice: tuple[str, ...]
-    ending: Ending
+    ending: SearchEnding
     duration_s: float
 
 

@@ -21,17 +21,18 @@ _TOO_FEW = "a run has too few windows after its warm-up (train for half a minute
 _BOUND = "the windows of a run show its wait only as an upper bound"
 _SHORT_NAME = 16
 """Longest name of a run, in characters, that titles a column as it is."""
-_AFTER_WARM_UP = (
-    "Figures with an interval leave out the first fifth of each run, so its report's differ."
-)
+_AFTER_WARM_UP = "Intervals leave out the first fifth of each run, in which caches are cold."
 _AS_FACTOR = 1.2
 """Changes from this factor on are said as one, as people say them; our choice."""
+_EQUAL = 0.005
+"""Largest change of a speed that is said to be none; our choice."""
 _LEAST = 0.0005
 """Smallest change that is not shown as 0."""
 _NAMES = {
     "step_time": "step time",
     "examples_per_s": "examples/s",
-    "input_stall": "input stall",
+    "input": "input, of the run",
+    "input_stall": "input, of the steps' time",
     "peak_memory": "peak memory",
     "optimizer_slots": "optimizer slots",
     "step_memory": "activations, gradients and workspace",
@@ -53,27 +54,42 @@ _STAGE_SHARE = 0.01
 
 def headline(compared: RunComparison) -> tuple[str, str]:
     """Returns the severity ("good", "warning", "info" or "unknown") and which run is faster."""
-    figure = compared.figure(compared.headline)
+    figure, a, b = compared.figure(compared.headline), compared.a, compared.b
     name = _NAMES[figure.name]
-    if figure.change is None:
+    factor = _factor(figure)
+    if factor is None:
         return "unknown", f"Unknown: {name} was not measured in both runs."
-    a, b = compared.runs
-    counts = f" from {a} and {b} runs" if compared.is_repeated else ""
-    values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
+    counts = " from {} and {} runs".format(*compared.runs) if compared.is_repeated else ""
+    values = f"{name} {_text(figure, figure.a)} → {_text(figure, figure.b)}"
+    which = f"{b} is {_speed(factor)} than {a}"
+    if abs(factor - 1) < _EQUAL:
+        which = f"{b} is as fast as {a}"
     if figure.low is None:
-        return "unknown", f"{name} {_change(figure)}{counts}, {values}; no interval: {_TOO_FEW}."
-    found = f"{name} {_change(figure)} (95 % interval {_interval(figure)}{counts}), {values}."
+        return "unknown", f"{which}: {values}{counts}; no interval: {_TOO_FEW}."
+    found = f"{values} (95 % interval of the change {_interval(figure)}{counts})."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
     if figure.mark == "not distinguishable":
         return "unknown", f"Not distinguishable from noise: {found} To tell, {_more(compared)}."
     is_better = figure.mark == "better"
-    word = "Faster" if is_better else "Slower"
-    factor = 1 + figure.change
-    factor = 1 / factor if 0 < factor < 1 else factor
-    if factor >= _AS_FACTOR and figure.unit in ("s", "/s"):
-        word = f"{units.number(factor)}× {word.lower()}"
-    return "good" if is_better else "warning", f"{word}: {found}"
+    if is_better != (factor > 1) or factor == 1:
+        which = f"{b} is {'faster' if is_better else 'slower'} than {a} after the warm-up only"
+    return "good" if is_better else "warning", f"{which}: {found}"
+
+
+def _factor(figure: FigureChange) -> float | None:
+    """Returns the second run's speed over the first one's; None for a figure that is no speed."""
+    if not (figure.a and figure.b) or figure.unit not in ("s", "/s"):
+        return None
+    return figure.a / figure.b if figure.unit == "s" else figure.b / figure.a
+
+
+def _speed(factor: float) -> str:
+    """Says a factor as people say it: "5.3× faster", "4.2 % slower"."""
+    word, factor = ("slower", 1 / factor) if factor < 1 else ("faster", factor)
+    if factor >= _AS_FACTOR:
+        return f"{units.number(factor)}× {word}"
+    return f"{units.percentage(factor - 1)} {word}"
 
 
 def _more(compared: RunComparison) -> str:
@@ -98,9 +114,8 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
             f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
             f"{shares[1]} during {compared.b}, so a change may be due to them"
         )
-    if cause.kind == "stage" and None in (cause.a, cause.b):
-        # It may be in both pipelines: behind a full cache it does not run.
-        return f"only {compared.a if cause.b is None else compared.b} ran {cause.name}"
+    if cause.kind == "written stage":
+        return f"only {compared.a if cause.b is None else compared.b} has {cause.name}"
     if cause.kind in ("stage", "setting", "placement"):
         values = [str(each) if each is not None else "absent" for each in (cause.a, cause.b)]
         return f"{cause.name}: {values[0]} → {values[1]}"
@@ -150,17 +165,27 @@ def _figures(compared: RunComparison) -> Table:
             _NAMES.get(each.name, each.name),
             _text(each, each.a),
             _text(each, each.b),
-            _change(each),
+            _said(each),
             _interval(each) if each.has_windows else "",
             each.mark or "",
         )
         for each in compared.figures
-        if (each.a is not None or each.b is not None)
-        # Equal numbers of steps or weights say nothing.
-        and (each.has_windows or each.change is None or abs(each.change) >= _LEAST)
+        # Of the wait for input, everything says the share of the whole run, if that is known.
+        if each.name != "input_stall" or compared.figure("input").change is None
+        if each.name == compared.headline or _text(each, each.a) != _text(each, each.b)
     )
     columns = ("figure", *_titles(compared), "change", "95 % interval", "")
     return Table(columns, rows, _AFTER_WARM_UP if any(row[4] for row in rows) else "")
+
+
+def _said(figure: FigureChange) -> str:
+    """Returns the change of the whole run's figure; that of windows is the interval's."""
+    factor, is_share = _factor(figure), figure.unit == "share"
+    if factor is not None:
+        return _speed(factor)
+    if figure.a is None or figure.b is None or not (figure.a or is_share):
+        return ""
+    return _percent(figure, figure.b - figure.a if is_share else figure.b / figure.a - 1)
 
 
 def _settings(compared: RunComparison) -> Table:
@@ -211,7 +236,8 @@ def _times(compared: RunComparison, pairs: Sequence[TimePair], what: str) -> Tab
         )
         for pair in pairs
     )
-    return Table((what, *_titles(compared), "difference"), rows)
+    differ = tuple(row for row in rows if row[1] != row[2])
+    return Table((what, *_titles(compared), "difference"), differ)
 
 
 def _operations(compared: RunComparison) -> Table:

@@ -16,7 +16,7 @@ from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.rule import TOO_SHORT
-from keras_gpukit.rules.savings import time_of_steps_s
+from keras_gpukit.rules.savings import input_of_run, time_of_steps_s
 from keras_gpukit.rules.slowdown.cpu_captures import AFTER_S
 
 WIDE_RANGE = 0.03
@@ -51,13 +51,21 @@ UPPER_BOUND = (
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """Returns the run's main figures in words; unknown figures are left out."""
     parts = [
-        *([input_share(summary) or "input stall unknown"] if summary.input else ()),
+        *([_input(summary, summary.input)] if summary.input else ()),
         *_speed_and_use(summary),
     ]
     if summary.overhead_s is not None:
         once = "" if summary.startup_s is None else f" and {units.duration(summary.startup_s)} once"
         parts.append(f"overhead {units.duration(summary.overhead_s)} per step{once}")
     return tuple(parts)
+
+
+def overhead(summary: RunSummary) -> str | None:
+    """Says what monitoring took of the steps' time; None if unknown."""
+    if summary.overhead_s is None or not summary.step_time_s:
+        return None
+    share = units.percentage(summary.overhead_s / summary.step_time_s)
+    return f"Monitoring took {share} of the steps' time."
 
 
 def in_short(summary: RunSummary) -> str | None:
@@ -164,7 +172,7 @@ def all_well(summary: RunSummary) -> str:
         return NOTHING_IN_PROFILE
     if is_judged(summary) and _is_short(summary):
         lasted = f" in {units.duration(summary.breakdown.wall_s)}" if summary.breakdown else ""
-        waited = input_of_run(summary)
+        waited = input_share(summary)
         seen = f": {waited} waiting" if waited else ""
         return f"No problem seen{lasted}{seen}. Train longer to be sure."
     if is_judged(summary):
@@ -260,35 +268,19 @@ def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
     return parts
 
 
-def input_fractions(summary: RunSummary) -> tuple[float, float] | None:
-    """Returns the shares of the run spent on input: within steps, and before first batches.
-
-    The second share is the wait for the first batch of each epoch. Other work at the start of an
-    epoch, such as making Keras' iterator, is no wait for input. None if the parts of the wall time
-    are unknown.
-    """
-    parts = summary.breakdown
-    if parts is None or parts.input_s is None or not parts.wall_s:
-        return None
-    start = summary.input.pipeline_start if summary.input else None
-    waited_s = min(start.epochs * start.mean_s, parts.epoch_start_s) if start else 0.0
-    return parts.input_s / parts.wall_s, waited_s / parts.wall_s
-
-
 def stall(record: InputRecord) -> str:
     """Formats the stall of steps, such as "34 %", "about 34 %" or "34 % to 41 %"."""
     return _inexact(record, record.stall_fraction or 0.0, record.most_stall_fraction)
 
 
-def input_of_run(summary: RunSummary) -> str | None:
-    """Formats the share of the run spent on input as `stall` does; None if it is unknown."""
-    record, parts, fractions = summary.input, summary.breakdown, input_fractions(summary)
-    if record is None or parts is None or fractions is None:
+def input_share(summary: RunSummary) -> str | None:
+    """Formats the share of the whole run that steps waited, as `stall` does; None if unknown."""
+    record, parts, share = summary.input, summary.breakdown, input_of_run(summary)
+    if record is None or parts is None or share is None:
         return None
     most = record.most_stall_fraction
-    if most is not None:
-        most = most * time_of_steps_s(summary) / parts.wall_s + fractions[1]
-    return _inexact(record, sum(fractions), most)
+    of_run = None if most is None else most * time_of_steps_s(summary) / parts.wall_s
+    return _inexact(record, share, of_run)
 
 
 def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
@@ -301,26 +293,13 @@ def _inexact(record: InputRecord, fraction: float, most: float | None) -> str:
     return (hedge if 100 * fraction >= units.LEAST_PERCENT else "") + units.percentage(fraction)
 
 
-def input_share(summary: RunSummary) -> str | None:
-    """Returns the share of the run spent waiting for input, first batches of epochs included.
-
-    If only the step times are known, returns the input stall of the steps; None if that is unknown
-    too.
-    """
-    record = summary.input
-    if record is None or record.stall_fraction is None:
-        return None
-    fractions = input_fractions(summary)
-    if fractions is None:
-        return f"input stall {stall(record)}"
-    within, starts = fractions
-    whole = f"input {input_of_run(summary)} of the run"
-    if starts <= LEAST_SHARE:
-        return whole
-    return (
-        f"{whole}: {units.percentage(within)} within steps, {units.percentage(starts)} until each "
-        "epoch's first batch"
-    )
+def _input(summary: RunSummary, record: InputRecord) -> str:
+    share = input_share(summary)
+    if share is not None:
+        return f"input {share} of the run"
+    if record.stall_fraction is None:
+        return "input stall unknown"
+    return f"input {stall(record)} of the steps' time"
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:

@@ -32,16 +32,14 @@ class NotApplicable:
     Attributes:
         reason: Why the rule could not judge, in one line.
         too_short: Evidence that a longer run would have; None if that is not what is missing.
-        concerns: Whether the rule concerns the run at all. If not, no evidence is missing.
     """
 
     reason: str
     too_short: str | None = None
-    concerns: bool = True
 
 
-ONE_WORKER = NotApplicable("one worker", concerns=False)
-NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script", concerns=False)
+ONE_WORKER = NotApplicable("one worker")
+NO_SCRIPT = NotApplicable("only keras-gpukit run sees all calls of a script")
 
 Outcome = Finding | NotApplicable | None
 """A finding, the reason why the rule could not judge, or None if it looked and found nothing."""

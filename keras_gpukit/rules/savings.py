@@ -59,6 +59,15 @@ def lasting_time_s(parts: TimeBreakdown) -> float:
     return parts.wall_s - parts.first_step_s or parts.wall_s
 
 
+def input_of_run(summary: RunSummary) -> float | None:
+    """Returns the share of the whole run that steps waited for input; None if unknown.
+
+    Every output gives this share. The wait for an epoch's first batch is part of its start.
+    """
+    parts = summary.breakdown
+    return parts.input_s / parts.wall_s if parts and parts.input_s is not None else None
+
+
 def wall_s(summary: RunSummary) -> float | None:
     """Returns the run's wall time or, if unknown, the total time of the measured steps."""
     if summary.breakdown is not None:

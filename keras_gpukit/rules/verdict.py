@@ -143,7 +143,6 @@ def judge(summary: RunSummary) -> Verdict:
         too_short={
             code: each.too_short for code, each in unjudged.items() if each.too_short is not None
         },
-        not_concerned=tuple(code for code, each in unjudged.items() if not each.concerns),
         context=None if no_step else machine_load(summary),
     )
 

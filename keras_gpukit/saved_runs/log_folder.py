@@ -26,7 +26,7 @@ from keras_gpukit.records.names import (
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.rules.profiled_steps import of_profile, with_profile
+from keras_gpukit.rules.judging import judge_run, of_profile
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
     MOST_LISTED,
@@ -242,7 +242,7 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
     summary, usual = run.summary, _of_usual_steps(captures)
     seen = summary.profile
     if usual is not None and (seen is None or (usual.layers and not seen.layers)):
-        summary = with_profile(summary, usual)
+        summary = judge_run(replace(summary, profile=usual))
     return replace(run, summary=summary, captures=tuple(captures))
 
 

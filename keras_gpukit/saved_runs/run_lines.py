@@ -29,11 +29,11 @@ from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSer
 from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
 from keras_gpukit.records.script import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
+from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
 from keras_gpukit.saved_runs.folding.run_fold import (
     SHOWN_OF_GPU,
     RunFold,
-    concluded,
     gpu_values,
     host_values,
 )
@@ -183,13 +183,7 @@ class RunLines:
             host_at_end=fold.latest.get("host") if unfinished else None,
             killed_in=fold.progress() if was_killed else None,
         )
-        # A run may have ended before its first window of steps, or be in its first step for long.
-        others = (summary.out_of_memory, summary.host_at_end, summary.killed_in)
-        is_watched = any(
-            each is not None for each in (*others, summary.first_step_s, summary.throughput)
-        )
-        # Without the environment, rules would take the machine for one without GPUs.
-        return concluded(summary) if is_watched and "environment" in fold.latest else summary
+        return judge_run(summary)
 
     def _state(self, now_s: float | None) -> State:
         ending: Ending | None = None if self._summary is None else self._summary.ending

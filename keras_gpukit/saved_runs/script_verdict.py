@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.rules import judge
+from keras_gpukit.rules import judge_run
 from keras_gpukit.rules.verdict import ENDED_BY
-from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
 
 
 def fits_of(runs: Sequence[RunReport]) -> Sequence[RunReport]:
@@ -42,7 +40,6 @@ def within_script(script: ScriptRecord, runs: Sequence[RunReport]) -> list[RunRe
         return []
     main, _ = main_run(runs)
     newest = fits_of(runs)[0].summary.memory
-    is_many = ManyShortCalls().judge_script(script) is not None
     judged = []
     for run in runs:
         summary = run.summary
@@ -50,15 +47,8 @@ def within_script(script: ScriptRecord, runs: Sequence[RunReport]) -> list[RunRe
             # The newest fit has the readings of memory after all fits of the process.
             if summary.memory is not None and newest is not None:
                 summary = replace(summary, memory=replace(summary.memory, fits=newest.fits))
-            summary = replace(summary, script=script)
-            summary = replace(summary, verdict=judge(summary))
-        elif is_many:
-            summary = _as_one_of_many(script, summary)
+            summary = judge_run(replace(summary, script=script))
+        else:
+            summary = judge_run(summary, within=script)
         judged.append(replace(run, summary=summary))
     return judged
-
-
-def _as_one_of_many(script: ScriptRecord, summary: RunSummary) -> RunSummary:
-    verdict = judge(replace(summary, script=script))
-    others = tuple(each for each in verdict.findings if each.code != ManyShortCalls.code)
-    return replace(summary, verdict=replace(verdict, findings=others))

@@ -13,12 +13,11 @@ from keras_gpukit.records.cluster import (
     WorkerFigures,
     trains_with_others,
 )
-from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.names import RUN_FILE_OF_ANY
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules import judge
+from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.run_file import RunFile
 
 # Largest tolerated difference between the clocks of two machines.
@@ -125,10 +124,7 @@ def _with_replicas(run: RunReport) -> RunReport:
 
 
 def _judged(run: RunReport, workers: WorkerComparison) -> RunReport:
-    summary = replace(run.summary, workers=workers)
-    if summary.verdict == Verdict():  # too little was recorded to judge
-        return replace(run, summary=summary)
-    return replace(run, summary=replace(summary, verdict=judge(summary)))
+    return replace(run, summary=judge_run(replace(run.summary, workers=workers)))
 
 
 def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:

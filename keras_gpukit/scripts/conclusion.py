@@ -105,17 +105,17 @@ class Conclusion:
             if script is not None and (script.calls or "tensorflow" in sys.modules):
                 self._print_script(script)
             return
+        report = _read(log_dirs, self._began_s)
         if script is not None:
             _write_script(script, self._folder.path())
-        from keras_gpukit.saved_runs.script_verdict import within_script
-
-        report = _read(log_dirs, self._began_s)
         if report is None:
             self._say("nothing was recorded; a warning above says why.")
             return
-        report = replace(report, script=script)
         if script is not None:
-            report = replace(report, runs=tuple(within_script(script, report.runs)))
+            from keras_gpukit.saved_runs.script_verdict import within_script
+
+            runs = tuple(within_script(script, report.runs))
+            report = replace(report, script=script, runs=runs)
         path = self._folder.path() / REPORT
         try:
             _write(report, path)  # first, since printing may fail
@@ -216,19 +216,14 @@ class Conclusion:
 
     def _print_script(self, script: ScriptRecord) -> None:
         """Prints the verdict on a script without a monitored fit, if there is any."""
-        from keras_gpukit.records.environment import Environment
-        from keras_gpukit.records.finding import Verdict
-        from keras_gpukit.records.run import RunSummary
         from keras_gpukit.reports.script import account
-        from keras_gpukit.rules import judge
+        from keras_gpukit.rules.judging import of_script
 
-        summary = RunSummary(Environment({}), ending="completed", script=script)
-        # Remarks, such as on a GPU, are about runs.
-        found = tuple(each for each in judge(summary).findings if each.severity != "info")
-        if script.calls or found:
+        summary = of_script(script)
+        if script.calls or summary.findings:
             self._print(f"{account(script)}.")
-        if found:
-            self._print_panel(replace(summary, verdict=Verdict(found)))
+        if summary.findings:
+            self._print_panel(summary)
 
     def _print_panel(self, summary: RunSummary, name: str | None = None) -> None:
         from keras_gpukit.reports.console import print_summary

@@ -17,7 +17,7 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.script import EagerStep
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.sensors.stack_parts import named
-from keras_gpukit.sensors.stacks import StackSampler, outwards
+from keras_gpukit.sensors.stacks import StackSampler, stack_of_thread
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
@@ -109,7 +109,7 @@ class EagerSteps:
         if not is_of_the_script(frame.f_code.co_filename):
             return
         if caller is not None:  # a replica's thread: the step is what calls `strategy.run`
-            callers = outwards(sys._current_frames()[caller])
+            callers = stack_of_thread(caller)
             frame = next(each for each in callers if is_of_the_script(each.f_code.co_filename))
         now_s, code = time.perf_counter(), frame.f_code
         key = id(code), frame.f_lineno
@@ -124,9 +124,16 @@ class EagerSteps:
 
 
 def _is_in_loop(frame: FrameType) -> bool:
-    """Whether the line that a frame is at belongs to a loop of the same function."""
+    """Whether the line that a frame is at belongs to a loop of the same function.
+
+    From Python 3.12 on, what handles the exceptions of a `with` also jumps back, to the code after
+    it; Python has then just left the handler.
+    """
+    found = list(dis.get_instructions(frame.f_code))
     return any(
-        "JUMP" in each.opname and each.argval <= frame.f_lasti < each.offset
-        for each in dis.get_instructions(frame.f_code)
-        if isinstance(each.argval, int)
+        "JUMP" in each.opname
+        and isinstance(each.argval, int)
+        and each.argval <= frame.f_lasti < each.offset
+        and not any(before.opname == "POP_EXCEPT" for before in found[max(at - 3, 0) : at])
+        for at, each in enumerate(found)
     )

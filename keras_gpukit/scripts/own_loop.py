@@ -226,7 +226,7 @@ def _summarize(
 ) -> RunSummary:
     from dataclasses import replace
 
-    from keras_gpukit.rules import judge
+    from keras_gpukit.rules import judge_run
 
     readings._end(session, "fit")
     summary = RunSummary(
@@ -239,7 +239,7 @@ def _summarize(
         step_s = loop.lasted_s / loop.steps
         throughput = ThroughputRecord("fit", loop.steps, loop.steps, step_s, None)
         summary = replace(summary, throughput=throughput, input=_input(loop, session))
-    return replace(summary, verdict=judge(summary))
+    return judge_run(summary)
 
 
 def _input(loop: _Loop, session: Any) -> InputRecord:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
+import os
 import re
 import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
@@ -54,7 +57,7 @@ class StackSampler:
         is_of_the_script: Whether a file is the script's own.
         place: Returns "train.py:31" for a file and a line.
         now: The clock, in seconds.
-        stacks: Returns the innermost frame of each thread.
+        stacks: Returns the frames of each thread, the innermost first.
         thread_s: Returns the processor time of a thread, in seconds; None if unknown.
     """
 
@@ -64,13 +67,13 @@ class StackSampler:
         place: Callable[[str, int], str],
         *,
         now: Callable[[], float] = time.perf_counter,
-        stacks: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
+        stacks: Callable[[], Mapping[int, Sequence[FrameType]]] | None = None,
         thread_s: Callable[[int], float | None] | None = None,
     ) -> None:
         self._reader = StackReader(is_of_the_script)
         self._place = place
         self._now = now
-        self._stacks = stacks
+        self._stacks = stacks or stacks_of_threads
         self._thread_s = thread_s or thread_seconds
         self._known_waits: dict[tuple[str, int], bool] = {}
         self._used: dict[int, tuple[float, float]] = {}
@@ -96,12 +99,11 @@ class StackSampler:
         now_s = self._now()
         passed_s, self._before_s = now_s - self._before_s, now_s
         found, codes = [], {}
-        for thread, frame in self._stacks().items():
-            stack = list(islice(outwards(frame), DEEPEST))
+        for thread, stack in self._stacks().items():
             codes[thread] = [id(each.f_code) for each in stack]
             where = self._reader.find(thread, stack)
             if where is not None:
-                found.append((where, self._waits(thread, frame, now_s)))
+                found.append((where, self._waits(thread, stack[0], now_s)))
         for watch in self._watches:
             watch.see(codes)
         self._looks.append(_Look(now_s, passed_s, tuple(found)))
@@ -227,6 +229,52 @@ def thread_seconds(thread: int) -> float | None:
         return time.clock_gettime((~found.native_id << 3) | 6)
     except (OSError, OverflowError):
         return None
+
+
+def stacks_of_threads() -> dict[int, list[FrameType]]:
+    """Returns the frames of each thread, the innermost first; at most `DEEPEST` of each."""
+    with _no_collection():
+        return {
+            thread: list(islice(outwards(frame), DEEPEST))
+            for thread, frame in sys._current_frames().items()
+        }
+
+
+def stack_of_thread(thread: int) -> list[FrameType]:
+    """Returns the frames of a thread, the innermost first; none if it has ended."""
+    with _no_collection():
+        return list(outwards(sys._current_frames().get(thread)))
+
+
+_one_reader = threading.RLock()
+
+
+def _new_lock() -> None:
+    global _one_reader
+    _one_reader = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)  # another thread may have held it
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keeps the garbage collector from running while stacks of other threads are read.
+
+    Python 3.11 makes a frame's object when it is asked for, and may collect garbage as it does so,
+    in the middle of reading a stack. What that frees may let other threads go on: the frames that
+    are read are gone then, and the process ends with a segmentation fault; or it stands still, as
+    the list of all threads is locked (gh-106883).
+    """
+    with _one_reader:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
 
 
 def outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keras_gpukit.records.tuning import Ending, Rate, Trial
+from keras_gpukit.records.tuning import Rate, SearchEnding, Trial
 from keras_gpukit.rules import gains
 from keras_gpukit.tuning.measuring import mean_interval, summarize
 
@@ -140,7 +140,7 @@ class Trials:
         self._gains: list[Gain] = []
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> SearchEnding | None:
         """Reason why no more changes are tried; None while more can be tried."""
         if gains.input_suffices(self.best, self._compute_rate):
             return "the model is no faster"

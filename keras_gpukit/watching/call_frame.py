@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.input.pipelines.structure import batch_size as batch_size_of
-from keras_gpukit.sensors.stacks import outwards
+from keras_gpukit.sensors.stacks import outwards, stack_of_thread
 
 
 class CallFrame:
@@ -45,8 +45,8 @@ class CallFrame:
 
     def stack(self) -> list[FrameType]:
         """Returns the frames within the call, innermost first; the whole stack if unknown."""
-        frame = sys._current_frames().get(self.thread)
-        return list(itertools.takewhile(lambda each: each is not self._frame, outwards(frame)))
+        frames = stack_of_thread(self.thread)
+        return list(itertools.takewhile(lambda each: each is not self._frame, frames))
 
     @property
     def over(self) -> bool:
@@ -55,8 +55,8 @@ class CallFrame:
             return False
         # Reading the frames of all threads takes ten times longer.
         on_this_thread = threading.get_ident() == self.thread
-        frame = sys._getframe(1) if on_this_thread else sys._current_frames().get(self.thread)
-        return all(each is not self._frame for each in outwards(frame))
+        frames = outwards(sys._getframe(1)) if on_this_thread else stack_of_thread(self.thread)
+        return all(each is not self._frame for each in frames)
 
 
 def epoch_iterator(function: str) -> Any:

@@ -19,8 +19,7 @@ from keras_gpukit.profiling.capturing.profile_files import (
     profile_files,
 )
 from keras_gpukit.profiling.capturing.recorder import Recorder
-from keras_gpukit.profiling.capturing.settings import CaptureSettings
-from keras_gpukit.profiling.capturing.triggers import RequestFile
+from keras_gpukit.profiling.capturing.settings import CaptureSettings, RequestFile
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord

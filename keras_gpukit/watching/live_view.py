@@ -13,7 +13,8 @@ from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.run_words import running
 from keras_gpukit.reports.terminal import LiveDisplay
-from keras_gpukit.saved_runs.folding.run_fold import RunFold, concluded
+from keras_gpukit.rules import judge_run
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 if TYPE_CHECKING:
     from keras_gpukit.watching.session import Session
@@ -51,7 +52,7 @@ class LiveView:
             now_s = self._now()
             if now_s >= self._due_s:
                 self._due_s = self._began_s + VERDICT_EVERY * (now_s - self._began_s)
-                self._verdict = concluded(self._output.read(RunFold.summary)).verdict
+                self._verdict = judge_run(self._output.read(RunFold.summary)).verdict
             self._display.show(self._output.read(self._text))
 
     def close(self) -> None:

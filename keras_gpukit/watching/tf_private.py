@@ -44,7 +44,10 @@ class _Manager(_Passing):
 
     def called_with_tracing(self, key: Any, python_function: Any, omit_warning: bool) -> None:
         self.__wrapped__.called_with_tracing(key, python_function, omit_warning)
-        self._note(key, python_function, sys._getframe(1).f_locals.get("self"))
+        frame = sys._getframe(1)
+        while isinstance(frame.f_locals.get("self"), _Manager) and frame.f_back is not None:
+            frame = frame.f_back  # a wrapper around this one
+        self._note(key, python_function, frame.f_locals.get("self"))
 
 
 class _Counter(_Passing):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.event import HangKind
 from keras_gpukit.records.steps import Part
-from keras_gpukit.sensors.stacks import outwards
+from keras_gpukit.sensors.stacks import stacks_of_threads
 from keras_gpukit.watching.script_globals import is_of_the_script
 
 _CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
@@ -103,8 +103,8 @@ def stacks_of_others(training_thread: int) -> dict[str, Stack]:
     """Returns the stacks of all threads but the training thread and our own, by thread name."""
     names = {each.ident: each.name for each in threading.enumerate()}
     return {
-        f"{names.get(ident, 'thread')} {ident}": as_stack(outwards(frame))
-        for ident, frame in sys._current_frames().items()
+        f"{names.get(ident, 'thread')} {ident}": as_stack(stack)
+        for ident, stack in stacks_of_threads().items()
         if ident not in (training_thread, threading.get_ident())
         and not str(names.get(ident)).startswith("gpukit-")
     }

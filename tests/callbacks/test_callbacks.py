@@ -18,12 +18,17 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord
-from keras_gpukit.records.names import SCHEMA
-from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records import (
+    SCHEMA,
+    InputRecord,
+    MemoryRecord,
+    PlacementRecord,
+    RunSummary,
+    ThroughputRecord,
+    UtilizationRecord,
+    from_dict,
+    to_dict,
+)
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 

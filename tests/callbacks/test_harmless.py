@@ -284,7 +284,7 @@ def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
 
 def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
     # No GPU here: NVML's library is one that loses the second GPU early, and the others later.
-    from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.records import GPUInfo
     from keras_gpukit.watching import environment as watched
 
     gpus = scenario("vanishing_gpu", this=1)

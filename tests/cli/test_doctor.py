@@ -11,19 +11,19 @@ from helpers.json_output import valid_json
 
 from keras_gpukit.cli import doctor, examination
 from keras_gpukit.cli.tried_fit import TriedFit
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import (
+from keras_gpukit.records import (
     Build,
     CUDALibrary,
     CUDAPackage,
     Driver,
     DriverGPU,
     GPUHealth,
+    GPUHolder,
+    GPUInfo,
     Machine,
     MissingNames,
     TensorFlowState,
 )
-from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.sensors.compilations import compilations
 from keras_gpukit.version import __version__
 
@@ -288,7 +288,7 @@ def test_what_tensorflow_logs_is_shown_if_it_fails_or_if_asked_for(level, shown,
         "os.environ.pop('TF_CPP_MIN_LOG_LEVEL', None)\n"
         f"os.environ.update({level})\n"
         "from keras_gpukit.cli import doctor, examination\n"
-        "from keras_gpukit.records.installation import Build, Machine\n"
+        "from keras_gpukit.records import Build, Machine\n"
         "def read_machine():\n"
         "    os.write(2, b'logged')\n"
         "    if fails: raise ImportError('libfoo.so.1: not found')\n"

@@ -17,8 +17,7 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from helpers.workers import write_worker
 
 from keras_gpukit.cli.main import main
-from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.report import Report
+from keras_gpukit.records import Report, from_dict
 from keras_gpukit.saved_runs import load_report
 
 

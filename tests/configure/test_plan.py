@@ -5,8 +5,7 @@ import pytest
 from keras_gpukit.configure.apply import differences
 from keras_gpukit.configure.plan import plan
 from keras_gpukit.configure.settings import check
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Build, Machine, TensorFlowState
+from keras_gpukit.records import Build, GPUInfo, Machine, TensorFlowState
 
 GIB = 1 << 30
 

@@ -6,9 +6,7 @@ import pytest
 
 from keras_gpukit.configure.plan import plan
 from keras_gpukit.configure.settings import check
-from keras_gpukit.records.cluster import Cluster
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Build, Machine, TensorFlowState
+from keras_gpukit.records import Build, Cluster, GPUInfo, Machine, TensorFlowState
 
 TWO_WORKERS = Cluster("Slurm", {"worker": ("n1:2222", "n2:2222")}, "worker", 1)
 SERVERS = Cluster(

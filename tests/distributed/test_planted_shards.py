@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from helpers.clusters import LocalCluster
 
-from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import (
+from keras_gpukit.records import (
     DeviceMemory,
+    GPUInfo,
     GPUUtilization,
     MemoryRecord,
+    RunSummary,
     UtilizationRecord,
+    from_dict,
 )
-from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge
 
 pytestmark = pytest.mark.long

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from keras_gpukit.distributed import repairs
-from keras_gpukit.distributed.repairs.lost_worker import lost_tasks
+from keras_gpukit.distributed.repairs.several_workers import lost_tasks
 from keras_gpukit.errors import GPUKitWarning
 
 pytestmark = pytest.mark.tensorflow

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from keras_gpukit.distributed.worker_times import RoundTrips
-from keras_gpukit.records.cluster import RoundTrip
+from keras_gpukit.records import RoundTrip
 
 
 class Network:

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from keras_gpukit.distributed.clusters import this_worker
-from keras_gpukit.records.environment import Environment, Worker
-from keras_gpukit.records.report import RunReport
+from keras_gpukit.records import Environment, RunReport, Worker
 from keras_gpukit.saved_runs import load_report
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}

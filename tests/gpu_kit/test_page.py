@@ -1,4 +1,4 @@
-"""The page of the evidence, and the boxes that sum it up."""
+"""The page of the evidence."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 from dataclasses import replace
 
 import pytest
+from gpu_kit.figures.activity import GOOD, KINDS
 
-from benchmarks.gpu.page import box, documents, page, with_box
-from benchmarks.gpu.part import Claim, Outcome, Part, load_part
-from benchmarks.gpu.results import outcomes, save
+from benchmarks.gpu.page import PAGE, page
+from benchmarks.gpu.part import Outcome, Part, load_part
+from benchmarks.gpu.results import FOLDER, outcomes, save
 
 
 def result(part, measured, kind="gpu", small=False):
     return {
         "part": part,
-        "slice": "doctor",
+        "slice": "all",
         "status": "killed",
         "date": "2026-01-31T10:00:00+00:00",
         "took_s": 60.0,
@@ -32,65 +33,64 @@ def result(part, measured, kind="gpu", small=False):
     }
 
 
-DOCTOR = {"doctor": {"exit_code": 0, "said": "550.1", "driver": "550.1"}}
-
-
-def test_page_and_boxes_are_up_to_date():
-    stale = [path.name for path, text in documents().items() if path.read_text() != text]
-
-    assert not stale, "run: python -m benchmarks.gpu.page"
+def test_the_page_is_up_to_date():
+    assert page(FOLDER) == PAGE.read_text(), "run: python -m benchmarks.gpu.page"
 
 
 @pytest.mark.parametrize("circumstances", [{"kind": "cpu"}, {"small": True}])
 def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
-    save(tmp_path, result("setup", DOCTOR, **circumstances))
+    save(tmp_path, result("activity", GOOD, **circumstances))
 
-    assert "Nothing has run on a GPU yet" in box(tmp_path, "there.md")
     written = page(tmp_path)
+    assert "Nothing has run on a GPU yet" in written
     assert "| holds" not in written
-    for claim in load_part("setup").claims:
+    for claim in load_part("activity").claims:
         assert f"| {claim.expected} | open |" in written
 
 
 def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
-    wrong = DOCTOR["doctor"] | {"exit_code": 1}
-    save(tmp_path, result("setup", {"doctor": wrong}))
-    assert "0 held on NVIDIA Test, 1 were wrong, and" in page(tmp_path)
-    assert "| **false**: Exit code 1" in page(tmp_path)
+    wrong = {"kinds": KINDS | {"nothing": KINDS["nothing"] | {"sm_active_percent": 99.0}}}
+    save(tmp_path, result("activity", wrong))
+    assert "2 held on NVIDIA Test, 1 were wrong, and" in page(tmp_path)
+    assert "| **false**: Busy with bfloat16 98 %" in page(tmp_path)
 
-    save(tmp_path, result("setup", DOCTOR))
-    summary, written = box(tmp_path, "there.md"), page(tmp_path)
-    assert "1 held on NVIDIA Test, 0 were wrong" in summary
-    assert "Not run there: stall," in summary
-    assert "[the evidence](there.md)" in summary
-    run = "Run: doctor (incomplete) on 2026-01-31 on NVIDIA Test, driver 550.1, TensorFlow 2.21.0"
+    save(tmp_path, result("activity", GOOD))
+    written = page(tmp_path)
+    assert "3 held on NVIDIA Test, 0 were wrong" in written
+    assert "Not run there: stall," in written
+    run = "Run: all (incomplete) on 2026-01-31 on NVIDIA Test, driver 550.1, TensorFlow 2.21.0"
     assert run in written
-    assert "| holds: Exit code 0" in written
-    assert "| open: growth was not measured |" in written
+    assert "| holds: Busy with bfloat16 98 %" in written
+
+
+def test_a_check_that_is_no_longer_kept_names_the_commit_that_has_it(tmp_path):
+    claims = [["it rises", True, "By 2."], ["it falls", None, "Not measured."]]
+    parts = {"gone": {"question": "Does it?", "claims": claims}, "activity": {"claims": claims}}
+    settled = {"commit": "abcd1234", "parts": parts}
+    (tmp_path / "settled.json").write_text(json.dumps(settled))
+    save(tmp_path, result("gone", {}))
+
+    written = page(tmp_path)
+    assert written.count("| it rises | holds: By 2. Its check is at commit abcd1234. |") == 2
+    assert "| [Does it?](#gone) | 1 | 0 | 1 |" in written
 
 
 def test_a_correction_is_named_only_while_the_code_that_was_false_is_the_one_that_ran():
-    claim = Claim("low", "it is high", lambda row: Outcome(row["low"] > 1, "Low."), ("all",))
-    part = Part("limits", "Is it?", {}, (replace(claim, corrected=("doctor:abc", "It rises.")),))
+    part = Part("limits", "Is it?")
+    part.claim("it is high", "all", name="low", corrected=("all:abc", "It rises."))(
+        lambda row: Outcome(row["low"] > 1, "Low.")
+    )
 
     def outcome(row, **circumstances):
         return outcomes(part, [result("limits", {"all": row}) | circumstances])["low"]
 
     assert outcome({"low": 1}) == Outcome(False, "Low.", corrected="It rises.")
-    assert outcome({"low": 1}, code="new").corrected == ""
+    assert outcome({"low": 1}, code="new") == replace(outcome({"low": 1}), corrected="")
     assert outcome({"low": 2}) == Outcome(True, "Low.")
 
 
 def test_old_measurements_are_judged_by_the_judge_of_today(tmp_path):
-    old = result("setup", DOCTOR) | {"outcomes": {"doctor": {"holds": False, "evidence": "old"}}}
-    (tmp_path / "setup.doctor.json").write_text(json.dumps(old))
+    old = result("activity", GOOD) | {"outcomes": {"sms": {"holds": False, "evidence": "old"}}}
+    (tmp_path / "activity.all.json").write_text(json.dumps(old))
 
-    assert "| holds: Exit code 0" in page(tmp_path)
-
-
-def test_a_box_replaces_what_is_between_its_markers():
-    text = "before\n<!-- GPU evidence -->\nold\n<!-- /GPU evidence -->\nafter\n"
-
-    assert with_box(text, "new\n") == text.replace("old", "new")
-    with pytest.raises(ValueError, match=r"one pair of markers. Received: 0 pairs"):
-        with_box("no markers", "new")
+    assert "| holds: Busy with" in page(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,10 @@ from helpers.processes import ROOT, environment
 
 from benchmarks.gpu.part import ORDER, error_of, load_part
 from benchmarks.gpu.results import load, outcomes, save
-from keras_gpukit.profiling import read_profile
 
 MEASURED_SLICE = Path(__file__).parent / "cases" / "measured_slice.py"
 QUICK = ("stall:8-steps",)
-STARTED = {"status": "running", "device": {"kind": "cpu"}, "small": True, "failed": []}
+STARTED = {"status": "running", "device": {"kind": "cpu"}, "small": True, "took_s": 0.0}
 
 
 @pytest.mark.slow
@@ -37,8 +35,3 @@ def test_a_slice_runs_on_a_cpu_and_proves_nothing(name, tmp_path):
     assert set(failed.values()) == {None}, failed
     judged = outcomes(load_part(part), [result])
     assert {outcome.holds for outcome in judged.values()} <= {None}
-    if part == "profiles":
-        [kept] = (tmp_path / part).glob("*.xplane.pb.gz")
-        unzipped = tmp_path / "kept.xplane.pb"
-        unzipped.write_bytes(gzip.decompress(kept.read_bytes()))
-        assert read_profile(unzipped).steps > 0

@@ -7,8 +7,7 @@ import time
 from dataclasses import replace
 
 from keras_gpukit.errors import NoGPUError
-from keras_gpukit.records.benchmark import Ceilings
-from keras_gpukit.records.tuning import Rate
+from keras_gpukit.records import Ceilings, Rate
 
 SLOW = {"TF32": 1.0, "float32": 2.0, "bfloat16": 0.5, "float16": 0.5}
 

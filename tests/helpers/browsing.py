@@ -23,6 +23,7 @@ DEADLINE_S = 60
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # Each chart has the size of its place, whose height follows from its legend's lines.
 CHARTS_FIT = """[...document.querySelectorAll(".plot")].every((plot) =>
+  plot.closest("details:not([open])") ||
   ["clientWidth", "clientHeight"].every(
     (size) => plot.querySelector(".main-svg")?.[size] === plot[size],
   ),
@@ -85,7 +86,7 @@ def resize(page: Any, width: int, height: int) -> None:
 
 
 def wait_for_charts(page: Any) -> None:
-    """Waits until each chart is drawn in the size of its place."""
+    """Waits until each chart that is seen is drawn in the size of its place."""
     # The page's policy forbids Playwright's own way, which compiles words in the page.
     wait_until(lambda: page.evaluate(CHARTS_FIT), what="the charts")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Finding
+from keras_gpukit.records import Finding
 
 Row = tuple[str, float, str, str]
 

@@ -7,31 +7,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.event import RunEvent
-from keras_gpukit.records.machine import (
+from keras_gpukit.records import (
+    CopiedTensor,
+    DeviceCopies,
     DeviceMemory,
+    Environment,
+    Fallback,
+    GPUInfo,
     GPUSample,
     GPUUtilization,
     HostSample,
     HostUtilization,
+    InputRecord,
     MemoryRecord,
-    UtilizationRecord,
-)
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.placement import (
-    CopiedTensor,
-    DeviceCopies,
-    Fallback,
+    PipelineRecord,
     PlacedOperations,
     PlacementRecord,
-)
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import (
-    InputRecord,
+    RunEvent,
+    RunSummary,
+    StageRecord,
     StepWindow,
     ThroughputRecord,
     TimeBreakdown,
+    UtilizationRecord,
     WaitDistribution,
 )
 from keras_gpukit.rules import judge

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import Series
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.records import Environment, RunSummary, Series, ThroughputRecord
 
 
 def series_of_points(

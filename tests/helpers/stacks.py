@@ -36,7 +36,7 @@ class Script:
     def look_at(self, seconds, stacks):
         """Looks at several threads after some seconds."""
         self._now_s += seconds
-        self._stacks = {thread: self._frame(stack) for thread, stack in stacks.items()}
+        self._stacks = {thread: self._frames(stack) for thread, stack in stacks.items()}
         self.sampler.look()
 
     def watch(self, *functions, **options):
@@ -52,8 +52,8 @@ class Script:
         )
         return self._codes.setdefault((file, function), new)
 
-    def _frame(self, stack):
-        frame = None
-        for file, function, line in stack:
-            frame = SimpleNamespace(f_code=self.code(file, function), f_lineno=line, f_back=frame)
-        return frame
+    def _frames(self, stack):
+        return [
+            SimpleNamespace(f_code=self.code(file, function), f_lineno=line)
+            for file, function, line in reversed(stack)
+        ]

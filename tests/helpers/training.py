@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_gpukit.records.script import METHODS
+from keras_gpukit.records import METHODS
 
 BATCH = 16
 FEATURES = 8

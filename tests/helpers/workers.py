@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
-from keras_gpukit.records.cluster import (
+from keras_gpukit.records import (
     ComparedStep,
     RoundTrip,
+    RunHeader,
+    Worker,
     WorkerComparison,
     WorkerFigures,
 )
-from keras_gpukit.records.environment import Worker
-from keras_gpukit.records.run import RunHeader
 from keras_gpukit.rules import judge
 
 STEP_S = 0.100

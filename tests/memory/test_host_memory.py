@@ -8,8 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import HostSample
+from keras_gpukit.records import Environment, HostSample
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 from keras_gpukit.saved_runs.writing.writer_thread import Record

@@ -15,7 +15,7 @@ from keras_gpukit.layer_names import NO_LAYERS
 from keras_gpukit.placement import summing_up
 from keras_gpukit.placement.copies import infer_shapes, read_sent, sent_outputs, sum_copies
 from keras_gpukit.placement.summing_up import Surroundings, make_record
-from keras_gpukit.records.placement import Operation, OperationKind, SentTensor, StepOperations
+from keras_gpukit.records import Operation, OperationKind, SentTensor, StepOperations
 
 
 @pytest.fixture(scope="module")

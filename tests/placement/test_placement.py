@@ -21,7 +21,7 @@ from keras_gpukit.placement.names import is_in_loop, operation_name, short_devic
 from keras_gpukit.placement.probe import PlacementProbe
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
 from keras_gpukit.placement.summing_up import Surroundings, make_record, not_compilable
-from keras_gpukit.records.placement import OWN_SCOPE, Operation, OperationKind, StepOperations
+from keras_gpukit.records import OWN_SCOPE, Operation, OperationKind, StepOperations
 from keras_gpukit.rules.compute.placement_causes import explain
 
 needs_gpu_kernels = pytest.mark.skipif(

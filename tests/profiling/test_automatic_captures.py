@@ -23,7 +23,7 @@ from keras_gpukit.errors import ProfileError
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.profiling import read_apart, read_profile
-from keras_gpukit.records.environment import Worker
+from keras_gpukit.records import Worker
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.watching import automatic_capture
 
@@ -341,7 +341,7 @@ def test_a_wrong_live_stall_is_replaced_and_everything_says_so(tmp_path, monkeyp
     command = [sys.executable, "-m", "keras_gpukit", "report", str(tmp_path), "--out", str(report)]
     subprocess.run(command, check=True, capture_output=True)
     assert f'<p class="remark">{message}' in report.read_text()
-    assert re.search(f"<figcaption.*of their time waiting.*{message}", report.read_text())
+    assert re.search(f"<figcaption.*steps waited .* of their time.*{message}", report.read_text())
     lines = (tmp_path / "gpukit" / "run.jsonl").read_text().splitlines()
     kept = json.loads(lines[-1])["record"]
     assert kept["input"]["stall_fraction"] == summary.input.stall_fraction

@@ -17,9 +17,7 @@ from helpers.synthetic_xplane import COMPUTE, Capture
 from keras_gpukit.profiling import read_profile
 from keras_gpukit.profiling.reading.gpu import gpus_of
 from keras_gpukit.profiling.reading.space import read_space
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.records import Environment, GPUInfo, RunSummary, ThroughputRecord
 from keras_gpukit.rules import judge
 
 EAGER = "EagerLocalExecute: "

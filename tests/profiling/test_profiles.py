@@ -31,13 +31,12 @@ from helpers.synthetic_xplane import (
     gpu_behind_the_host,
     one_after_the_other,
 )
-from xprof_figures import ask_xprof
+from helpers.xprof_figures import ask_xprof
 
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling import find_profiles, read_profile
 from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
-from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records import ProfileRecord, from_dict, to_dict
 from keras_gpukit.rules.cluster.comparison import exchange_s, late_member
 
 CASES = Path(__file__).parent / "cases"

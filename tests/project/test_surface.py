@@ -17,7 +17,7 @@ import pytest
 
 import keras_gpukit
 from keras_gpukit.cli.main import parsers
-from keras_gpukit.records.report import Report
+from keras_gpukit.records import Report
 from keras_gpukit.rules.verdict import RULES
 
 LISTED = Path(__file__).with_name("surface.json")

@@ -18,8 +18,8 @@ from typing_extensions import assert_type
 
 import keras_gpukit as gpukit
 from keras_gpukit.profiling import read_profile
-from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records import ProfileRecord
+from keras_gpukit.records import RunSummary
 
 
 class Mine(gpukit.Monitor):

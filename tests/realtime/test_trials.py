@@ -16,8 +16,8 @@ from helpers.training import (
     small_model,
     without_autotuning,
 )
+from helpers.xprof_figures import ask_xprof
 from profiling.test_automatic_captures import captured, on_a_gpu  # noqa: F401
-from xprof_figures import ask_xprof
 
 import keras_gpukit as gpukit
 from keras_gpukit.profiling import read_profile

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Saving
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.memory import MemoryByCause
+from keras_gpukit.records import DeviceMemory, MemoryByCause, MemoryRecord, Saving
 
 
 def test_steps_need_what_weights_and_slots_leave_of_the_later_steps_peak():

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from keras_gpukit.records.tuning import BatchSizeSearch, BatchSizeTrial, Rate
+from keras_gpukit.records import BatchSizeSearch, BatchSizeTrial, Rate
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.reports.terminal import print_anywhere
 

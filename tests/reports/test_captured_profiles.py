@@ -11,18 +11,19 @@ from helpers.recorded_profiles import write_profile
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from rich.console import Console
 
-from keras_gpukit.records.profile import (
+from keras_gpukit.records import (
     CaptureRecord,
+    CaptureReport,
     DeviceProfile,
     KernelProfile,
     LayerProfile,
     ProfileRecord,
+    Report,
 )
-from keras_gpukit.records.report import CaptureReport, Report
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.text import markdown
-from keras_gpukit.rules.profiled_steps import of_profile
+from keras_gpukit.rules.judging import of_profile
 from keras_gpukit.saved_runs import load_report
 
 EIGEN = "void Eigen::internal::EigenMetaKernel<scalar_product_op>"

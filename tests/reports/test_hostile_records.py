@@ -13,8 +13,7 @@ from helpers.hostile import HOSTILE, filled
 from helpers.recorded_runs import BEGAN_S, run_lines, write_lines
 from helpers.synthetic_xplane import COMPUTE, Capture
 
-from keras_gpukit.records.report import Report
-from keras_gpukit.records.run import RunHeader
+from keras_gpukit.records import Report, RunHeader
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.run_lines import _KINDS

@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import SUMMARY
 
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.memory import (
+from keras_gpukit.records import (
     AllocatorState,
+    DeviceMemory,
     HeldTensor,
     MemoryByCause,
     MemoryOption,
     MemoryPrediction,
+    MemoryRecord,
     OutOfMemory,
 )
 from keras_gpukit.reports.evidence import evidence_sentences

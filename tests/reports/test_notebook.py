@@ -11,12 +11,23 @@ from rich.console import Console
 
 from keras_gpukit.configure.plan import Plan
 from keras_gpukit.configure.setup import GPUSetup
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.finding import Figure, Finding, Verdict
-from keras_gpukit.records.installation import Action, Cause, TensorFlowState
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import ThroughputRecord
-from keras_gpukit.records.tuning import Contention, Diagnosis, Rate, Trial, TuningRecord
+from keras_gpukit.records import (
+    Action,
+    Cause,
+    Contention,
+    Diagnosis,
+    Environment,
+    Figure,
+    Finding,
+    GPUInfo,
+    Rate,
+    RunSummary,
+    TensorFlowState,
+    ThroughputRecord,
+    Trial,
+    TuningRecord,
+    Verdict,
+)
 from keras_gpukit.reports import console, diagnosis, tuning
 from keras_gpukit.tuning.tune_input import TunedInput
 

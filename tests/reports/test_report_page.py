@@ -24,24 +24,32 @@ from helpers.recorded_runs import (
     write_lines,
 )
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import RunEvent, Series
-from keras_gpukit.records.finding import Figure, Finding, Verdict
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.records.profile import (
+from keras_gpukit.records import (
+    Band,
     CaptureRecord,
+    CaptureReport,
+    DeviceMemory,
     DeviceProfile,
+    Environment,
+    Figure,
+    Finding,
     KernelProfile,
+    MemoryRecord,
     MissedCapture,
     OperationProfile,
+    PipelineRecord,
     ProfileRecord,
     ProfilerRecord,
+    Report,
+    RunEvent,
+    RunReport,
+    RunSummary,
+    Series,
     StageProfile,
+    TimeBreakdown,
+    TimeSeries,
+    Verdict,
 )
-from keras_gpukit.records.report import Band, CaptureReport, Report, RunReport, TimeSeries
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.reports.html import plotly_js, render
 from keras_gpukit.reports.html.captures import captures_chart
 from keras_gpukit.reports.html.chart import COLORS
@@ -294,7 +302,7 @@ def test_a_stop_of_the_process_interrupts_every_line(tmp_path):
 
 def test_a_finding_leads_to_its_charts_and_captures(page):
     links = [attrs["href"] for _, attrs in page.all("a")]
-    for key in ("stages", "input", "timeline", "placement", "device-memory"):
+    for key in ("stages", "input", "timeline", "placement"):
         assert any(re.fullmatch(rf"#run-\w+-{key}-title", link or "") for link in links)
     ids = {attrs.get("id") for _, attrs in page.tags}
     assert {link.removeprefix("#") for link in links} <= ids
@@ -427,6 +435,16 @@ def test_runs_stand_run_comparison(tmp_path):
     shown = {f"#{attrs['id']}" for _, attrs in page.all("section")}
     assert {"#main", *shown} <= links
     assert len(shown) == 3
+
+
+def test_of_two_runs_the_page_first_says_which_is_faster(tmp_path):
+    write_lines(tmp_path / "one", run_lines(20))
+    quick = replace(SUMMARY.throughput, step_time_s=0.005, examples_per_s=6400.0)
+    fast = replace(SUMMARY, throughput=quick)
+    write_lines(tmp_path / "two", run_lines(20, summary=fast, began_s=BEGAN_S + 1000))
+    words = Page(render(load_report(tmp_path), plotly_src="plotly.js")).words
+    first = words.index("two is 5× faster than one: step time 25 ms → 5 ms")
+    assert first < words.index("Tick two")
 
 
 def test_of_many_runs_only_the_newest_have_charts(tmp_path):

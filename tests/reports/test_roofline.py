@@ -7,9 +7,7 @@ from dataclasses import replace
 from helpers.recorded_runs import SUMMARY
 from rich.console import Console
 
-from keras_gpukit.records.benchmark import StepFlops
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.records import GPUInfo, Report, RunReport, StepFlops
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.chart import Chart, Omitted

@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import BEGAN_S, DECODE, ENVIRONMENT, READ, SUMMARY
 
-from keras_gpukit.records.comparison import MOST_COMPARED
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.report import Report, RunReport
-from keras_gpukit.records.steps import ThroughputRecord
+from keras_gpukit.records import (
+    MOST_COMPARED,
+    PipelineRecord,
+    Report,
+    RunReport,
+    StageRecord,
+    ThroughputRecord,
+)
 from keras_gpukit.reports.comparison import headline
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.run_comparison import common_prefix
@@ -77,8 +81,8 @@ def test_figures_that_no_run_has_get_no_column_and_others_are_sorted_as_numbers(
     at = table.columns.index("peak memory")
     assert [row.cells[at].value for row in table.rows] == [5 * 2**30, None]
     assert [row.cells[at].text for row in table.rows] == ["5 GiB", "unknown"]
-    at = table.columns.index("input stall")
-    assert table.rows[0].cells[at].value == table.rows[0].cells[at].part == 0.4
+    at = table.columns.index("input")
+    assert table.rows[0].cells[at].value == table.rows[0].cells[at].part == 0.375
     bare = replace(SUMMARY, memory=None, utilization=None)
     table = runs_table([run("a", summary=bare), run("b", summary=bare)])
     assert not {"peak memory", "GPU busy"} & set(table.columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, Rate, Trial, TuningRecord
+from keras_gpukit.records import CACHE_NOT_ALLOWED, Rate, Trial, TuningRecord
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.reports.tuning import render
 

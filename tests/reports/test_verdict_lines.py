@@ -7,10 +7,7 @@ from dataclasses import replace
 import pytest
 from helpers.recorded_runs import ENVIRONMENT, SUMMARY
 
-from keras_gpukit.records.finding import Verdict
-from keras_gpukit.records.report import RunReport
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import Progress
+from keras_gpukit.records import Progress, RunReport, RunSummary, Verdict
 from keras_gpukit.reports.phrases import NOTHING_FOUND
 from keras_gpukit.reports.run_words import verdict_line
 

@@ -10,8 +10,7 @@ from helpers.recorded_runs import SUMMARY
 from helpers.workers import cluster, four, ring
 from rich.console import Console
 
-from keras_gpukit.records.cluster import WorkerFigures
-from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.records import Report, RunReport, WorkerFigures
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.bar_charts import workers_chart

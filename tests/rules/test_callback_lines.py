@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import Series
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import LineTime, StackTimes
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records import (
+    Environment,
+    InputRecord,
+    LineTime,
+    RunSummary,
+    Series,
+    StackTimes,
+    ThroughputRecord,
+    TimeBreakdown,
+)
 from keras_gpukit.rules.whole_run.callback_lines import slowest_line
 from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 

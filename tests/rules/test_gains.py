@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.tuning import Rate
+from keras_gpukit.records import Rate
 from keras_gpukit.rules import gains
 
 

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.finding import Figure, Finding
-from keras_gpukit.records.memory import OutOfMemory
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, TimeBreakdown
+from keras_gpukit.records import (
+    Environment,
+    Figure,
+    Finding,
+    InputRecord,
+    OutOfMemory,
+    PipelineRecord,
+    RunSummary,
+    StageRecord,
+    TimeBreakdown,
+)
 from keras_gpukit.rules.known_faults import KNOWN_FAULTS, ON_EPOCH_BEGIN, explained
 from keras_gpukit.rules.memory.growth import THIS_PROCESS
 

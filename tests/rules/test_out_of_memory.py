@@ -7,18 +7,26 @@ from dataclasses import replace
 import pytest
 from helpers.findings import by_name
 
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.machine import DeviceMemory, HostSample, Kept, MemoryRecord
-from keras_gpukit.records.memory import (
+from keras_gpukit.records import (
     AllocatorState,
+    DeviceMemory,
+    Environment,
     GPUHolder,
+    GPUInfo,
+    HostSample,
+    InputRecord,
+    Kept,
     MemoryByCause,
     MemoryOption,
+    MemoryRecord,
     OutOfMemory,
+    Progress,
+    RunSummary,
+    ScriptError,
+    ScriptRecord,
+    ThroughputRecord,
+    TimeBreakdown,
 )
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import ScriptError, ScriptRecord
-from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord, TimeBreakdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.memory_options import memory_options
 from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS

@@ -7,11 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.finding import Finding, Saving, Verdict
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, TimeBreakdown
-from keras_gpukit.records.tuning import Promise
+from keras_gpukit.records import (
+    Environment,
+    Finding,
+    InputRecord,
+    Promise,
+    RunSummary,
+    Saving,
+    TimeBreakdown,
+    Verdict,
+)
 from keras_gpukit.rules import speedups
 
 

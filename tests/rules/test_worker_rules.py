@@ -8,17 +8,22 @@ import pytest
 from helpers.findings import by_name
 from helpers.workers import EXCHANGE_S, cluster, four, ring, steps
 
-from keras_gpukit.records.cluster import ComparedStep, WorkerFigures
-from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.environment import Environment, GPUInfo, Worker
-from keras_gpukit.records.machine import (
+from keras_gpukit.records import (
+    ComparedStep,
     DeviceMemory,
+    Environment,
+    GPUInfo,
     GPUUtilization,
+    InputRecord,
     MemoryRecord,
+    RunSummary,
+    ThroughputRecord,
     UtilizationRecord,
+    Worker,
+    WorkerFigures,
+    from_dict,
+    to_dict,
 )
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge

@@ -15,7 +15,7 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 from helpers.training import fast_dataset, small_model
 
 from keras_gpukit import Monitor
-from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records import GPUInfo
 from keras_gpukit.rules.rule import MINIMUM_SAMPLES
 from keras_gpukit.saved_runs import load_report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helpers.recorded_runs import BEGAN_S, run_lines, with_validation, write_lines
 
-from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records import RunEvent
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS
 from keras_gpukit.saved_runs.folding.run_fold import RunFold

@@ -14,12 +14,16 @@ import pytest
 from helpers.hostile import filled
 from helpers.recorded_runs import BEGAN_S, GIB, STEPS, SUMMARY, run_lines, window, write_lines
 
-from keras_gpukit.records.codec import to_dict
-from keras_gpukit.records.comparison import MOST_COMPARED
-from keras_gpukit.records.event import Series
-from keras_gpukit.records.profile import CaptureRecord, ProfileRecord
-from keras_gpukit.records.report import Report
-from keras_gpukit.records.run import RunHeader, RunSummary
+from keras_gpukit.records import (
+    MOST_COMPARED,
+    CaptureRecord,
+    ProfileRecord,
+    Report,
+    RunHeader,
+    RunSummary,
+    Series,
+    to_dict,
+)
 from keras_gpukit.reports.html import render
 from keras_gpukit.rules.slowdown.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report

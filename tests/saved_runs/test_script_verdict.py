@@ -8,7 +8,7 @@ import msgspec
 from helpers.recorded_runs import run_lines, write_lines
 from rich.console import Console
 
-from keras_gpukit.records.script import Calls, LineTime, ScriptRecord
+from keras_gpukit.records import Calls, LineTime, ScriptRecord
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.saved_runs import load_report

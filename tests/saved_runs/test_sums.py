@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.machine import (
+from keras_gpukit.records import (
+    OVERHEAD,
     GPUSample,
     GPUUtilization,
     HostSample,
     HostUtilization,
+    Overhead,
+    StepWindow,
+    ThroughputRecord,
     UtilizationRecord,
 )
-from keras_gpukit.records.names import OVERHEAD
-from keras_gpukit.records.run import Overhead
-from keras_gpukit.records.steps import StepWindow, ThroughputRecord
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 
 

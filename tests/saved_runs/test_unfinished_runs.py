@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 
-from keras_gpukit.records.run import RunHeader
-from keras_gpukit.records.steps import Progress, TimeBreakdown
+from keras_gpukit.records import Progress, RunHeader, TimeBreakdown
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.run_words import state_note, verdict_line
 from keras_gpukit.rules.whole_run.endings import doing

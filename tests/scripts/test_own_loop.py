@@ -11,6 +11,7 @@ from tensorflow.python.data.ops import iterator_ops
 
 from keras_gpukit.scripts.eager_steps import EagerSteps
 from keras_gpukit.scripts.own_loop import OwnLoops
+from keras_gpukit.watching.retraced_functions import RetracedFunctions
 
 
 @pytest.fixture
@@ -63,6 +64,25 @@ def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
     assert (step.function, step.place) == ("gradient_of", f"tests/scripts/test_own_loop.py:{line}")
     assert (step.is_function, step.steps, step.eager_s) == (True, 11, 1.0)
     assert loops.summary().steps == 11
+
+
+@tf.function
+def doubled(values):
+    return 2 * values
+
+
+def test_two_watches_at_once_see_each_tracing():
+    watches = [RetracedFunctions(), RetracedFunctions()]  # of a loop, and of a fit within it
+    for each in watches:
+        each.start()
+    for length in (1, 2):
+        doubled(tf.zeros(length))
+    for each in reversed(watches):
+        each.close()
+    assert [[(found.name, found.times) for found in each.record()] for each in watches] == [
+        [("doubled", 2)],
+        [("doubled", 2)],
+    ]
 
 
 def replicated(strategy, weight):

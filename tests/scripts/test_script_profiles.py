@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.script import ScriptProfile
+from keras_gpukit.records import ScriptProfile
 from keras_gpukit.scripts.script_profiles import ScriptProfiles
 
 

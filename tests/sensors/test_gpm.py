@@ -8,7 +8,7 @@ import pynvml
 import pytest
 from helpers.fake_nvml import FakeGPU, FakeNVML
 
-from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records import GPUInfo
 from keras_gpukit.sensors.nvml import DRAM, SM, TENSOR, Activity, GPUActivity, NVMLSensor
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
-from keras_gpukit.records.installation import CUDALibrary, DriverGPU, GPUHealth, Xid
+from keras_gpukit.records import CUDALibrary, DriverGPU, GPUHealth, Xid
 from keras_gpukit.sensors import gpu_health
 from keras_gpukit.sensors.cuda_libraries import (
     find_libraries,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from keras_gpukit.records.machine import HostSample
+from keras_gpukit.records import HostSample
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 
 

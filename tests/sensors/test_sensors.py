@@ -17,9 +17,7 @@ import pytest
 import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
-from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample, MemoryRecord
+from keras_gpukit.records import GPUInfo, GPUSample, MemoryRecord, from_dict
 from keras_gpukit.rules.setup import gpu_use
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
@@ -371,7 +369,7 @@ READINGS = """
 import json
 import mmap
 import tensorflow as tf
-from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records import to_dict
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
 before_us = tf.zeros((1_000_000,))

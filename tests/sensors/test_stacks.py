@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from types import SimpleNamespace
+
 import pytest
 from helpers.stacks import Script
+
+from keras_gpukit.sensors.stacks import stack_of_thread, stacks_of_threads
 
 KERAS, TENSORFLOW = "lib/keras/src", "lib/tensorflow/python"
 TRAINER = f"{KERAS}/backend/tensorflow/trainer.py"
@@ -165,3 +171,37 @@ def test_a_watch_counts_the_innermost_of_its_functions_in_looks_that_count():
     script.look(1.0, load)
     assert watch.mean_threads() == pytest.approx(1.9)
     assert watch.slowest() is script.code(*load[:2])
+
+
+class _Frame:
+    """A frame that notes whether garbage may be collected while the one around it is made."""
+
+    def __init__(self, collects, around=None):
+        self.collects, self._around = collects, around
+        self.f_code = SimpleNamespace(co_filename="train.py")
+
+    @property
+    def f_back(self):
+        self.collects.append(gc.isenabled())
+        return self._around
+
+
+@pytest.mark.parametrize("user_collects", [True, False])
+def test_no_garbage_is_collected_while_stacks_of_other_threads_are_read(monkeypatch, user_collects):
+    # Python 3.11 ends with a segmentation fault, or stands still, if what is freed lets them go on.
+    collects = []
+
+    def frames_of_threads():
+        collects.append(gc.isenabled())
+        return {7: _Frame(collects, _Frame(collects))}
+
+    monkeypatch.setattr(sys, "_current_frames", frames_of_threads)
+    if not user_collects:
+        gc.disable()
+    try:
+        assert len(stacks_of_threads()[7]) == len(stack_of_thread(7)) == 2
+        assert stack_of_thread(8) == []
+        assert gc.isenabled() is user_collects
+    finally:
+        gc.enable()
+    assert set(collects) == {False}

@@ -14,8 +14,7 @@ from itertools import permutations
 import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample
+from keras_gpukit.records import GPUInfo, GPUSample
 from keras_gpukit.sensors import gpu_processes
 from keras_gpukit.sensors.devices import CUDADevice, cuda_devices, identify
 from keras_gpukit.sensors.driver import read_driver

@@ -39,7 +39,7 @@ ZOOM = """async (id) => {
 }"""
 VIEW = """(id) => {
   const { data, layout } = document.getElementById(id);
-  const { top } = document.getElementById(id).getBoundingClientRect();
+  const { top } = document.querySelector(".plot").getBoundingClientRect();
   const hidden = data.filter((trace) => trace.visible === "legendonly").length;
   const last = Math.max(...data.map(({ x }) => x.at(-1) ?? 0));
   return { top, range: layout.xaxis.range, hidden, last };
@@ -114,6 +114,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     bar.get_by_text("Paused").wait_for()
     frame = report_frame(page)
     assert re.search(r"Running for .* s: .* epoch \d", frame.inner_text("body"))
+    frame.get_by_text("More charts").first.click()
     plot = frame.locator(".plot[data-time]").first.get_attribute("id")
     frame.evaluate(ZOOM, plot)
     frame.locator("figure summary").first.click()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.profile import CaptureRecord
+from keras_gpukit.records import CaptureRecord
 from keras_gpukit.tensorboard_plugin.report_pages import trace_url
 
 CAPTURE = CaptureRecord(

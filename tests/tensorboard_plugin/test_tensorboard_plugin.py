@@ -23,8 +23,8 @@ from tensorboard.backend import application
 from tensorboard.plugins.core import core_plugin
 from werkzeug.test import Client
 
+from keras_gpukit.records import find_run_files
 from keras_gpukit.records import names as search
-from keras_gpukit.records.names import find_run_files
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 from keras_gpukit.tensorboard_plugin.plugin import MODULES

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from keras_gpukit.records.tuning import Rate
+from keras_gpukit.records import Rate
 from keras_gpukit.tuning.size_search import SizeSearch
 from keras_gpukit.tuning.trainer import LAST_EPOCHS, STEPS, DoesNotFit, Survey
 

@@ -8,8 +8,7 @@ from helpers.json_output import valid_json
 from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit.cli.main import main
-from keras_gpukit.records.benchmark import BenchmarkRow
-from keras_gpukit.records.installation import Driver, DriverGPU
+from keras_gpukit.records import BenchmarkRow, Driver, DriverGPU
 from keras_gpukit.reports.benchmark import render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.sensors.ceilings import measured_ceilings

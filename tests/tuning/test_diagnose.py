@@ -27,7 +27,7 @@ from rich.console import Console
 
 from keras_gpukit.memory import keras_private, tf_private
 from keras_gpukit.memory.untouched import put_back, untouched
-from keras_gpukit.records.tuning import Rate, Round
+from keras_gpukit.records import Rate, Round
 from keras_gpukit.reports.diagnosis import conclusions, render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.tuning import diagnose as diagnosing

@@ -29,8 +29,7 @@ from helpers.training import (
 from rich.console import Console
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.codec import from_dict
-from keras_gpukit.records.tuning import BatchSizeSearch
+from keras_gpukit.records import BatchSizeSearch, from_dict
 from keras_gpukit.reports.batch_size import render
 from keras_gpukit.tuning.examples import examples_of
 from keras_gpukit.tuning.isolated_trials import TrialJob

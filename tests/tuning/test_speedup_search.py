@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.errors import TrialError
-from keras_gpukit.records.finding import Change, Finding, Saving
-from keras_gpukit.records.tuning import Promise
+from keras_gpukit.records import Change, Finding, Promise, Saving
 from keras_gpukit.reports.speedup import render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning.measured_fit import Ready, TrialFailedError

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.training import arrays, small_model
 
-from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records import GPUInfo
 from keras_gpukit.tuning.made_changes import with_batches_of
 from keras_gpukit.tuning.training_changes import propose
 

@@ -21,8 +21,7 @@ from keras_gpukit.input.pipelines.kinds import kind
 from keras_gpukit.input.pipelines.randomness import impurities, varies
 from keras_gpukit.input.pipelines.rebuilding import OPERATIONS, changeable, is_known, rebuilt
 from keras_gpukit.input.pipelines.structure import stages
-from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.records import Trial, TuningRecord, from_dict, to_dict
 from keras_gpukit.rules.input.tuning_advice import advise
 from keras_gpukit.tuning import caching
 from keras_gpukit.tuning import pipeline_changes as changes

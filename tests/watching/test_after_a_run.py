@@ -229,7 +229,7 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     )  # and not TensorFlow's error around it
     assert monitor.summary.error_message == "the disk is gone"
     line = generate.__code__.co_firstlineno + 3
-    assert monitor.summary.error_line == f"test_after_a_run.py:{line}"
+    assert monitor.summary.error_line.endswith(f"test_after_a_run.py:{line}")
     errors.clear()
     data = tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(3)
     small_model().fit(data, verbose=0, callbacks=[Listens(tmp_path)])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.stopped_clock import StoppedClock
 
-from keras_gpukit.records.steps import OWN_WORK
+from keras_gpukit.records import OWN_WORK
 from keras_gpukit.watching import callback_list
 from keras_gpukit.watching.callback_list import CallbackTimes
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit import GPUMemory
-from keras_gpukit.records.machine import EpochMemory, Kept
+from keras_gpukit.records import EpochMemory, Kept
 from keras_gpukit.watching import epoch_memory
 from keras_gpukit.watching.epoch_memory import FitMemory
 

@@ -12,8 +12,8 @@ import pytest
 from helpers.training import small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.event import Hang
-from keras_gpukit.records.report import RunReport
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.records import Hang, RunReport
 from keras_gpukit.reports.run_words import state_note
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.watching import hangs, session
@@ -186,7 +186,7 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
     model = small_model()
     model.fit(batches(), verbose=0, callbacks=[gpukit.Monitor(tmp_path)])
     *_, first, last = printed(capsys)  # before them, those on the first step's tracing
-    where = f"test_hangs.py:{batches.__code__.co_firstlineno + 4}"
+    where = place(__file__, batches.__code__.co_firstlineno + 4)
     assert f": waiting for input, batches ({where}), which waits for another thread" in first
     assert last.startswith("keras-gpukit: steps continue after ")
     assert load_report(tmp_path).runs[0].hang.lasted_s > 1.0

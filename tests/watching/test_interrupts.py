@@ -15,8 +15,7 @@ from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wall_time import WallTime
-from keras_gpukit.records.machine import EpochMemory, GPUSample, HostSample
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records import EpochMemory, GPUSample, HostSample, StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes

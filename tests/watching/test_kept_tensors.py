@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.records.machine import Kept
+from keras_gpukit.records import Kept
 from keras_gpukit.watching import script_globals
 from keras_gpukit.watching.kept_tensors import MOST_LOOKED_AT, KeptTensors
 

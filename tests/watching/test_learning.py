@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.event import NonFinite
+from keras_gpukit.records import NonFinite
 
 X = np.linspace(-1, 1, 96, dtype="float32").reshape(24, 4)
 Y = X.sum(-1, keepdims=True)

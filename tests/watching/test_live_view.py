@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from keras_gpukit.records.steps import Progress, ThroughputRecord
+from keras_gpukit.records import Progress, ThroughputRecord
 from keras_gpukit.reports.terminal import is_notebook
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.watching import live_view
@@ -87,7 +87,7 @@ def test_it_shows_the_run_and_goes_when_that_ends(shown):
 
 def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
     clock, made = SimpleNamespace(now_s=0.0), []
-    monkeypatch.setattr(live_view, "concluded", lambda summary: made.append(clock.now_s) or summary)
+    monkeypatch.setattr(live_view, "judge_run", lambda summary: made.append(clock.now_s) or summary)
     view = LiveView(Session(), lambda: clock.now_s)
     for second in range(1, 101):
         clock.now_s = float(second)

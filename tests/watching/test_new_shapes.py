@@ -89,7 +89,7 @@ def test_functions_that_eager_steps_trace_again_say_what_changed():
     assert (scaled.times, scaled.cause, scaled.argument) == (5, "Python value", "step")
     assert (summed.times, summed.cause, summed.argument) == (3, "shape", "x")
     assert found["inner"].cause == "made again"
-    assert scaled.location.startswith("test_new_shapes.py:")
+    assert "test_new_shapes.py:" in scaled.location
     assert scaled.spent_s > 0
 
 

@@ -16,7 +16,7 @@ from helpers.training import BATCH, FEATURES, arrays
 
 import keras_gpukit as gpukit
 from keras_gpukit.placement import registry
-from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records import to_dict
 from keras_gpukit.sensors import compilations
 from keras_gpukit.sensors.private_names import NEEDED_FOR
 from keras_gpukit.watching.step_flops import _of_step

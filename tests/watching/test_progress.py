@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from keras_gpukit.records.steps import InputRecord, Progress, ThroughputRecord
+from keras_gpukit.records import InputRecord, Progress, ThroughputRecord
 from keras_gpukit.watching import progress, session
 from keras_gpukit.watching.progress import InputSoFar, ProgressNotes
 

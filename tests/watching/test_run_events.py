@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.stopped_clock import StoppedClock
 
-from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records import RunEvent
 from keras_gpukit.watching import run_events
 from keras_gpukit.watching.run_events import SHORTEST_S, RunEventNotes
 

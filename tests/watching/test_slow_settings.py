@@ -13,7 +13,7 @@ from helpers.training import small_model
 from keras import layers
 from tensorflow.python.data.ops import debug_mode
 
-from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY
+from keras_gpukit.records import RUN_FUNCTIONS_EAGERLY
 from keras_gpukit.rules.setup import settings
 from keras_gpukit.watching.environment import read_environment
 

@@ -11,8 +11,7 @@ import pytest
 from helpers.processes import wait_for
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.benchmark import Ceilings, DeviceBenchmark
-from keras_gpukit.records.environment import GPUInfo
+from keras_gpukit.records import Ceilings, DeviceBenchmark, GPUInfo
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.sensors.ceilings import results_file
 from keras_gpukit.watching import session

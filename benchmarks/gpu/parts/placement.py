@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from benchmarks.gpu.explained_causes import CAUSES, judge_bytes, judge_cause, judge_profile
-from benchmarks.gpu.part import Claim, Outcome, Part, Slice, attempt
+from benchmarks.gpu.part import Outcome, Part
 
 PLANTED = {
     "strings": ("AsString", "no kernel"),
@@ -18,9 +17,11 @@ PLANTED = {
 CLEAN = ("dense", "dense_jit", "float64_batch_norm")
 """Models without a fallback. Keras composes batch normalization in float64 of operations that have
 GPU kernels; TensorFlow's fused one does not accept float64 at all."""
+PART = Part("placement", "Does `DevicePlacement` find the operations that no GPU runs?")
 
 
-def place() -> dict[str, Any]:
+@PART.slice("real", 60, case="real", alone=False)
+def place(small: bool) -> dict[str, Any]:
     """Fits a step of each model, and returns what `DevicePlacement` reports."""
     import numpy as np
 
@@ -31,42 +32,25 @@ def place() -> dict[str, Any]:
     reported = {}
     for name in (*PLANTED, *CLEAN):
         placement = gpukit.DevicePlacement(None)
-        model = build(name)
-        model.fit(inputs, targets, batch_size=8, verbose=0, callbacks=[placement])
+        build(name).fit(inputs, targets, batch_size=8, verbose=0, callbacks=[placement])
         record = placement.summary
         reported[name] = {
             "operations": record.operations,
             "fallbacks": [[each.operation, each.cause] for each in record.fallbacks],
             "predicted": record.predicted,
-            "mechanism": record.mechanism,
             "unknown_because": record.unknown_because,
         }
-    from benchmarks.gpu.explained_placement import explain
-
-    return reported | {"explained": attempt(explain)}
+    return reported
 
 
 def build(name: str) -> Any:
     """Returns a compiled model in which an operation is planted."""
     import keras
+    import tensorflow as tf
 
     class Planted(keras.layers.Layer):
-        def call(self, inputs):
-            return planted_operations()[name](inputs)
-
-    layers: list[Any] = [keras.layers.Flatten(), keras.layers.Dense(16, activation="relu")]
-    if name == "float64_batch_norm":
-        layers.insert(0, keras.layers.BatchNormalization(dtype="float64"))
-    elif name in PLANTED:
-        layers.append(Planted())
-    model = keras.Sequential([keras.Input((8, 8, 4)), *layers, keras.layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=name == "dense_jit")
-    return model
-
-
-def planted_operations() -> dict[str, Callable[[Any], Any]]:
-    """Returns functions that do something that no GPU does, and return as many floats."""
-    import tensorflow as tf
+        def call(self, values):
+            return operations[name](values)
 
     def strings(values):
         parsed = tf.strings.to_number(tf.strings.as_string(values))
@@ -84,48 +68,38 @@ def planted_operations() -> dict[str, Callable[[Any], Any]]:
         with tf.device("CPU:0"):
             return tf.nn.softmax(values)
 
-    return {
-        "strings": strings,
-        "int32_product": int32_product,
-        "python": python,
-        "requested": requested,
-    }
+    operations = {each.__name__: each for each in (strings, int32_product, python, requested)}
+    layers: list[Any] = [keras.layers.Flatten(), keras.layers.Dense(16, activation="relu")]
+    if name == "float64_batch_norm":
+        layers.insert(0, keras.layers.BatchNormalization(dtype="float64"))
+    elif name in PLANTED:
+        layers.append(Planted())
+    model = keras.Sequential([keras.Input((8, 8, 4)), *layers, keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=name == "dense_jit")
+    return model
 
 
-def place_eagerly() -> dict[str, str]:
-    """Returns the device of eager results, with the GPU asked for."""
-    import tensorflow as tf
-
-    import keras_gpukit as gpukit
-
-    gpukit.configure_gpus(verbose=False)
-    gpus = tf.config.list_logical_devices("GPU")
-    ones = tf.ones((8, 8))
-    with tf.device(gpus[0].name if gpus else "CPU:0"):
-        whole = tf.cast(ones, tf.int32)
-        results = {
-            "strings": tf.strings.as_string(ones),
-            "int32_product": tf.linalg.matmul(whole, whole),
-            "python": tf.py_function(lambda x: x, [ones], tf.float32),
-            "float_product": tf.linalg.matmul(ones, ones),
-        }
-    return {name: result.device for name, result in results.items()}
-
-
-def judge_planted(name: str) -> Callable[[dict[str, Any]], Outcome]:
+def planted(reported: dict[str, Any], name: str) -> Outcome:
+    """Judges whether a planted operation is found, with its cause."""
     operation, cause = PLANTED[name]
-
-    def judge_one(reported: dict[str, Any]) -> Outcome:
-        found = [why for type_, why in reported[name]["fallbacks"] if type_ == operation]
-        if reported[name]["predicted"]:
-            return Outcome(False, "The fallbacks were reported as a prediction.")
-        message = ", ".join(found) or "nothing"
-        return Outcome(found == [cause], f"For {operation} it reports: {message}.")
-
-    return judge_one
+    found = [why for type_, why in reported[name]["fallbacks"] if type_ == operation]
+    if reported[name]["predicted"]:
+        return Outcome(False, "The fallbacks were reported as a prediction.")
+    message = ", ".join(found) or "nothing"
+    return Outcome(found == [cause], f"For {operation} it reports: {message}.")
 
 
-def judge_clean(reported: dict[str, Any]) -> Outcome:
+for _name, (_operation, _cause) in PLANTED.items():
+    _expected = f"{_operation} is reported on the CPU because of: {_cause}"
+    PART.claim(_expected, "real", name=_name)(partial(planted, name=_name))
+
+
+@PART.claim(
+    "dense layers, also compiled by XLA, and float64 batch normalization have no fallback; the "
+    "matrix products are on the GPU",
+    "real",
+)
+def clean(reported: dict[str, Any]) -> Outcome:
     wrong = []
     for name in CLEAN:
         model = reported[name]
@@ -136,100 +110,6 @@ def judge_clean(reported: dict[str, Any]) -> Outcome:
             if "MatMul" in type_ and not device.startswith("GPU")
         ]
         fallbacks = [type_ for type_, cause in model["fallbacks"] if cause != "host memory"]
-        unknown = model["unknown_because"] and [model["unknown_because"]]
-        wrong += [f"{name}: {each}" for each in (*products, *fallbacks, *(unknown or []))]
+        unknown = [each for each in [model["unknown_because"]] if each]
+        wrong += [f"{name}: {each}" for each in (*products, *fallbacks, *unknown)]
     return Outcome(not wrong, "; ".join(wrong) or f"Nothing is reported in {len(CLEAN)} models.")
-
-
-def judge_eager(devices: dict[str, str]) -> Outcome:
-    short = {name: device.split("device:")[-1] for name, device in devices.items()}
-    on_cpu = all(short[name].startswith("CPU") for name in ("strings", "int32_product"))
-    return Outcome(
-        on_cpu and short["float_product"].startswith("GPU"),
-        f"Eager results: {', '.join(f'{name} on {device}' for name, device in short.items())}.",
-    )
-
-
-def judge_predicted(real: dict[str, Any], predicted: dict[str, Any]) -> Outcome:
-    differing = [
-        name
-        for name, (operation, _) in PLANTED.items()
-        if _causes(real[name], operation) != _causes(predicted[name], operation)
-    ]
-    return Outcome(
-        not differing,
-        f"Predicted otherwise: {', '.join(differing) or 'none'} of {len(PLANTED)} models.",
-    )
-
-
-def _causes(reported: dict[str, Any], operation: str) -> list[str]:
-    return sorted(cause for type_, cause in reported["fallbacks"] if type_ == operation)
-
-
-PART = Part(
-    "placement",
-    "Does `DevicePlacement` find the operations that no GPU runs?",
-    {
-        "real": Slice(lambda small, _: [("real", place)], alone=False),
-        "predicted": Slice(
-            lambda small, _: [("predicted", place)],
-            alone=False,
-            environment={"CUDA_VISIBLE_DEVICES": "-1"},
-        ),
-        "eager": Slice(lambda small, _: [("eager", place_eagerly)], 30, alone=False),
-    },
-    (
-        *(
-            Claim(
-                name,
-                f"{operation} has a row in the table of placement, because of: {cause}",
-                judge_cause(name),
-                ("real",),
-            )
-            for name, (operation, cause) in CAUSES.items()
-        ),
-        Claim(
-            "copied_bytes",
-            "a dense layer's 8 MiB of weights that are on the CPU are listed as copied to the GPU "
-            "in each step, with their exact size, as is the batch",
-            judge_bytes,
-            ("real",),
-        ),
-        Claim(
-            "copied_in_profile",
-            "what is copied to the GPU in a step is what the copies of a profile come to, within "
-            "5 %",
-            judge_profile,
-            ("real",),
-        ),
-        *(
-            Claim(
-                name,
-                f"{operation} is reported on the CPU because of: {cause}",
-                judge_planted(name),
-                ("real",),
-            )
-            for name, (operation, cause) in PLANTED.items()
-        ),
-        Claim(
-            "clean",
-            "dense layers, also compiled by XLA, and float64 batch normalization have no fallback; "
-            "the matrix products are on the GPU",
-            judge_clean,
-            ("real",),
-        ),
-        Claim(
-            "eager",
-            "TensorFlow makes strings and int32 products on the CPU when they are asked for one by "
-            "one",
-            judge_eager,
-            ("eager",),
-        ),
-        Claim(
-            "predicted",
-            "the same process without a visible GPU predicts the same fallbacks",
-            judge_predicted,
-            ("real", "predicted"),
-        ),
-    ),
-)

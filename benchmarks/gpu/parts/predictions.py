@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.part import Cases, Claim, Measured, Outcome, Part, Slice, error_of
-from benchmarks.gpu.parts.memory import count_as_gpus_do
+from benchmarks.gpu.nvml import count_as_gpus_do
+from benchmarks.gpu.part import Cases, Measured, Outcome, Part, error_of
 
-IMAGES = {"ResNet50": 64, "MobileNetV2": 128, "EfficientNetB0": 64, "VGG16": 64}
+IMAGES = {"ResNet50": 64, "MobileNetV2": 128, "VGG16": 64}
 """Architectures of `keras.applications`, and their batches."""
 MODELS = (*IMAGES, "transformer", "dense")
-SIDE = 160
+IN_JIT = tuple(f"{name}, jit" for name in MODELS)
 RECURRENT = ("LSTM", "GRU")
-WITHIN = 0.1
-STEPS = 4
+SIDE, STEPS, WITHIN = 160, 4, 0.1
+PART = Part("predictions", "Do training steps take the memory that is predicted?")
+SLICES = {
+    "images": tuple(IMAGES),
+    "images-jit": ("VGG16, jit", "MobileNetV2, jit"),
+    "images-jit-2": ("ResNet50, jit",),
+    "others": ("dense", "dense, jit", "transformer", "transformer, jit"),
+    "recurrent": RECURRENT,
+}
 
 
-def slice_of(models: Iterable[tuple[str, bool]], *, alone: bool = False) -> Slice:
-    """Returns a slice of some models, each with or without jit.
+def cases(small: bool, *, names: tuple[str, ...]) -> Cases:
+    """Predicts and trains some models."""
+    for name in names[:1] if small else names:
+        yield name, partial(predict, *name.partition(", jit")[:2], small)
 
-    Args:
-        models: Names of models, and whether XLA compiles their steps.
-        alone: Whether no other slice runs meanwhile, which slows XLA's compilation down.
-    """
 
-    def cases(small: bool, folder: Any) -> Cases:
-        for name, jit in list(models)[:1] if small else models:
-            yield f"{name}{', jit' if jit else ''}", partial(predict, name, jit, small)
-
-    return Slice(cases, 110, alone=alone)
+for _name, _models in SLICES.items():
+    # Other slices would slow down XLA, which compiles image models for over a minute.
+    PART.slice(_name, 110, alone="jit" in _name)(partial(cases, names=_models))
 
 
 def build(name: str, small: bool) -> tuple[Any, tuple[Any, ...]]:
@@ -41,7 +42,7 @@ def build(name: str, small: bool) -> tuple[Any, tuple[Any, ...]]:
     import numpy as np
     from keras import layers
 
-    from benchmarks.gpu.models import convolutional, transformer
+    from benchmarks.gpu.models import convolutional, dense, transformer
 
     if name in IMAGES and small:
         batch, model = 8, convolutional(8, 1, 8)
@@ -55,8 +56,7 @@ def build(name: str, small: bool) -> tuple[Any, tuple[Any, ...]]:
         model = transformer(16 if small else 512, 1 if small else 4, *shape)
     elif name == "dense":
         batch, width = (8, 64) if small else (4096, 4096)
-        stack = [layers.Dense(width, "relu") for _ in range(6)]
-        model = keras.Sequential([keras.Input((256,)), *stack, layers.Dense(10)])
+        model = dense(width, 6, 256)
     else:
         batch, length, units = (4, 5, 8) if small else (256, 200, 512)
         kind = getattr(layers, name)
@@ -66,7 +66,7 @@ def build(name: str, small: bool) -> tuple[Any, tuple[Any, ...]]:
     return model, (inputs, np.zeros(batch, "int32"))
 
 
-def predict(name: str, jit: bool, small: bool) -> dict[str, Any]:
+def predict(name: str, jit: str, small: bool) -> dict[str, Any]:
     """Predicts the memory of a model's steps, and trains it."""
     count_as_gpus_do()
     import keras
@@ -78,10 +78,8 @@ def predict(name: str, jit: bool, small: bool) -> dict[str, Any]:
     keras.backend.clear_session()
     model, batch = build(name, small)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss, jit_compile=jit)
-    began_s = time.perf_counter()
+    model.compile("adam", loss, jit_compile=bool(jit))
     prediction = gpukit.predict_memory(model, batch, verbose=False)
-    predicted_s = time.perf_counter() - began_s
     data = tf.data.Dataset.from_tensors(batch).repeat(STEPS)
     peaks = []
     for _ in range(2):  # the first step tries algorithms
@@ -95,11 +93,10 @@ def predict(name: str, jit: bool, small: bool) -> dict[str, Any]:
         "unknown_because": prediction.unknown_because,
         "first_peak": peaks[0],
         "peak": peaks[1],
-        "predicted_s": predicted_s,
     }
 
 
-def outcome(measured: Measured, names: Sequence[str], *, at_most: bool = False) -> Outcome:
+def outcome(measured: Measured, names: tuple[str, ...], *, at_most: bool = False) -> Outcome:
     """Judges predictions; one that leaves something out must only not be too high.
 
     Args:
@@ -127,34 +124,19 @@ def outcome(measured: Measured, names: Sequence[str], *, at_most: bool = False) 
     return Outcome(False if wrong else True if complete else None, f"{', '.join(message)}.")
 
 
-PART = Part(
-    "predictions",
-    "Do training steps take the memory that is predicted?",
-    {
-        "images": slice_of([(name, False) for name in ("ResNet50", "MobileNetV2")]),
-        "images-2": slice_of([(name, False) for name in ("EfficientNetB0", "VGG16")]),
-        "images-jit": slice_of([("MobileNetV2", True), ("VGG16", True)], alone=True),
-        "images-jit-2": slice_of([("ResNet50", True)], alone=True),
-        "images-jit-3": slice_of([("EfficientNetB0", True)], alone=True),
-        "others": slice_of([(name, jit) for name in ("transformer", "dense") for jit in (0, 1)]),
-        "recurrent": slice_of([(name, False) for name in RECURRENT]),
-    },
-    (
-        Claim(
-            "plain",
-            "for four convolutional models, a transformer and dense layers, the expected peak is "
-            "that of the steps after the first, within 10 %",
-            partial(outcome, names=MODELS),
-        ),
-        Claim(
-            "jit",
-            "with jit the prediction is an upper bound, as it says: no later step takes more",
-            partial(outcome, names=[f"{name}, jit" for name in MODELS], at_most=True),
-        ),
-        Claim(
-            "recurrent",
-            "for LSTM and GRU, which cuDNN runs, it is the later steps' peak, within 10 %",
-            partial(outcome, names=RECURRENT),
-        ),
-    ),
+@PART.claim(
+    "for three convolutional models, a transformer and dense layers, the expected peak is that of "
+    "the steps after the first, within 10 %"
 )
+def plain(measured: Measured) -> Outcome:
+    return outcome(measured, MODELS)
+
+
+@PART.claim("with jit the prediction is an upper bound, as it says: no later step takes more")
+def jit(measured: Measured) -> Outcome:
+    return outcome(measured, IN_JIT, at_most=True)
+
+
+@PART.claim("for LSTM and GRU, which cuDNN runs, it is the later steps' peak, within 10 %")
+def recurrent(measured: Measured) -> Outcome:
+    return outcome(measured, RECURRENT)

@@ -2,94 +2,129 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
+import re
 from functools import partial
 from typing import Any
 
-from benchmarks.gpu.nvml import read_gpus
-from benchmarks.gpu.observed_setup import observe
-from benchmarks.gpu.part import Claim, Outcome, Part, Slice
-from benchmarks.gpu.results import ROOT
-from benchmarks.results_file import nvidia
+from benchmarks.gpu.nvml import added_bytes, read_gpus
+from benchmarks.gpu.part import Outcome, Part
 
-GIB = 2**30
-MIB = 2**20
+GIB, MIB = 2**30, 2**20
 CONTEXT_BYTES = 3 * GIB
 """More than the CUDA context and the libraries of one process take."""
-
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "growth": {"mixed_precision": "auto"},
     "logical": {"memory": "all", "logical_gpus": (1, 2), "strategy": "none"},
     "all": {"memory": "all"},
     "limit": {"memory": 2},
-    "hidden": {"devices": "none"},
-    "uuid": {"devices": "last"},
     "async": {"allocator": "cuda_malloc_async"},
     "reversed": {},
 }
 """Arguments of `configure_gpus` in each case; sizes in units."""
-QUIET = ("async",)
-"""Cases that are not judged by the memory of the whole GPU."""
+PART = Part("setup", "Do TensorFlow and NVML show what `configure_gpus` was asked for?")
 
 
-def setup_slice(name: str) -> Slice:
-    """Returns a slice of one case, since a process can be set up only once."""
-    return Slice(
-        lambda small, _: [(name, partial(set_up, name, MIB * 16 if small else GIB))],
-        40,  # the cases of logical GPUs and limits load TensorFlow twice
-        alone=name not in QUIET,
-    )
+def set_up(small: bool, *, name: str) -> dict[str, Any]:
+    """Sets the GPUs up, computes a little, and reads what is there then."""
+    import keras_gpukit as gpukit
 
-
-def set_up(name: str, unit: int) -> dict[str, Any]:
-    """Sets the GPUs up and observes what is there then."""
-    gpus = list(read_gpus())
+    before, unit = read_gpus(), MIB * 16 if small else GIB
     arguments = dict(ARGUMENTS[name])
     if "logical_gpus" in arguments:
         arguments["logical_gpus"] = [unit * each for each in arguments["logical_gpus"]]
     if isinstance(arguments.get("memory"), int):
         arguments["memory"] *= unit
-    if arguments.get("devices") == "last":  # the first is what a mistake would choose
-        arguments["devices"] = gpus[-1:] or "all"
-    if name == "reversed" and gpus:
+    if name == "reversed" and before:
         # The other order is what counting by NVML's index would get wrong.
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(reversed(gpus))
-    return observe(arguments, unit)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(reversed(before))
+    setup = gpukit.configure_gpus(**arguments, verbose=False)
+
+    import keras
+    import tensorflow as tf
+
+    from keras_gpukit.sensors.devices import visible_gpus
+
+    def refused(device: str, numbers: int) -> str | None:
+        """Returns the error of a tensor that a device does not take."""
+        try:
+            with tf.device(device):
+                tf.zeros([numbers])[:1].numpy()
+        except tf.errors.ResourceExhaustedError as error:
+            return str(error)
+        return None
+
+    def grew_on(device: str) -> str | None:
+        """Returns the GPU on which memory grew by at least half of a tensor, by its UUID."""
+        held_before = read_gpus()
+        with tf.device(device):
+            held = tf.zeros([unit // 4]) + 1.0
+            held[:1].numpy()
+        added = added_bytes(held_before)
+        del held
+        uuid = max(added, key=lambda each: added[each], default=None)
+        return uuid if uuid is not None and added[uuid] >= unit / 2 else None
+
+    values = tf.random.normal((1024, 1024))
+    tf.linalg.matmul(values, values).numpy()
+    added, after = added_bytes(before), read_gpus()
+    kinds = "GPU", "CPU"
+    logical, cpus = ([each.name for each in tf.config.list_logical_devices(kind)] for kind in kinds)
+    devices = logical or cpus
+    sizes = {"1": unit, "1.5": 3 * unit // 2, "3": 3 * unit}
+    owners = {number: gpu.uuid for gpu in visible_gpus() for number in gpu.logical or ()}
+    allocator = re.search(r"by allocator (\S+)", refused(devices[0], 2**58) or "")
+    return {
+        "warnings": list(setup.warnings),
+        "logical_gpus": len(logical),
+        "added_bytes": added,
+        "gpus": after,
+        "dtype_policy": keras.config.dtype_policy().name,
+        "fits": [
+            {name: not refused(device, size // 4) for name, size in sizes.items()}
+            for device in devices
+        ],
+        "allocator": allocator and allocator[1],
+        "named_uuids": [owners[number] for number in sorted(owners)],
+        "grew_uuids": [grew_on(device) for device in logical],
+        "unit": unit,
+    }
 
 
-def ask_doctor() -> dict[str, Any]:
-    """Runs `keras-gpukit doctor --json`."""
-    command = [sys.executable, "-m", "keras_gpukit", "doctor", "--json"]
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    try:
-        message = json.loads(ended.stdout)
-    except ValueError:
-        return {"error": ended.stderr[-3000:] or "no JSON"}
-    version = message["driver"]["version"]
-    return {"exit_code": ended.returncode, "said": version, "driver": nvidia()[0]}
+for _name in ARGUMENTS:
+    # The cases of logical GPUs and limits load TensorFlow twice. "async" reads no GPU's memory.
+    _alone = _name != "async"
+    PART.slice(_name, 40, case=_name, alone=_alone)(partial(set_up, name=_name))
 
 
-def most_added(case: dict[str, Any]) -> tuple[str, int, int]:
-    """Returns the GPU whose memory in use grew most, by how much, and its size."""
+def most_added(case: dict[str, Any]) -> tuple[str, int, str]:
+    """Returns the GPU whose memory in use grew most, by how much, and this in words."""
     uuid, added = max(case["added_bytes"].items(), key=lambda each: each[1])
-    return uuid, added, case["gpus"][uuid]["total_bytes"]
+    total = case["gpus"][uuid]["total_bytes"]
+    return uuid, added, f"{added / GIB:.2f} of {total / GIB:.0f} GiB were taken."
 
 
-def judge_growth(case: dict[str, Any]) -> Outcome:
-    _, added, total = most_added(case)
-    return Outcome(added < 0.1 * total, f"{added / GIB:.2f} of {total / GIB:.0f} GiB were taken.")
+@PART.claim(
+    'memory="growth" takes only what is needed: a small product uses less than 10 % of a GPU',
+    "growth",
+)
+def growth(case: dict[str, Any]) -> Outcome:
+    uuid, added, taken = most_added(case)
+    return Outcome(added < 0.1 * case["gpus"][uuid]["total_bytes"], taken)
 
 
-def judge_all(case: dict[str, Any]) -> Outcome:
-    _, added, total = most_added(case)
-    return Outcome(added >= 0.9 * total, f"{added / GIB:.2f} of {total / GIB:.0f} GiB were taken.")
+@PART.claim('memory="all" takes at least 90 % of the GPU at the start', "all", name="all")
+def all_of_it(case: dict[str, Any]) -> Outcome:
+    uuid, added, taken = most_added(case)
+    return Outcome(added >= 0.9 * case["gpus"][uuid]["total_bytes"], taken)
 
 
-def judge_limit(case: dict[str, Any]) -> Outcome:
+@PART.claim(
+    "a memory limit takes its size, plus at most 3 GiB outside the allocator; 3/2 of the limit are "
+    "refused",
+    "limit",
+)
+def limit(case: dict[str, Any]) -> Outcome:
     _, added, _ = most_added(case)
     limit, [device] = 2 * case["unit"], case["fits"]
     within = limit <= added <= limit + CONTEXT_BYTES
@@ -101,7 +136,11 @@ def judge_limit(case: dict[str, Any]) -> Outcome:
     )
 
 
-def judge_logical(case: dict[str, Any]) -> Outcome:
+@PART.claim(
+    "each logical GPU refuses a tensor larger than its own size and accepts a smaller one",
+    "logical",
+)
+def logical(case: dict[str, Any]) -> Outcome:
     accepted = [device["1.5"] for device in case["fits"]]
     return Outcome(
         case["logical_gpus"] == 2 and accepted == [False, True],
@@ -110,34 +149,20 @@ def judge_logical(case: dict[str, Any]) -> Outcome:
     )
 
 
-def judge_hidden(case: dict[str, Any]) -> Outcome:
-    _, added, _ = most_added(case)
-    on_cpu = "CPU" in case["device_of_result"]
-    return Outcome(
-        on_cpu and not case["logical_gpus"] and added < 64 * MIB,
-        f"The result was on the {'CPU' if on_cpu else 'GPU'}, with {case['logical_gpus']} logical "
-        f"GPUs; {added / MIB:.0f} MiB were taken.",
-    )
-
-
-def judge_uuid(case: dict[str, Any]) -> Outcome:
-    taken, _, _ = most_added(case)
-    asked = list(case["gpus"])[-1]
-    return Outcome(
-        case["uuids"] == [asked] and taken == asked,
-        f"Of {len(case['gpus'])} GPUs, number {list(case['gpus']).index(taken)} was used, and "
-        f"number {len(case['gpus']) - 1} asked for.",
-    )
-
-
-def judge_handles(*seen: dict[str, Any]) -> Outcome:
+@PART.claim(
+    "for each logical GPU the NVML handle is that of the GPU whose memory grows by a tensor there: "
+    "whole and split GPUs, and `CUDA_VISIBLE_DEVICES` with UUIDs in reverse order",
+    "growth",
+    "logical",
+    "reversed",
+)
+def handles(*seen: dict[str, Any]) -> Outcome:
     wrong, known = 0, 0
     for case in seen:
         named, grew = case["named_uuids"], case["grew_uuids"]
-        wrong += len(named) != len(grew)
         pairs = [each for each in zip(named, grew, strict=False) if each[1] is not None]
         known += len(pairs)
-        wrong += sum(one != other for one, other in pairs)
+        wrong += (len(named) != len(grew)) + sum(one != other for one, other in pairs)
     if not known:
         return Outcome(None, "no GPU's memory grew by a tensor")
     return Outcome(
@@ -145,7 +170,12 @@ def judge_handles(*seen: dict[str, Any]) -> Outcome:
     )
 
 
-def judge_allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outcome:
+@PART.claim(
+    'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error says',
+    "async",
+    "growth",
+)
+def allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outcome:
     names = asynchronous["allocator"], usual["allocator"]
     return Outcome(
         names[0] is not None and "bfc" not in names[0].lower() and names[0] != names[1],
@@ -153,103 +183,24 @@ def judge_allocator(asynchronous: dict[str, Any], usual: dict[str, Any]) -> Outc
     )
 
 
-def judge_precision(case: dict[str, Any]) -> Outcome:
+@PART.claim(
+    'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 from 7.0',
+    "growth",
+)
+def precision(case: dict[str, Any]) -> Outcome:
     capability = min(tuple(gpu["compute_capability"]) for gpu in case["gpus"].values())
-    wanted = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
-    policy = wanted if capability >= (7, 0) else "float32"
+    policy = "mixed_bfloat16" if capability >= (8, 0) else "mixed_float16"
     version = "{}.{}".format(*capability)
     return Outcome(
-        case["dtype_policy"] == policy,
+        case["dtype_policy"] == (policy if capability >= (7, 0) else "float32"),
         f"With compute capability {version} the policy is {case['dtype_policy']}.",
     )
 
 
-def judge_as_asked(*seen: dict[str, Any]) -> Outcome:
+@PART.claim(
+    "no case ends with a warning that TensorFlow has something other than asked",
+    *[name for name in ARGUMENTS if name != "reversed"],
+)
+def as_asked(*seen: dict[str, Any]) -> Outcome:
     warnings = [warning for case in seen for warning in case["warnings"]]
     return Outcome(not warnings, " ".join(warnings) or f"No warning in {len(seen)} cases.")
-
-
-def judge_doctor(case: dict[str, Any]) -> Outcome:
-    return Outcome(
-        case["exit_code"] == 0 and case["said"] == case["driver"],
-        f"Exit code {case['exit_code']}, driver {case['said']}; NVML says {case['driver']}.",
-    )
-
-
-PART = Part(
-    "setup",
-    "Do TensorFlow and NVML show what `configure_gpus` was asked for?",
-    {name: setup_slice(name) for name in ARGUMENTS}
-    | {"doctor": Slice(lambda small, _: [("doctor", ask_doctor)], alone=False)},
-    (
-        Claim(
-            "growth",
-            'memory="growth" takes only what is needed: a small product uses less than 10 % of a '
-            "GPU",
-            judge_growth,
-            ("growth",),
-        ),
-        Claim(
-            "all", 'memory="all" takes at least 90 % of the GPU at the start', judge_all, ("all",)
-        ),
-        Claim(
-            "limit",
-            "a memory limit takes its size, plus at most 3 GiB outside the allocator; 3/2 of the "
-            "limit are refused",
-            judge_limit,
-            ("limit",),
-        ),
-        Claim(
-            "logical",
-            "each logical GPU refuses a tensor larger than its own size and accepts a smaller one",
-            judge_logical,
-            ("logical",),
-        ),
-        Claim(
-            "hidden",
-            'devices="none" computes on the CPU and takes none of the GPU\'s memory',
-            judge_hidden,
-            ("hidden",),
-        ),
-        Claim(
-            "uuid",
-            "a GPU given by its UUID is the one whose memory NVML shows in use",
-            judge_uuid,
-            ("uuid",),
-        ),
-        Claim(
-            "handles",
-            "for each logical GPU the NVML handle is that of the GPU whose memory grows by a "
-            "tensor there: whole and split GPUs, and `CUDA_VISIBLE_DEVICES` with UUIDs in reverse "
-            "order",
-            judge_handles,
-            ("growth", "logical", "reversed"),
-        ),
-        Claim(
-            "allocator",
-            'allocator="cuda_malloc_async" replaces the BFC allocator, as an out-of-memory error '
-            "says",
-            judge_allocator,
-            ("async", "growth"),
-        ),
-        Claim(
-            "precision",
-            'mixed_precision="auto" follows the compute capability: bfloat16 from 8.0, float16 '
-            "from 7.0",
-            judge_precision,
-            ("growth",),
-        ),
-        Claim(
-            "as_asked",
-            "no case ends with a warning that TensorFlow has something other than asked",
-            judge_as_asked,
-            tuple(ARGUMENTS)[:-1],
-        ),
-        Claim(
-            "doctor",
-            "doctor exits with 0 and names the driver's version that NVML reports",
-            judge_doctor,
-            ("doctor",),
-        ),
-    ),
-)

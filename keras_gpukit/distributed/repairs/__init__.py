@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.distributed.repairs import callback_files, lost_worker, training_steps
+from keras_gpukit.distributed.repairs import several_workers, training_steps
 from keras_gpukit.distributed.repairs.keras_private import trainer_module
 from keras_gpukit.errors import GPUKitWarning
 
@@ -47,9 +47,9 @@ def repair_multi_worker() -> None:
     _make(*MULTI_WORKER)
     if "callbacks" not in _done:
         _done.add("callbacks")
-        callback_files.write_on_chief_only()
-        callback_files.restore_on_chief()
-        lost_worker.name_lost_workers()
+        several_workers.write_on_chief_only()
+        several_workers.restore_on_chief()
+        several_workers.name_lost_workers()
 
 
 def _make(*repairs: Repair) -> None:

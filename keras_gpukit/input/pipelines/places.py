@@ -33,7 +33,7 @@ LIBRARIES = (
     os.path.join("grain", "_src"),
     os.path.join("torch", "utils", "data"),
     os.path.join("keras_gpukit", "input"),
-    os.path.join("keras_gpukit", "trials"),
+    os.path.join("keras_gpukit", "tuning"),
 )
 # Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
 KERAS = "Keras' own"

@@ -18,7 +18,7 @@ from keras_gpukit.input.pipelines.generators import (
     generator_in_graphs,
     python_function_in,
 )
-from keras_gpukit.input.pipelines.kinds import READERS, kind_of
+from keras_gpukit.input.pipelines.kinds import READERS, kind_of, spoken
 from keras_gpukit.input.pipelines.places import (
     HELPERS,
     calling_line,
@@ -78,6 +78,15 @@ class Stage:
     def size(self) -> int:
         """Number of stages: this one, its inputs and nested ones, and all of theirs."""
         return 1 + sum(each.size for each in (*self.inputs, *self.nested))
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Names of this stage and of its inputs, back to the sources; lambdas have none."""
+        function = self.function.name if self.function is not None else None
+        named = None if is_lambda(function) else function
+        yield self.given_name or named or spoken(self.kind)
+        for each in self.inputs:
+            yield from each.names
 
 
 @once_per_dataset

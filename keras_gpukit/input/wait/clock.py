@@ -174,7 +174,7 @@ class StepClock:
     def release(self) -> None:
         """Forgets the data and the listeners of a run that is over."""
         self._calls.source = NOTHING
-        self._past.free()
+        self._guarded(self._past.free)
         self._on_error = None
         self._accepts = lambda source: False
         self._windows.release()

@@ -11,8 +11,7 @@ from typing import Any
 from keras_gpukit.errors import Guard, failure, logger
 from keras_gpukit.profiling.capturing.capture import Capture, give_way
 from keras_gpukit.profiling.capturing.profile_files import MARK
-from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits
-from keras_gpukit.profiling.capturing.triggers import next_scheduled
+from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits, next_scheduled
 from keras_gpukit.records.profile import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 from keras_gpukit.sensors.tf_private import profiler_state
 

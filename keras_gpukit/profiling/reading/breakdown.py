@@ -12,9 +12,9 @@ from keras_gpukit.profiling.reading.host import Host, operation_name
 from keras_gpukit.profiling.reading.kinds import kind_of
 from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.profiling.reading.steps import Steps
-from keras_gpukit.records.profile import Kind, Part, StepProfile
+from keras_gpukit.records.profile import Kind, StepPart, StepProfile
 
-T = TypeVar("T", Part, Kind)
+T = TypeVar("T", StepPart, Kind)
 MOST_ROWS = 50
 PS = 1e-12
 
@@ -31,9 +31,9 @@ def exposed_waits(host: Host, gpus: GPUs) -> Spans:
     return host.waits - Spans.union(*host.computations) if host.loops else host.waits
 
 
-def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[Part, Spans]:
+def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[StepPart, Spans]:
     """Divides the time of the steps into parts; each moment belongs to exactly one."""
-    layers: dict[Part, Spans] = {
+    layers: dict[StepPart, Spans] = {
         "device compute": gpus.compute,
         "collectives": gpus.collectives if gpus.each else host.collectives,
         "other copies": gpus.other_copies,
@@ -56,7 +56,7 @@ def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
     return _one_after_the_other(layers, computed, rest="other")
 
 
-def rows(steps: Steps, parts: dict[Part, Spans], origin_ps: int) -> tuple[StepProfile, ...]:
+def rows(steps: Steps, parts: dict[StepPart, Spans], origin_ps: int) -> tuple[StepProfile, ...]:
     """Returns the breakdown of each of the first 50 steps."""
     begin_ps, end_ps = steps.begin_ps[:MOST_ROWS], steps.end_ps[:MOST_ROWS]
     each_ps = {part: spans.covered_ps(begin_ps, end_ps) for part, spans in parts.items()}

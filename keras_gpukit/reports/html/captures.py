@@ -10,8 +10,8 @@ from keras_gpukit.records.profile import (
     KernelProfile,
     MissedCapture,
     OperationProfile,
-    Part,
     ProfileRecord,
+    StepPart,
     StepProfile,
 )
 from keras_gpukit.records.report import CaptureReport, RunReport
@@ -22,7 +22,7 @@ from keras_gpukit.reports.tables import Table
 
 _MOST_DRAWN = 12
 _MOST_ROWS = 10
-_PARTS: dict[Part, str] = {
+_PARTS: dict[StepPart, str] = {
     "device compute": COLORS["compute"],
     "host compute": COLORS["first step"],
     "input wait": COLORS["input"],
@@ -167,7 +167,7 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
     return f"{words} {', '.join(busy)}." if busy else words
 
 
-def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[Part, list[float | None]]:
+def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[StepPart, list[float | None]]:
     """Returns the milliseconds of each part, per step or capture, without parts that none has."""
     spent_s = {part: [each.parts_s.get(part) for each in of] for part in _PARTS}
     return {

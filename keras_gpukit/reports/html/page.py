@@ -25,13 +25,13 @@ from keras_gpukit.reports.html.machine_charts import (
 )
 from keras_gpukit.reports.html.over_time import TimeAxis
 from keras_gpukit.reports.html.roofline_table import roofline_table
-from keras_gpukit.reports.html.run_comparison import stalls_chart, step_times_chart
+from keras_gpukit.reports.html.run_comparison import step_times_chart
 from keras_gpukit.reports.html.runs_table import run_ids, runs_table
 from keras_gpukit.reports.html.step_charts import input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
 from keras_gpukit.rules.comparing.settings import setup
-from keras_gpukit.rules.profiled_steps import of_profile
+from keras_gpukit.rules.judging import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
@@ -88,8 +88,18 @@ class Section:
 
     @property
     def others(self) -> list[Shown]:
-        """All other charts."""
-        return [each for each in self.shown.values() if each not in self.first]
+        """Those of the other charts that a finding refers to; all, if there is no verdict."""
+        others = [each for each in self.shown.values() if each not in self.first]
+        if self.summary is None:
+            return others
+        referred = [words.charts_of(each, self.shown) for each in self.summary.findings]
+        return [each for each in others if any(each in charts for charts in referred)]
+
+    @property
+    def more(self) -> list[Shown]:
+        """Charts that say nothing about the verdict."""
+        known = [*self.first, *self.others]
+        return [each for each in self.shown.values() if each not in known]
 
 
 def plotly_js() -> str:
@@ -136,11 +146,8 @@ def render(
         sections.append(_captures_section(report))
     beside = runs = script = None
     if len(report.runs) > 1:
-        compared = [
-            ("step-times", "Step times of the runs", step_times_chart(report.runs)),
-            ("stalls", "Input stalls of the runs", stalls_chart(report.runs)),
-        ]
-        beside, runs = Section("runs").add(compared), runs_table(report.runs, href)
+        times = [("step-times", "Step times of the runs", step_times_chart(report.runs))]
+        beside, runs = Section("runs").add(times), runs_table(report.runs, href)
     if report.script is not None:
         title = "Where the whole script's time went"
         script = Section("script").add([("time", title, script_chart(report.script))])

@@ -1,4 +1,4 @@
-// Buttons of the page, and what printing needs: everything open, and charts as wide as the paper.
+// Buttons of the page, and what printing needs: findings open, and charts as wide as the paper.
 (() => {
   "use strict";
   // The width of A4 and Letter between their margins.
@@ -41,7 +41,7 @@
   const plots = () => [...document.querySelectorAll(".plot")].filter((plot) => plot.layout);
 
   addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
+    closed = [...document.querySelectorAll(".finding:not([open])")];
     closed.forEach((details) => (details.open = true));
     for (const plot of plots()) {
       plot.style.width = `${PAPER_PX}px`;

@@ -29,5 +29,9 @@
   }
 
   for (const [id, figure] of Object.entries(figures)) draw(document.getElementById(id), figure);
+  // Charts that were drawn where they were not seen have no size.
+  document.addEventListener("toggle", ({ target }) => {
+    for (const plot of target.querySelectorAll(".plot")) if (plot.layout) Plotly.Plots.resize(plot);
+  }, true);
   document.addEventListener("gpukit:draw", ({ detail }) => draw(detail.plot, detail.figure));
 })();

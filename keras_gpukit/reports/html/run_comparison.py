@@ -1,4 +1,4 @@
-"""Charts of several runs over time, and what their names share."""
+"""The step times of several runs, and what their names share."""
 
 from __future__ import annotations
 
@@ -26,16 +26,6 @@ _LEAST_PREFIX = 8
 """Characters; shorter shared beginnings of the last part of a path are kept for readability."""
 
 
-def step_times_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
-    """Returns a chart of the step times of all runs that have a time series."""
-    return _overlaid(runs, "step_time_s", "ms per step", 1e3, "ms")
-
-
-def stalls_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
-    """Returns a chart of the input stalls of all runs that have a time series."""
-    return _overlaid(runs, "stall_fraction", "input stall, %", 1e2, "%")
-
-
 def common_prefix(names: Sequence[str]) -> str:
     """Returns the prefix that can be left out of all names; "" without such a prefix.
 
@@ -54,13 +44,14 @@ def common_prefix(names: Sequence[str]) -> str:
     return common[: within if within - folders >= _LEAST_PREFIX else folders]
 
 
-def _overlaid(
-    runs: Sequence[RunReport], figure: str, heading: str, factor: float, unit: str
-) -> Chart | Omitted:
+def step_times_chart(runs: Sequence[RunReport]) -> Chart | Omitted:
+    """Returns a chart of the step times of all runs that have a time series."""
     drawn = [
         (run, run.steps)
         for run in runs
-        if run.steps and len(run.steps.time_s) > 1 and run.steps.figures[figure].overall is not None
+        if run.steps
+        and len(run.steps.time_s) > 1
+        and run.steps.figures["step_time_s"].overall is not None
     ]
     if len(drawn) < 2:
         return Omitted("fewer than two of the newest runs have it over time")
@@ -69,8 +60,8 @@ def _overlaid(
     traces, rows, means = [], [], []
     for place, (run, series) in enumerate(drawn):
         time, name = TimeAxis(run.began_s or series.time_s[0], longest_s), run.name[cut:]
-        band = series.figures[figure]
-        values = scaled(band.mean, 1 / factor)
+        band = series.figures["step_time_s"]
+        values = scaled(band.mean, 1e-3)
         line = tuple(corners(series))
         symbol, color = _SYMBOLS[place % len(_SYMBOLS)], PALETTE[place % len(PALETTE)]
         trace: Trace = {
@@ -82,15 +73,15 @@ def _overlaid(
             "mode": "lines+markers",
             "marker": {"symbol": symbol, "size": 5, "maxdisplayed": 40},
             "line": {"width": 2, "shape": "vh", "color": color},
-            "hovertemplate": f"%{{y:.3~f}} {unit}",
+            "hovertemplate": "%{y:.3~f} ms",
         }
         traces.append(trace)
         known = [
-            units.known(value, lambda value: units.number(value * factor), "")
+            units.known(value, lambda value: units.number(1e3 * value), "")
             for value in (band.lowest, band.overall, band.highest)
         ]
-        means.append(f"{name} {known[1]} {unit}")
+        means.append(f"{name} {known[1]} ms")
         rows.append((name, *known))
-    drawing = draw(traces, xaxis=time.layout(), yaxis=axis(heading, rangemode="tozero"))
-    table = Table(("run", f"lowest ({unit})", f"mean ({unit})", f"highest ({unit})"), tuple(rows))
+    drawing = draw(traces, xaxis=time.layout(), yaxis=axis("ms per step", rangemode="tozero"))
+    table = Table(("run", "lowest (ms)", "mean (ms)", "highest (ms)"), tuple(rows))
     return Chart(f"On average: {', '.join(means)}.", table, drawing)

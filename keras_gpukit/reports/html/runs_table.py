@@ -17,6 +17,7 @@ from keras_gpukit.reports.html.run_comparison import common_prefix
 from keras_gpukit.reports.run_words import headline_of
 from keras_gpukit.rules.comparing.compare import compare_runs
 from keras_gpukit.rules.comparing.settings import settings_of
+from keras_gpukit.rules.savings import input_of_run
 
 _UNKNOWN = "unknown"
 _SEVERITIES = ("critical", "warning", "info", "good", "unknown")
@@ -50,13 +51,15 @@ class RunRow(NamedTuple):
 class RunsTable(NamedTuple):
     """A table of runs, the newest first, without the prefix that all names share.
 
-    The data are the comparisons of pairs of runs, by their ids, the older run first.
+    The data are the comparisons of pairs of runs, by their ids, the older run first. Of two runs
+    alone, `lead` is the comparison: its headline and the reasons.
     """
 
     prefix: str
     columns: tuple[str, ...]
     rows: tuple[RunRow, ...]
     data: dict[str, Any]
+    lead: dict[str, Any] | None = None
 
 
 def run_id(run: RunReport) -> str:
@@ -102,7 +105,10 @@ def runs_table(
         shown = [figures[column] for column in kept]
         shown += [RunCell(each.get(column, _UNKNOWN)) for column in differ]
         rows.append(RunRow(name, href(run) or f"#{name}", short, run.name, tuple(shown)))
-    return RunsTable(prefix, (*kept, *differ), tuple(rows), _compared(runs, ids, len(prefix)))
+    data = _compared(runs, ids, len(prefix))
+    are_fits = all(run.phase == "fit" and run.is_chief for run in runs)
+    lead = next(iter(data["pairs"].values())) if len(runs) == 2 and are_fits else None
+    return RunsTable(prefix, (*kept, *differ), tuple(rows), data, lead)
 
 
 def _compared(runs: Sequence[RunReport], ids: Sequence[str], cut: int) -> dict[str, Any]:
@@ -134,13 +140,13 @@ def _cells(run: RunReport) -> dict[str, RunCell]:
     lasted_s = summary.throughput.wall_s if summary.throughput else None
     if lasted_s is None and run.began_s is not None and run.ended_s is not None:
         lasted_s = max(run.ended_s - run.began_s, 0.0)
-    stall = summary.input_stall_fraction
+    waited = input_of_run(summary)
     peak = max(summary.memory_peak_bytes.values(), default=None)
     place = float(_SEVERITIES.index(severity))
     return {
         "verdict": RunCell(headline.text, place, (severity, severity)),
         "step time": _cell(summary.step_time_s, units.duration),
-        "input stall": _cell(stall, units.percentage, part=stall),
+        "input": _cell(waited, units.percentage, part=waited),
         "examples/s": _cell(summary.examples_per_s, lambda rate: units.number(rate) + each),
         "GPU busy": _cell(busy_fraction, units.percentage, part=busy_fraction),
         "peak memory": _cell(peak, units.size),

@@ -50,10 +50,8 @@ def input_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
 
 
 def _stall_words(stall: Band, buffered: Band) -> str:
-    words = (
-        f"Steps spent {units.percentage(stall.overall or 0.0)} of their time waiting for their "
-        f"next batch; in the worst window {units.percentage(stall.highest or 0.0)}."
-    )
+    worst = units.percentage(stall.highest or 0.0)
+    words = f"In the worst window, steps waited {worst} of their time."
     if buffered.overall is None:
         return words
     if not buffered.highest:

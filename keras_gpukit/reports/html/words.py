@@ -54,14 +54,15 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
         yield "step time", units.if_known(throughput.step_time_s, units.duration)
         yield f"examples per second{each}", units.if_known(throughput.examples_per_s, units.number)
     if record is not None and record.stall_fraction is not None:
-        fractions = phrases.input_fractions(summary)
-        if fractions is None:
-            yield "input stall", phrases.stall(record)
-        else:
-            yield "input, of the run", phrases.input_of_run(summary)
-            if fractions[1] > phrases.LEAST_SHARE:
-                starts = units.percentage(fractions[1])
-                yield "of the run, until each epoch's first batch", starts
+        share = phrases.input_share(summary)
+        yield (
+            ("input, of the run", share)
+            if share
+            else (
+                "input, of the steps' time",
+                phrases.stall(record),
+            )
+        )
     for gpu in summary.gpus:
         busy = units.if_known(gpu.utilization_percent, units.number)
         yield f"GPU {gpu.index} busy", busy and f"{busy} %"
@@ -83,7 +84,6 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
     if throughput is not None:
         yield "steps", f"{throughput.steps:,}"
         yield "whole run", units.if_known(throughput.wall_s, units.duration)
-    yield "overhead per step", units.if_known(summary.overhead_s, units.duration)
 
 
 def first_charts(finding: Finding | None, charts: Mapping[str, T]) -> tuple[T, ...]:

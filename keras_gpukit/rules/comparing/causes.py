@@ -8,6 +8,7 @@ from keras_gpukit.records.comparison import ChangeCause, RunComparison, StagePai
 from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.comparing.figures import OTHERS, used_by_others
+from keras_gpukit.rules.comparing.pairs import written_pairs
 
 NOTABLE = 0.2
 """Least time of a part, stage, callback or layer as a share of the change of the step time."""
@@ -45,6 +46,9 @@ def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Itera
     names = [pair.name for pair in parts]
     is_unknown = not compared.parts
     if _INPUT in names or is_unknown:
+        for name, is_new in written_pairs(a, b):
+            here, there = (None, "present") if is_new else ("present", None)
+            yield ChangeCause("written stage", name, here, there)
         yield from _stages(compared.stages, changed_s)
     if _CALLBACKS in names or is_unknown:
         yield from _callbacks(a, b, changed_s)
@@ -66,15 +70,11 @@ def _notable(pairs: Sequence[TimePair], changed_s: float) -> list[TimePair]:
 
 
 def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCause]:
-    """Yields stages of one pipeline only, then those whose parallelism or time differs."""
+    """Yields stages that ran in both pipelines, and whose parallelism or time differs."""
     timed = []
     for a, b in ((pair.a, pair.b) for pair in pairs):
         if a is None or b is None:
-            stage = a or b
-            assert stage is not None
-            here, there = (None if each is None else "present" for each in (a, b))
-            yield ChangeCause("stage", named(stage), here, there)
-            continue
+            continue  # it may be in both: behind a full cache it does not run
         if a.parallelism != b.parallelism:
             counts = (f"{a.parallelism:,} parallel", f"{b.parallelism:,} parallel")
             yield ChangeCause("stage", named(b), *counts)

@@ -26,7 +26,7 @@ from keras_gpukit.rules.comparing.intervals import (
     over_runs,
     relative_change,
 )
-from keras_gpukit.rules.savings import FULL_PERCENT
+from keras_gpukit.rules.savings import FULL_PERCENT, input_of_run
 
 
 class Compared(NamedTuple):
@@ -52,6 +52,7 @@ class Compared(NamedTuple):
 FIGURES = {
     "step_time": Compared("s", False, STEP_TIME, 1e-3),
     "examples_per_s": Compared("/s", True, EXAMPLE_RATE, over_time=True),
+    "input": Compared("share"),
     "input_stall": Compared("share", False, INPUT_STALL, 1e-2, over_time=True),
     "peak_memory": Compared("B", False, allowance=0.02),
     "weights": Compared("B", allowance=0.0),
@@ -132,12 +133,11 @@ def _change(
         compare = difference if how.unit == "share" else relative_change
         found = compare(over_a, over_b, alternating=alternating)
         if found is not None:
-            means = over_runs(over_a).mean, over_runs(over_b).mean
             changed, low, high = found
             if how.unit == "share":  # which stays within 0 and 1, whatever the interval says
-                low, high = max(low, -means[0]), min(high, 1 - means[0])
-            change = FigureChange(name, how.unit, *means, changed, low, high, True)
-            return _marked(change, how)
+                mean = over_runs(over_a).mean
+                low, high = max(low, -mean), min(high, 1 - mean)
+            return _marked(FigureChange(name, how.unit, a, b, changed, low, high, True), how)
     if how.unit == "share":
         return FigureChange(name, how.unit, a, b, b - a)
     if a <= 0:
@@ -170,6 +170,7 @@ def _values(summary: RunSummary) -> dict[str, float | None]:
     return {
         "step_time": summary.step_time_s,
         "examples_per_s": summary.examples_per_s,
+        "input": input_of_run(summary),
         "input_stall": summary.input_stall_fraction,
         "peak_memory": fullest.needed_bytes if fullest else None,
         "weights": memory.weights_bytes if memory else None,

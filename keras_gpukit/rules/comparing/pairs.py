@@ -38,6 +38,22 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     )
 
 
+def written_pairs(a: RunSummary, b: RunSummary) -> Iterator[tuple[str, bool]]:
+    """Yields what only one script's pipeline has, "cache after load", and whether that is b's."""
+    sides = [each.pipeline.written if each.pipeline else () for each in (a, b)]
+    if not all(sides):
+        return
+    ours, theirs = (each[::-1] for each in sides)  # as one reads the script
+    for same, a_from, a_to, b_from, b_to in SequenceMatcher(None, ours, theirs).get_opcodes():
+        if same != "equal":
+            yield from ((_after(theirs, place), True) for place in range(b_from, b_to))
+            yield from ((_after(ours, place), False) for place in range(a_from, a_to))
+
+
+def _after(names: Sequence[str], place: int) -> str:
+    return f"{names[place]} after {names[place - 1]}" if place else names[place]
+
+
 def _aligned(
     a: Sequence[T], b: Sequence[T], name: Callable[[T], str], kind: Callable[[T], str]
 ) -> Iterator[tuple[T | None, T | None]]:

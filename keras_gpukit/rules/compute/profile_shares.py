@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
-from keras_gpukit.records.profile import Kind, Part, ProfileRecord
+from keras_gpukit.records.profile import Kind, ProfileRecord, StepPart
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.savings import WARNING_FRACTION
 
@@ -21,8 +21,8 @@ FUSED_KINDS: tuple[Kind, ...] = (
     "optimizer",
 )
 """Kinds of kernels that XLA makes one of, where TensorFlow runs one for each operation."""
-BETWEEN_STEPS: tuple[Part, ...] = ("between steps", "idle")
-HOST_PARTS: tuple[Part, ...] = ("kernel launch", "host compute", *BETWEEN_STEPS)
+BETWEEN_STEPS: tuple[StepPart, ...] = ("between steps", "idle")
+HOST_PARTS: tuple[StepPart, ...] = ("kernel launch", "host compute", *BETWEEN_STEPS)
 MANY_FUSED = 2 * WARNING_FRACTION
 """Share of a step from which such kernels count: half of it is a tenth, and XLA saves more."""
 # Kernels that XLA made: "loop_add_fusion", "input_reduce_fusion_3", "triton_softmax_0".
@@ -49,7 +49,7 @@ def computed_s(profile: ProfileRecord) -> float:
     return profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
 
 
-def idle_fraction(summary: RunSummary, parts: Collection[Part] = HOST_PARTS) -> float:
+def idle_fraction(summary: RunSummary, parts: Collection[StepPart] = HOST_PARTS) -> float:
     """Returns the share of a step's own time in which GPUs wait for the host, but not for input."""
     profile, own_s = summary.profile, own_step_s(summary)
     if profile is None or own_s is None or not profile.devices or not profile.step_time_s:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from keras_gpukit.records.benchmark import Ceilings
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.profile import Part
+from keras_gpukit.records.profile import StepPart
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.precision import TF32_FROM, lowest_capability
 from keras_gpukit.rules.compute.profile_shares import launches_of
@@ -69,7 +69,7 @@ MOSTLY = 0.5
 data sheet's figures, and models less."""
 LEAST_NAMED = 0.05
 LEAST_WAIT = 0.1
-WAITS: tuple[Part, ...] = (
+WAITS: tuple[StepPart, ...] = (
     *("input wait", "host to device", "other copies", "collectives", "host compute"),
 )
 COMPUTE: Final = "device compute"

@@ -18,8 +18,8 @@ from keras_gpukit.rules.compute.slow_kernels import dtype_of, group_of
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, Share
 from keras_gpukit.rules.savings import of_compute, severity
 
-# With four models of `benchmarks/gpu/compute_causes.py`, XLA saved an H100 77 to 91 % of these
-# kernels' time, and up to half of the time in which it idled. The least is our choice.
+# With four models of `benchmarks/results/gpu/compute.all.json`, XLA saved an H100 77 to 91 % of
+# these kernels' time, and up to half of the time in which it idled. The least is our choice.
 LEAST_SAVED = 0.5
 IDLE_SAVED = 0.5
 # Least share of the GPU's time from which a kind of layer, or one kernel, gives the finding its

@@ -66,6 +66,8 @@ def corrected(summary: RunSummary) -> RunSummary:
     capture, record = compared_capture(summary), summary.input
     if capture is None or record is None or record.stall_fraction is None or record.wait_s is None:
         return summary
+    if record.live_stall_fraction is not None:
+        return summary  # it is corrected already
     true, live = capture.stall_fraction or 0.0, capture.live_stall_fraction or 0.0
     most = capture.live_most_stall_fraction or live
     if live - LARGEST_DIFFERENCE <= true <= most + LARGEST_DIFFERENCE:

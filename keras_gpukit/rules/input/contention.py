@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.records.tuning import Cause, Contention, Rate
+from keras_gpukit.records.tuning import Contention, ContentionCause, Rate
 
 # In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
 # 0.6 ms late if a producer held the GIL; the line between is our choice.
@@ -36,7 +36,7 @@ WAITING_CALLS = 16
 """Parallel calls, threads or workers advised for code that waits; our choice. They need no cores of
 their own. `tune_input` tries more."""
 
-ADVICE: dict[Cause, str] = {
+ADVICE: dict[ContentionCause, str] = {
     "interpreter lock": (
         "Python code that makes batches holds the GIL (global interpreter lock), which training "
         "needs too: use TensorFlow operations, or other processes"
@@ -50,7 +50,9 @@ ADVICE: dict[Cause, str] = {
 """Meaning of each cause, and what to change."""
 
 
-def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple[Cause, ...] | None:
+def causes(
+    gil_wait_s: float | None, cores_busy_fraction: float | None
+) -> tuple[ContentionCause, ...] | None:
     """Returns which of two resources is so scarce that threads wait for it, the GIL first.
 
     Args:
@@ -62,7 +64,7 @@ def causes(gil_wait_s: float | None, cores_busy_fraction: float | None) -> tuple
     """
     if gil_wait_s is None and cores_busy_fraction is None:
         return None
-    found: list[Cause] = []
+    found: list[ContentionCause] = []
     if gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S:
         found.append("interpreter lock")
     if cores_busy_fraction is not None and cores_busy_fraction >= CORES_BUSY_FRACTION:
@@ -190,7 +192,7 @@ def contention(
         return None
     found = causes(gil_wait_s, cores_busy_fraction)
     if found:
-        cause: Cause | None = found[0]
+        cause: ContentionCause | None = found[0]
     else:
         # Two tasks that share all cores, or the GIL, take as long together as in sequence. So that
         # pattern shows that nothing is prepared ahead only if neither resource is scarce.

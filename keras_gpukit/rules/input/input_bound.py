@@ -22,7 +22,7 @@ from keras_gpukit.rules.rule import Measure, NotApplicable, Outcome, Rule, Share
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
     WARNING_FRACTION,
-    lasting_time_s,
+    input_of_run,
     of_input,
     severity_of_input,
 )
@@ -195,11 +195,10 @@ def _made(spent_s: float, of: str) -> Figure:
 
 
 def _share_waited(summary: RunSummary, stall: float) -> str:
-    """Says what share of the time is spent waiting: of the run without its first step, if known."""
-    parts = summary.breakdown
-    if parts is None or parts.input_s is None:
+    """Says what share of the whole run is spent waiting or, if unknown, of the steps' time."""
+    share = input_of_run(summary)
+    if share is None:
         return f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
-    share = parts.input_s / lasting_time_s(parts)
     return f"{100 * share:.0f} % of the time is spent waiting for data"
 
 

@@ -21,6 +21,7 @@ from keras_gpukit.rules.savings import (
     taken_cores_s,
     waited_s,
 )
+from keras_gpukit.rules.setup.settings import DEBUG_MODE
 
 MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are without their input"
 
@@ -133,6 +134,8 @@ class InputTakesCores(Rule):
             return self.abstain()
         if summary.environment.gpus or contention.cores_busy_fraction is None:
             return self.abstain()
+        if DEBUG_MODE in summary.environment.settings:
+            return self.abstain("the debug mode runs tf.data in Python, on one core")
         if throughput is None or throughput.measured_steps < MINIMUM_STEPS:
             return self.abstain()
         left = cores_left(summary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptError
 from keras_gpukit.records.steps import Progress
@@ -26,6 +25,7 @@ class HostOutOfMemory(EndingRule):
     title = "The system likely ended the run because the host ran out of memory"
     requires = "a run without a record of its end, and a last reading of the host's memory"
     charts = ("host-memory",)
+    supersedes = ("killed",)
     machine_memory_in_use = Share("{value} of the machine's memory is in use")
     container_limit_in_use = Share("{value} of the container's memory limit is in use")
     this_process = Measure(", this process {value}", "B")
@@ -106,8 +106,6 @@ class Killed(EndingRule):
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.killed_in is None:
             return self.abstain() if summary.ending is None else None
-        if isinstance(HostOutOfMemory().judge(summary), Finding):
-            return self.abstain("the host likely ran out of memory")
         return self.find(
             "critical",
             advice=(

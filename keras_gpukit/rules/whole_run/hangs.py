@@ -128,24 +128,24 @@ class Hung(Rule):
         )
 
 
-def with_hangs(summary: RunSummary, hangs: tuple[Hang, ...]) -> RunSummary:
-    """Adds the hangs to a summary, as a part of the wall time of their own instead of compute.
+def with_hangs(summary: RunSummary) -> RunSummary:
+    """Returns a summary whose hangs are a part of the wall time of their own instead of compute.
 
     tf.data records no gaps of 10 s and more, so the pipeline's model has no wait for such a step.
     Other meters have measured a hang of the input as input.
     """
     record, parts = summary.input, summary.breakdown
-    summary = replace(summary, hangs=hangs)
-    if record is None or parts is None or parts.compute_s is None:
+    if not summary.hangs or record is None or parts is None or parts.compute_s is None:
         return summary
     is_measured = record.mechanism != "pipeline model"
     hung = [
         each.lasted_s or 0.0
-        for each in hangs
+        for each in summary.hangs
         if each.kind != "work" and not (is_measured and each.input_place is not None)
     ]
-    moved_s = min(sum(hung), parts.compute_s)
-    moved = replace(parts, compute_s=parts.compute_s - moved_s, hangs_s=moved_s)
+    both_s = parts.compute_s + parts.hangs_s
+    hangs_s = min(sum(hung), both_s)
+    moved = replace(parts, compute_s=both_s - hangs_s, hangs_s=hangs_s)
     return replace(summary, input=replace(record, breakdown=moved))
 
 

@@ -14,7 +14,7 @@ from keras_gpukit.rules.input.pipeline_causes import (
     slowest_at_start,
     slowest_line,
 )
-from keras_gpukit.rules.rule import Measure, Outcome, Share
+from keras_gpukit.rules.rule import Measure, Outcome
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
@@ -45,19 +45,19 @@ class LongValidation(PipelineMeasures, TimeRule):
     subject = "validation"
     title = "Validation takes a large part of the time"
     supersedes = ("low-compute-share: validation",)
-    of_the_lasting_time = Share("This takes {value} of the run's time without its first step")
+    time_of_validation = Measure("This takes {value}", "s")
     steps_of_validation = Measure(", in {value} steps")
     of_it_waiting_for_input = Measure(", {value} of it waiting for input", "s")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
-        share = parts.validation_s / lasting_s
-        if share < LONG_VALIDATION_FRACTION and wait_s / lasting_s < WARNING_FRACTION:
+        is_long = parts.validation_s >= LONG_VALIDATION_FRACTION * lasting_s
+        if not is_long and wait_s / lasting_s < WARNING_FRACTION:
             return None
-        figures = [self.of_the_lasting_time(share)]
+        figures = [self.time_of_validation(parts.validation_s)]
         if summary.validation is not None:
             figures.append(self.steps_of_validation(summary.validation.steps))
-        title = f"Validation takes {100 * share:.0f} % of the time"
+        title = f"Validation takes {100 * parts.validation_s / parts.wall_s:.0f} % of the time"
         advice: tuple[str | Advice, ...] = LESS_OF_IT
         saved = 1.0
         if wait_s >= LEAST_WAIT * parts.validation_s and summary.validation_input is not None:

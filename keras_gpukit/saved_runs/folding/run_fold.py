@@ -23,9 +23,6 @@ from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.run import RunEnd, RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, StepWindow, ThroughputRecord
-from keras_gpukit.rules import judge
-from keras_gpukit.rules.input.bottleneck import corrected
-from keras_gpukit.rules.whole_run.hangs import with_hangs
 from keras_gpukit.saved_runs.folding import tags
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
 from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS, EpochReadings, Joined, merged_events
@@ -398,11 +395,3 @@ class RunFold:
                 if known:
                     found.append(series)
         return tuple(sorted(found, key=lambda series: series.tag))
-
-
-def concluded(summary: RunSummary) -> RunSummary:
-    """Returns a summary with its verdict, and with what hangs and profiles correct in it."""
-    if summary.hangs is not None:
-        summary = with_hangs(summary, summary.hangs)
-    summary = corrected(summary)
-    return replace(summary, verdict=judge(summary))

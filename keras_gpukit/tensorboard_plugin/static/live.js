@@ -15,7 +15,7 @@ export function parsed(html) {
 // shown: the document in the frame; before: what the server had sent for it; next: what it sends now.
 export function update(shown, before, next) {
   if (!isReport(next) || code(before) !== code(next)) return false;
-  const page = { shown, before };
+  const page = { shown, before, next, moving: new Map() };
   const stay = keepPlace(shown);
   shown.title = next.title;
   children(shown.body, next.body, page);
@@ -61,10 +61,15 @@ function children(old, next, page) {
   let after = null;
   for (const child of next.children) {
     const match = key(child) ? byKey.get(key(child)) : alike(child, after, old);
+    const moved = match ? null : page.moving.get(key(child)) ?? find(page.shown, child);
     if (match && left.has(match) && match.localName === child.localName) {
       left.delete(match);
       bring(match, child, page);
       after = match;
+    } else if (moved) { // from another part of the page, as a chart that a finding now refers to
+      after ? after.after(moved) : old.prepend(moved);
+      bring(moved, child, page);
+      after = moved;
     } else {
       const made = page.shown.importNode(child, true);
       after ? after.after(made) : old.prepend(made);
@@ -73,6 +78,11 @@ function children(old, next, page) {
   }
   for (const gone of left) {
     if (gone.matches(ADDED)) continue;
+    if (find(page.next, gone)) {
+      page.moving.set(key(gone), gone);
+      gone.remove();
+      continue;
+    }
     const { Plotly } = page.shown.defaultView;
     gone.querySelectorAll(".plot").forEach((plot) => Plotly?.purge(plot));
     gone.remove();
@@ -83,6 +93,12 @@ function children(old, next, page) {
 function key(node) {
   const words = node.localName === "details" && node.querySelector("summary")?.textContent;
   return node.id || node.getAttribute("aria-labelledby") || (words ? words.replace(/[\d.,]+/g, "") : "");
+}
+
+// What has the name of a node, which is the only one of that name.
+function find(page, node) {
+  const name = node.getAttribute("aria-labelledby");
+  return node.id ? page.getElementById(node.id) : name && page.querySelector(`[aria-labelledby="${name}"]`);
 }
 
 // The next one of its kind without a key.

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records import to_dict
 
 GLOBAL_BATCH, STEP_S = 32, 0.03
 ROWS = {"uneven": (960, 320), "even": (640, 640)}

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.gpu.one_slice import measure
+from benchmarks.gpu.runner import measure
 
 measure(sys.argv[1], Path(sys.argv[2]))
 os._exit(0)  # as the runner's process ends

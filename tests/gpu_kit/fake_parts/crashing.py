@@ -3,18 +3,18 @@
 import os
 import signal
 
-from benchmarks.gpu.part import Claim, Part, Slice
+from benchmarks.gpu.part import Part
+
+PART = Part("crashing", "Does it crash?")
 
 
-def crash():
-    print("about to crash", flush=True)
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def cases(small, folder):
+@PART.slice("all", 60)
+def cases(small):
     yield "before", os.getpid
     yield "crash", crash
     yield "after", os.getpid
 
 
-PART = Part("crashing", "Does it crash?", {"all": Slice(cases)}, (Claim("one", "-"),))
+def crash():
+    print("about to crash", flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)

@@ -3,14 +3,18 @@
 import subprocess
 import time
 
-from benchmarks.gpu.part import Claim, Outcome, Part, Slice
+from benchmarks.gpu.part import Outcome, Part
+
+PART = Part("hanging", "Is it killed?")
 
 
-def cases(small, folder):
+@PART.slice("all", 60)
+def cases(small):
     yield "process", lambda: subprocess.Popen(["sleep", "1000"]).pid
     yield "hangs", lambda: time.sleep(1000)
     yield "never", lambda: 1
 
 
-CLAIM = Claim("process", "-", lambda pid: Outcome(True, f"{pid} started."), ("process",))
-PART = Part("hanging", "Is it killed?", {"all": Slice(cases)}, (CLAIM,))
+@PART.claim("-", "process")
+def process(pid):
+    return Outcome(True, f"{pid} started.")

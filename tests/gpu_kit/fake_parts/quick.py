@@ -1,23 +1,21 @@
 """Measures at once. It holds if it measured 2."""
 
-import os
+from benchmarks.gpu.part import Outcome, Part
 
-from benchmarks.gpu.part import Claim, Outcome, Part, Slice
+PART = Part("quick", "Is it two?")
 
 
-def cases(small, folder):
+@PART.slice("all", 60)
+def cases(small):
     yield "figure", lambda: 2
-    yield "kept", lambda: (folder / "kept.txt").write_text("small" if small else "full size")
-    yield "variable", lambda: os.environ.get("VARIABLE")
+    yield "size", lambda: "small" if small else "full size"
 
 
-def judge(figure):
+@PART.claim("two is measured", "figure")
+def two(figure):
     return Outcome(figure == 2, f"{figure} was measured.")
 
 
-PART = Part(
-    "quick",
-    "Is it two?",
-    {"all": Slice(cases, environment={"VARIABLE": "set"})},
-    (Claim("two", "two is measured", judge, ("figure",)), Claim("never", "-")),
-)
+@PART.claim("-", "absent")
+def never(absent):
+    raise AssertionError("it is not measured")

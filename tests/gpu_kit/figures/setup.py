@@ -8,9 +8,7 @@ SMALLER = {"1": True, "1.5": True, "3": True}
 def case(added: float, **changes) -> dict:
     return {
         "warnings": [],
-        "uuids": ["GPU-1"],
         "logical_gpus": 1,
-        "device_of_result": "/device:GPU:0",
         "added_bytes": {"GPU-1": int(added * GIB)},
         "gpus": {"GPU-1": GPU},
         "dtype_policy": "mixed_bfloat16",
@@ -30,27 +28,19 @@ def logical(*fits: bool) -> dict:
     return case(3.8, logical_gpus=len(fits), fits=[{"1": True, "1.5": each} for each in fits])
 
 
-HIDDEN = {"uuids": [], "logical_gpus": 0, "device_of_result": "/device:CPU:0"}
-DOCTOR = {"exit_code": 0, "said": "550.1", "driver": "550.1"}
-TWO_GPUS = {"gpus": {"GPU-0": GPU, "GPU-1": GPU}, "added_bytes": {"GPU-0": GIB, "GPU-1": 0}}
 GOOD = {
     "growth": case(0.8),
     "logical": logical(False, True),
     "all": case(15.5),
     "limit": limit(),
-    "hidden": case(0, **HIDDEN),
-    "uuid": case(0.8),
     "async": case(0.8, allocator="gpu_async_0"),
     "reversed": case(0.8, named_uuids=["GPU-1", "GPU-0"], grew_uuids=["GPU-1", "GPU-0"]),
-    "doctor": DOCTOR,
 }
 FALSIFIED = {
     "growth": [{"growth": case(15.5)}],
     "all": [{"all": case(0.8)}],
     "limit": [{"limit": limit(15.5)}, {"limit": limit(1.0)}, {"limit": limit(larger=True)}],
     "logical": [{"logical": logical(True)}, {"logical": logical(True, True)}],
-    "hidden": [{"hidden": case(0.5, **HIDDEN)}, {"hidden": case(0)}],
-    "uuid": [{"uuid": case(0.8, **TWO_GPUS)}, {"uuid": case(0.8, uuids=["GPU-2"])}],
     "handles": [
         {"reversed": case(0.8, named_uuids=["GPU-0", "GPU-1"], grew_uuids=["GPU-1", "GPU-0"])},
         {"growth": case(0.8, named_uuids=[None])},
@@ -59,7 +49,6 @@ FALSIFIED = {
     "allocator": [{"async": case(0.8)}, {"async": case(0.8, allocator=None)}],
     "precision": [{"growth": case(0.8, dtype_policy="float32")}],
     "as_asked": [{"all": case(15.5, warnings=["TensorFlow does not have it."])}],
-    "doctor": [{"doctor": DOCTOR | {"exit_code": 1}}, {"doctor": DOCTOR | {"said": "1.0"}}],
 }
 TAKEN = {name: GOOD[name] | {"grew_uuids": [None]} for name in ("growth", "logical")}
 UNJUDGED = {

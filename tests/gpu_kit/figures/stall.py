@@ -15,11 +15,10 @@ def fit(stall: float, reported: float | None = None, **changes) -> dict:
     }
 
 
-PANEL = "24 steps, 4.42 ms per step, input stall unknown. No warnings."
 GOOD = {
     **{f"{way}/ready": fit(0.0) for way in WAYS},
     **{
-        f"{way}/{name} {percent}": fit(percent / 100, panel=PANEL)
+        f"{way}/{name} {percent}": fit(percent / 100)
         for way, (cases, _) in WAYS.items()
         for name, percent in cases
     },
@@ -34,15 +33,7 @@ FALSIFIED = {
         {"8 steps/bursty 50": fit(0.5, reported=0.56)},
         {"8 steps/bursty 50": fit(0.5, reported=0.2, most=0.44)},
     ],
-    "1 step": [{"1 step/decode 50": fit(0.5, reported=0.46)}, {"1 step/generator 50": UNKNOWN}],
-    "mirrored": [{"mirrored/serial 50": UNKNOWN}, {"mirrored/serial 0": {"reported": None}}],
+    "1 step": [{"1 step/pydataset 50": fit(0.5, reported=0.46)}, {"1 step/generator 50": UNKNOWN}],
     "ready": [{"1 step/transferred": fit(0.0, reported=0.02)}],
-    "above_ready": [{"1 step/generator 50": fit(0.5, idle_ms=8.0)}],
-    "mirrored_panel": [
-        {"mirrored/serial 0": fit(0.0, panel=f"{PANEL} Colocation Debug Info: …")},
-    ],
 }
-UNJUDGED = {
-    "1 step": {"1 step/decode 50": {"error": "it crashed"}},
-    "mirrored_panel": {name: fit(0.0) for name, row in GOOD.items() if "panel" in row},
-}
+UNJUDGED = {"1 step": {"1 step/pydataset 50": {"error": "it crashed"}}}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from keras_gpukit.input.pipelines.places import call_line, name_and_location
-from keras_gpukit.records.pipeline import CallLine
+from keras_gpukit.records import CallLine
 
 IN_JUPYTER = "/tmp/ipykernel_4711/1234567890.py"
 

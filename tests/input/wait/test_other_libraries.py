@@ -11,8 +11,7 @@ from helpers.training import small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.generators import python_source
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records import Environment, RunSummary
 from keras_gpukit.rules.input.advice import advice_for
 
 BATCH, BATCHES, SLEEP_S = 8, 12, 0.004

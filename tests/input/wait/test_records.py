@@ -15,9 +15,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.records.codec import from_dict, to_dict
-from keras_gpukit.records.names import INPUT_STALL
-from keras_gpukit.records.steps import StepWindow, WaitDistribution
+from keras_gpukit.records import INPUT_STALL, StepWindow, WaitDistribution, from_dict, to_dict
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 BATCHES = 30

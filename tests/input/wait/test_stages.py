@@ -22,7 +22,7 @@ from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.tf_private import read_model
-from keras_gpukit.records.pipeline import CallLine
+from keras_gpukit.records import CallLine
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
 from keras_gpukit.sensors.interpreter import ContentionSensor
@@ -303,6 +303,11 @@ def test_stages_that_repeat_themselves_in_each_epoch_are_known():
     assert not read_stages(random.batch(2)).repeats
     assert not read_stages(numbers.repeat().map(add_one)).repeats
     assert not read_stages(numbers.map(in_python)).repeats
+
+
+def test_stages_have_the_names_that_the_script_gives_them():
+    written = tf.data.Dataset.range(8).map(add_one).cache().map(lambda x: -x).batch(2, name="two")
+    assert [*read_stages(written).names] == ["two", "map", "cache", "add_one", "range"]
 
 
 def rows():

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records import to_dict
 
 EXAMPLES, WIDE, NARROW = 6, 512, 128
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keras_gpukit.records.cluster import ReplicaInput
+from keras_gpukit.records import ReplicaInput
 from keras_gpukit.rules.cluster.replica_advice import advise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.placement import Kernel, Operation, OperationKernels, OperationKind
+from keras_gpukit.records import Kernel, Operation, OperationKernels, OperationKind
 from keras_gpukit.rules.compute.placement_causes import explain, find_fallbacks
 
 

@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.placement import PlacementRecord, PythonFunction
-from keras_gpukit.records.profile import LayerProfile, OperationProfile, ProfileRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records import (
+    Environment,
+    InputRecord,
+    LayerProfile,
+    OperationProfile,
+    PlacementRecord,
+    ProfileRecord,
+    PythonFunction,
+    RunSummary,
+    ThroughputRecord,
+    TimeBreakdown,
+)
 from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_work import PythonInStep
 from keras_gpukit.rules.compute.slow_layers import DenseEmbeddingUpdate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.placement import Kernel, OperationKernels, OperationKind, PlacedOperations
+from keras_gpukit.records import Kernel, OperationKernels, OperationKind, PlacedOperations
 from keras_gpukit.rules.compute.placement_causes import (
     by_likely_mistake,
     is_missing,

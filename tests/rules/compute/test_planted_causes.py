@@ -1,7 +1,7 @@
 """Steps that compute badly for a known cause, as an H100 trained them: what the verdict says first.
 
-`benchmarks/gpu/compute_causes.py` has the models, and `compute.all.json` how long their steps took
-with the cause and without it.
+`compute.all.json` has how long their steps took with the cause and without it; the models are
+`benchmarks/gpu/compute_causes.py` at commit b57ad64f.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ import pytest
 from helpers.processes import ROOT
 
 from keras_gpukit.profiling import read_profile
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records import (
+    DeviceProfile,
+    Environment,
+    GPUInfo,
+    InputRecord,
+    ProfileRecord,
+    RunSummary,
+    ThroughputRecord,
+)
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import time_of_steps_s
 from keras_gpukit.saved_runs import load_report

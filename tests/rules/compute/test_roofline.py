@@ -8,11 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from keras_gpukit.records.benchmark import Ceilings, StepFlops
-from keras_gpukit.records.environment import Environment, GPUInfo, Worker
-from keras_gpukit.records.profile import DeviceProfile, ProfileRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records import (
+    Ceilings,
+    DeviceProfile,
+    Environment,
+    GPUInfo,
+    InputRecord,
+    ProfileRecord,
+    RunSummary,
+    StepFlops,
+    ThroughputRecord,
+    Worker,
+)
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.rules.compute.roofline import Roofline, data_sheet, roofline_of
 

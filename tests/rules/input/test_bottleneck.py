@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records import PipelineRecord, StageRecord
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
 
 CHEAP = StageRecord("batch", "batch", "batching", share=0.1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, StageRecord
-from keras_gpukit.records.steps import InputRecord
-from keras_gpukit.records.tuning import Rate
+from keras_gpukit.records import ContentionRecord, InputRecord, PipelineRecord, Rate, StageRecord
 from keras_gpukit.rules.input.contention import (
     causes,
     contention,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import HostUtilization, UtilizationRecord
-from keras_gpukit.records.pipeline import (
+from keras_gpukit.records import (
     CallLine,
     ContentionRecord,
+    Environment,
+    HostUtilization,
+    InputRecord,
     PipelineRecord,
     PythonSourceRecord,
+    RunSummary,
     StageRecord,
+    UtilizationRecord,
 )
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.verdict import judge
 
 CORES, STEP_S = 2, 0.1

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.pipeline import PipelineRecord, PythonSourceRecord, StageRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import LineTime, StackTimes
-from keras_gpukit.records.steps import (
+from keras_gpukit.records import (
+    Environment,
+    Finding,
     InputRecord,
+    LineTime,
+    PipelineRecord,
     PipelineStartRecord,
+    PythonSourceRecord,
+    RunSummary,
+    StackTimes,
+    StageRecord,
     ThroughputRecord,
     TimeBreakdown,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.tuning import StageTraits
+from keras_gpukit.records import StageTraits
 from keras_gpukit.rules.input.tuning_advice import advise
 from keras_gpukit.rules.whole_run.profiler_errors import remedy
 

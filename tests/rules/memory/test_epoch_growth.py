@@ -9,9 +9,14 @@ from dataclasses import replace
 import pytest
 from helpers.findings import by_name
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import DeviceMemory, EpochMemory, Kept, MemoryRecord
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records import (
+    DeviceMemory,
+    Environment,
+    EpochMemory,
+    Kept,
+    MemoryRecord,
+    RunSummary,
+)
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.growth import FEWEST_EPOCHS, LEAST_PROCESS_BYTES, steady_rise
 from keras_gpukit.saved_runs.folding.joined import EpochReadings

@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 from helpers.findings import by_name
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records import DeviceMemory, Environment, MemoryRecord, RunSummary
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
 

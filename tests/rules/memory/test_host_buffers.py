@@ -7,10 +7,14 @@ from dataclasses import replace
 import pytest
 from helpers.findings import by_name
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import EpochMemory, MemoryRecord
-from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records import (
+    Environment,
+    EpochMemory,
+    HostBuffer,
+    HostBuffers,
+    MemoryRecord,
+    RunSummary,
+)
 from keras_gpukit.rules import judge
 
 GIB = 2**30

@@ -6,11 +6,11 @@ import pytest
 from helpers.findings import by_name
 from helpers.series import changing_run, ones_series
 
-from keras_gpukit.records.event import Series
-from keras_gpukit.records.machine import (
+from keras_gpukit.records import (
     DeviceMemory,
     HostUtilization,
     MemoryRecord,
+    Series,
     UtilizationRecord,
 )
 from keras_gpukit.rules import judge

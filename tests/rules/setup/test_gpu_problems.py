@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.installation import (
+from keras_gpukit.records import (
     Build,
     CUDALibrary,
     CUDAPackage,
     DriverGPU,
     GPUHealth,
+    GPUHolder,
     MIGInstance,
     Xid,
 )
-from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.rules.setup.gpu_problems import (
     MEANINGS,
     gpu_problems,

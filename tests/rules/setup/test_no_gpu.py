@@ -2,8 +2,7 @@
 
 import pytest
 
-from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.installation import Build, CUDALibrary, Driver, DriverGPU, Machine
+from keras_gpukit.records import Build, CUDALibrary, Driver, DriverGPU, GPUInfo, Machine
 from keras_gpukit.rules.setup.no_gpu import why_no_gpu
 
 CUDA = Build(cuda=True, cuda_version="12.5.1", cudnn_version="9", compute_capabilities=("sm_60",))

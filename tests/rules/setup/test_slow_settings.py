@@ -8,12 +8,23 @@ import pytest
 from helpers.findings import by_name
 from rich.console import Console
 
-from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, GPUInfo
-from keras_gpukit.records.machine import HostUtilization, UtilizationRecord
-from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, StageRecord
-from keras_gpukit.records.profile import DeviceProfile, OperationProfile, ProfileRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records import (
+    RUN_FUNCTIONS_EAGERLY,
+    ContentionRecord,
+    DeviceProfile,
+    Environment,
+    GPUInfo,
+    HostUtilization,
+    InputRecord,
+    OperationProfile,
+    PipelineRecord,
+    ProfileRecord,
+    RunSummary,
+    StageRecord,
+    ThroughputRecord,
+    TimeBreakdown,
+    UtilizationRecord,
+)
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.setup import settings

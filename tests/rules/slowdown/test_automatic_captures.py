@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment, GPUInfo
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
-from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import (
+from keras_gpukit.records import (
+    CaptureRecord,
+    Environment,
+    GPUInfo,
     InputRecord,
+    PipelineRecord,
+    ProfilerRecord,
+    RunSummary,
+    StageRecord,
     StepWindow,
     ThroughputRecord,
     TimeBreakdown,

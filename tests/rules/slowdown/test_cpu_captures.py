@@ -6,11 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.profile import CaptureRecord, LayerProfile, ProfileRecord, ProfilerRecord
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord, StepWindow, ThroughputRecord, TimeBreakdown
+from keras_gpukit.records import (
+    CaptureRecord,
+    Environment,
+    InputRecord,
+    LayerProfile,
+    PlacementRecord,
+    ProfileRecord,
+    ProfilerRecord,
+    RunSummary,
+    StepWindow,
+    ThroughputRecord,
+    TimeBreakdown,
+)
 from keras_gpukit.reports.phrases import all_well, see_more
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.slowdown.cpu_captures import CPUCaptures, events_of_step

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.series import changing_run, ones_series
 
-from keras_gpukit.records.event import Series
+from keras_gpukit.records import Series
 from keras_gpukit.rules.slowdown.shifts import shifts_of
 
 POINTS = 64
@@ -150,7 +150,7 @@ def test_every_figure_has_its_shifts(tag, before, after, unit):
         ("input/wait_ms", 0.05, 0.2),  # a fetch of a batch that is ready
         ("memory/GPU:0/peak_bytes", 2e9, 3e9),  # only ever rises
         ("gpu/0/utilization_percent", 95.0, 85.0),
-        ("gpukit/overhead_us", 5.0, 50.0),
+        ("tool/overhead_us", 5.0, 50.0),
     ],
 )
 def test_what_is_no_change_of_the_run_is_left_out(tag, before, after):

@@ -9,15 +9,20 @@ import pytest
 from helpers.findings import by_name
 from helpers.series import changing_run, ones_series, series_of_points
 
-from keras_gpukit.records.machine import HostUtilization, ProcessUse, UtilizationRecord
-from keras_gpukit.records.pipeline import (
+from keras_gpukit.records import (
+    CaptureRecord,
+    HostUtilization,
+    InputRecord,
     PipelineCosts,
     PipelineRecord,
+    ProcessUse,
+    ProfilerRecord,
     PythonSourceRecord,
     StageRecord,
+    ThroughputRecord,
+    TimeBreakdown,
+    UtilizationRecord,
 )
-from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord, TimeBreakdown
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import of_input
 

@@ -7,10 +7,15 @@ from dataclasses import replace
 import pytest
 from helpers.findings import by_name
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import Calls, ScriptRecord
-from keras_gpukit.records.steps import InputRecord, Progress, TimeBreakdown
+from keras_gpukit.records import (
+    Calls,
+    Environment,
+    InputRecord,
+    Progress,
+    RunSummary,
+    ScriptRecord,
+    TimeBreakdown,
+)
 from keras_gpukit.rules import judge
 
 FOLDS = Calls(

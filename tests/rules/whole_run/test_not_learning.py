@@ -6,10 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.event import Learning, NonFinite
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.records import Environment, InputRecord, Learning, NonFinite, RunSummary
 from keras_gpukit.rules import judge
 
 STALLED = InputRecord(

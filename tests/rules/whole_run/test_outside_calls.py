@@ -6,10 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import Calls, EagerStep, LineTime, ScriptRecord
-from keras_gpukit.records.steps import InputRecord, RetracedFunction
+from keras_gpukit.records import (
+    Calls,
+    EagerStep,
+    Environment,
+    InputRecord,
+    LineTime,
+    RetracedFunction,
+    RunSummary,
+    ScriptRecord,
+)
 from keras_gpukit.rules import judge
 
 FIT = Calls("fit", "train.py:45", 1, 6.0)
@@ -39,7 +45,7 @@ def test_time_before_fit_is_named_with_its_line_and_what_to_do():
 def test_time_after_the_first_call_is_outside_fit():
     (finding,) = found(rest=[replace(ADAPT, called=None, source="plot(x)")])
     assert finding.title == "25 of 47 s passed outside fit, in plot(x) (train.py:31)"
-    assert finding.advice[0].startswith("if the result is the same in each run")
+    assert finding.advice[0].startswith("if the result is the same each time, compute it once")
 
 
 def test_a_function_is_named_if_no_single_line_takes_most_of_it():

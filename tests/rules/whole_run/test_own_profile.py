@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import ScriptProfile, ScriptRecord
+from keras_gpukit.records import Environment, RunSummary, ScriptProfile, ScriptRecord
 from keras_gpukit.rules import judge
 
 

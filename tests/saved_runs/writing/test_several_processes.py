@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.processes import environment
 
-from keras_gpukit.records.environment import Worker
+from keras_gpukit.records import Worker
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.heavy

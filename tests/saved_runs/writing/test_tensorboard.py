@@ -41,7 +41,7 @@ TAGS = GPU_TAGS | {
     "host/cpu_percent",
     "host/process_cpu_percent",
     "host/memory_bytes",
-    "gpukit/overhead_us",
+    "tool/overhead_us",
 }
 if psutil.disk_io_counters():
     TAGS.add("host/disk_read_bytes_per_s")
@@ -60,7 +60,7 @@ RUN = """
     import tensorflow as tf
 
     import keras_gpukit
-    from keras_gpukit.records.environment import GPUInfo
+    from keras_gpukit.records import GPUInfo
     from keras_gpukit.sensors import host
     from keras_gpukit.watching import environment, session
 

@@ -19,11 +19,7 @@ from helpers.processes import wait_for
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from keras_gpukit.records.event import Hang
-from keras_gpukit.records.machine import HostSample
-from keras_gpukit.records.names import SCHEMA
-from keras_gpukit.records.placement import PlacementRecord
-from keras_gpukit.records.steps import StepWindow
+from keras_gpukit.records import SCHEMA, Hang, HostSample, PlacementRecord, StepWindow
 from keras_gpukit.saved_runs.folding.tags import tags_of
 from keras_gpukit.saved_runs.writing import writer_thread
 from keras_gpukit.saved_runs.writing.event_file import EventFile
@@ -289,7 +285,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
         import resource, signal, sys, time
         from pathlib import Path
         from keras_gpukit.saved_runs.writing import event_file, run_log, writer_thread
-        from keras_gpukit.records.machine import HostSample
+        from keras_gpukit.records import HostSample
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
@@ -363,7 +359,7 @@ def test_a_log_nobody_closed_does_not_keep_the_process_from_ending(tmp_path):
     code = """
         import sys
         from pathlib import Path
-        from keras_gpukit.records.machine import HostSample
+        from keras_gpukit.records import HostSample
         from keras_gpukit.saved_runs.writing.run_log import RunLog
         RunLog(Path(sys.argv[1])).record("host", HostSample(1.0), 1)
     """
@@ -376,7 +372,7 @@ def test_a_forked_process_writes_nothing_to_its_parents_log(tmp_path):
     code = """
         import os, sys
         from pathlib import Path
-        from keras_gpukit.records.machine import HostSample
+        from keras_gpukit.records import HostSample
         from keras_gpukit.saved_runs.writing.run_log import RunLog
         log = RunLog(Path(sys.argv[1]))
         log.record("host", HostSample())

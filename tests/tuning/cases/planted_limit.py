@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.records.codec import to_dict
+from keras_gpukit.records import to_dict
 from keras_gpukit.tuning.examples import examples_of
 from keras_gpukit.tuning.trainer import DoesNotFit, Trainer
 

@@ -152,7 +152,8 @@ class PipelineWatch:
         starts: tuple[StageRecord, ...] = ()
         if start is not None:
             starts, _ = self._stages(self._within_pool(start), refills=is_later)
-        record = PipelineRecord(source=SOURCE, starts=starts)
+        written = tuple(self._written.names) if self._written is not None else ()
+        record = PipelineRecord(source=SOURCE, starts=starts, written=written)
         if not any(passes):
             return replace(record, unknown_because=NOT_READ, source=None)
         read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]

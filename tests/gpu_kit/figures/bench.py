@@ -1,5 +1,0 @@
-"""It claims nothing."""
-
-GOOD: dict = {}
-FALSIFIED: dict = {}
-UNJUDGED: dict = {}
