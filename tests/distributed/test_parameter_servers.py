@@ -73,6 +73,8 @@ def steps(tmp_path_factory):
     return json.loads((folder / "results.json").read_text())
 
 
+# Steps that are left early; in `make test`, the tests above train with parameter servers.
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["stops", "raises", "evaluates"])
 def test_no_step_of_an_epoch_that_was_left_early_counts_in_what_comes_next(steps, how):
     left = steps["left"][how]
@@ -83,10 +85,12 @@ def test_no_step_of_an_epoch_that_was_left_early_counts_in_what_comes_next(steps
         assert left["weights after"] == left["weights"]
 
 
+@pytest.mark.long
 def test_epochs_take_whole_executions(steps):
     assert steps["executions"] == [6, 6, 6]
 
 
+@pytest.mark.long
 def test_losses_of_several_outputs_are_those_of_one_process(steps):
     import keras
 
@@ -96,12 +100,14 @@ def test_losses_of_several_outputs_are_those_of_one_process(steps):
     assert coordinated == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.long
 def test_the_wait_for_input_is_at_most_what_the_coordinator_fetches(steps):
     confidence, stall_fraction = steps["stall"]
     assert confidence == "upper bound"
     assert 0 < stall_fraction <= 1
 
 
+@pytest.mark.long
 def test_a_pydataset_with_workers_gives_each_batch_once(steps):
     assert steps["own batches"] == [1111, 1111, 1111]
 

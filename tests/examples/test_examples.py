@@ -43,6 +43,8 @@ def test_an_example_ends_with_a_verdict_and_a_record(name, tmp_path):
         assert "2 replicas" in printed
 
 
+# In `make test`, two workers train in test_multi_worker.py.
+@pytest.mark.long
 def test_several_workers_end_with_a_verdict_and_a_record_each(tmp_path):
     variables = environment(PYTHONPATH=os.pathsep.join((str(ROOT), str(ROOT / "tests"))))
     launch = [sys.executable, "-m", "keras_gpukit", "launch", "--workers", "2"]

@@ -61,6 +61,8 @@ def test_it_is_saved_without_outputs():
     assert [cell.id for cell in code if cell.outputs or cell.execution_count] == []
 
 
+# In `make test`, test_live_view.py shows the live view, test_docs_code.py the code of the guides.
+@pytest.mark.long
 @pytest.mark.heavy
 def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
     *shown, last = ran.replaced["slow"]
@@ -82,6 +84,7 @@ def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):
     assert re.match(r"load is defined at cell \d+, line 1", waits.defined)
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 def test_the_gain_is_said_and_the_report_is_in_the_output(ran):
     assert re.search(r"[\d.]+× the examples", text_of(ran.cells["gain"]))

@@ -79,6 +79,7 @@ def test_an_example_that_makes_its_batch_far_longer_than_those_before_is_named(f
     )
 
 
+@pytest.mark.long
 def test_of_a_step_compiled_as_a_whole_the_block_is_known(folder):
     _, errors = run(folder, "jit")
     assert "XLA compiled as a whole, asked for" in errors

@@ -220,6 +220,7 @@ def test_every_optimizer_and_model_that_the_step_uses_counts():
     assert (memory.weights_bytes, memory.slots_bytes) == (weights, slots)
 
 
+@pytest.mark.long
 def test_optimizers_of_ones_own_train_the_same_afterwards():
     def losses(*, predicts):
         keras.utils.set_random_seed(1)
@@ -383,6 +384,8 @@ def test_a_lower_bound_says_of_no_batch_that_it_fits():
     assert f"no batch above {found.fits_batch_size:,} fits, and smaller ones may not" in text
 
 
+# In `make test`, the prediction is shown above, and commands on a first `fit` by find-batch-size.
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_predicts_what_training_then_takes():
     script, variables = CASES / "convolutions.py", environment(**prepared.COUNTING)

@@ -280,7 +280,7 @@ def test_an_ordinary_model_has_no_fallback_that_matters():
     assert {each.cause for each in record.fallbacks} <= {"host memory"}
 
 
-@pytest.mark.parametrize("steps_per_execution", [1, 4])
+@pytest.mark.parametrize("steps_per_execution", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_xla_step(steps_per_execution):
     record = watched_fit(make_model(jit_compile=True, steps_per_execution=steps_per_execution))
     assert record.mechanism == "xla"

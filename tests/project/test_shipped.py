@@ -72,6 +72,8 @@ def act(bash, tmp_path):
     return run
 
 
+# In `make test`, the commands of both are run by tests/cli, and the blocks of the docs as they are.
+@pytest.mark.long
 def test_the_action_compares_with_another_script_and_with_an_earlier_job(act, tmp_path):
     same = {"fail-on": "steps<-5%\n\nsteps>+5%\n"}
     code, summary, runs = act(script="train.py 3", baseline="train.py 3", **same)
@@ -88,6 +90,7 @@ def test_the_action_compares_with_another_script_and_with_an_earlier_job(act, tm
     assert "there is no baseline 'not-there'" in summary
 
 
+@pytest.mark.long
 def test_the_skill_s_commands_run_one_after_another(bash):
     assert len(SKILL.splitlines()) < 80
     commands = re.findall(r"```bash\n(.*?)```", SKILL, re.DOTALL)

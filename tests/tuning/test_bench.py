@@ -141,6 +141,8 @@ def test_a_gain_inside_the_noise_is_none():
     assert "dense: fastest is CPU float32 jit, not measurably faster than CPU float32." in shown
 
 
+# In `make test`, the demonstration and the tests above measure in small.
+@pytest.mark.long
 @pytest.mark.heavy
 @pytest.mark.tensorflow
 def test_rates_and_ceilings_are_measured_where_there_is_only_a_cpu(monkeypatch):

@@ -165,8 +165,6 @@ MODELS = {
 @pytest.mark.parametrize(
     ("kind", "trained"),
     [
-        ("several steps", False),
-        ("own train_step", True),
         ("own train_step, eager", False),
         ("unbuilt", False),
         ("mixed precision", False),
@@ -174,6 +172,8 @@ MODELS = {
         *(
             pytest.param(kind, trained, marks=pytest.mark.long)
             for kind, trained in (
+                ("several steps", False),
+                ("own train_step", True),
                 ("own train_step", False),
                 ("eager", False),
                 ("jit", False),
@@ -325,6 +325,7 @@ def test_a_pipeline_that_keeps_up_fills_its_buffers_before_training(
     assert len(rests) == diagnosing.ROUNDS + fills_before * (diagnosing.ROUNDS - 1)
 
 
+@pytest.mark.long
 def test_computing_can_be_measured_alone():
     dataset, model = fast_dataset(40), small_model()
     before = find_variables(model)

@@ -162,6 +162,8 @@ class Interrupting(keras.Sequential):
         return super().fit(*args, callbacks=callbacks, **options)
 
 
+# In `make test`, a search in a process of its own is ended below.
+@pytest.mark.long
 def test_ctrl_c_in_a_trial_leaves_the_model_as_it_was(capfd):
     def losses(interrupted):
         model = Interrupting([keras.Input((8,)), *sensitive_model().layers])

@@ -61,6 +61,7 @@ def test_functions_are_tuned_in_processes_that_import_them():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 def test_a_script_that_cannot_be_measured_says_why(tmp_path):
     script = tmp_path / "train.py"
@@ -88,6 +89,7 @@ tiny.build().fit(*tiny.data(), batch_size=4, epochs=5)
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_while_a_change_is_tried_keeps_what_is_known(tmp_path):
     (tmp_path / "train.py").write_text(WAITS_WHEN_CHANGED)

@@ -86,7 +86,11 @@ def test_a_fit_has_ranges_of_epochs_steps_and_validation(recorded):
     assert recorded.is_over
 
 
-@pytest.mark.parametrize("options", [{"steps_per_execution": 3}, {"jit_compile": True}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"steps_per_execution": 3}, pytest.param({"jit_compile": True}, marks=pytest.mark.long)],
+    ids=str,
+)
 def test_several_steps_and_jit_are_marked_and_give_the_same_weights(recorded, options):
     x, y = arrays(96)
     weights = []

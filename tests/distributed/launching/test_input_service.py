@@ -67,6 +67,7 @@ def test_each_element_comes_once_in_each_epoch(service):
         assert sorted(dataset.as_numpy_iterator()) == list(range(0, 192, 3))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_tuning_tries_it_and_keeps_batches_as_they_were(service):
     dataset = tf.data.Dataset.range(1000).map(triple).batch(32)

@@ -120,6 +120,7 @@ def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
     assert places == {"chief 0 on n1", "worker 0 on n2", "worker 1 on n1", "ps 0 on n2"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_a_job_with_parameter_servers_ends_as_its_chief_does(slurm, tmp_path):
@@ -168,6 +169,7 @@ def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
     assert any(line.endswith("Exited with exit code 3") for line in lines)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_a_node_that_was_killed_is_reported_by_name(slurm, tmp_path):

@@ -614,7 +614,9 @@ def test_contention_that_was_not_measured_is_unknown():
     assert contention.causes(None, None) is None
 
 
-@pytest.mark.parametrize("steps", [20, 47, 188])
+@pytest.mark.parametrize(
+    "steps", [20, *(pytest.param(each, marks=pytest.mark.long) for each in (47, 188))]
+)
 def test_the_slow_stage_of_short_epochs_is_named(steps):
     # At an epoch's end the pipeline has let its stages go, while batches are still in buffers.
     # It sleeps, as work would wait for a core on a busy machine, which tf.data does not count.

@@ -145,11 +145,16 @@ def test_a_step_that_applies_gradients_twice_is_refused():
     ("make", "way", "inputs", "mode"),
     [
         (random_model, in_segments, INPUTS, {}),
-        (short_random_model, in_segments, ONE_SHAPE, {"jit_compile": True}),
-        (random_model, in_segments, INPUTS, {"run_eagerly": True}),
-        (token_model, in_segments, TOKENS, {}),
-        (bidirectional_model, gpukit.rematerialize, TOKENS, {}),
         (Subclassed, in_blocks, INPUTS, {}),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                (short_random_model, in_segments, ONE_SHAPE, {"jit_compile": True}),
+                (random_model, in_segments, INPUTS, {"run_eagerly": True}),
+                (token_model, in_segments, TOKENS, {}),
+                (bidirectional_model, gpukit.rematerialize, TOKENS, {}),
+            )
+        ),
     ],
 )
 def test_what_is_computed_twice_is_drawn_and_updated_once(make, way, inputs, mode):

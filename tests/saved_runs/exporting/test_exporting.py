@@ -45,6 +45,8 @@ def logged(tmp_path_factory):
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
+# The services themselves; in `make test`, the points and what fails are shown by the tests below.
+@pytest.mark.long
 @pytest.mark.heavy
 def test_mlflow_gets_a_run_of_its_own_or_the_users(logged):
     of_user, of_fit = logged["mlflow"]  # the newest first
@@ -65,6 +67,7 @@ def test_mlflow_gets_a_run_of_its_own_or_the_users(logged):
     assert "decode" in Path(of_user["verdict"]).read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
     of_fit, of_user = logged["wandb"]
@@ -80,11 +83,13 @@ def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
     assert of_user["rows"][1]["gpukit/step"] == 2400
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 def test_the_users_runs_stay_theirs(logged):
     assert logged["still_open"]
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 def test_opentelemetry_gets_metrics_while_the_run_lasts(logged):
     during = logged["metrics"]["during"]
@@ -96,6 +101,7 @@ def test_opentelemetry_gets_metrics_while_the_run_lasts(logged):
     assert logged["metrics"]["after"] == [{}, {}]
 
 
+@pytest.mark.long
 @pytest.mark.heavy
 def test_opentelemetry_gets_a_span_with_the_findings(logged):
     of_fit, of_recorded, of_user = logged["spans"]
