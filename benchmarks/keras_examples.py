@@ -156,7 +156,7 @@ def measure(script: str, home: Path) -> dict[str, Any]:
 
 
 def compare(example: Example, folder: Path, rounds: int) -> dict[str, Any]:
-    """Runs a script and its copy with the advice in turns."""
+    """Runs a script and its copy with the advice in turns; gains are those within a round."""
     script = (folder / example.path).read_text(encoding="utf-8")
     fixed = example.before + re.sub(example.pattern, example.advised, script)
     with tempfile.TemporaryDirectory() as home:
@@ -172,8 +172,10 @@ def compare(example: Example, folder: Path, rounds: int) -> dict[str, Any]:
         for name, found in runs.items()
         for key in ("wall_s", "cpu_s")
     }
-    first = runs["as_written"][0]
-    return {"path": example.path, **first, **medians, "runs": runs}
+    pairs = zip(runs["as_written"], runs["as_advised"], strict=True)
+    gains = sorted(written["wall_s"] - advised["wall_s"] for written, advised in pairs)
+    medians |= {"saved_low_s": gains[0], "saved_high_s": gains[-1]}
+    return {"path": example.path, **runs["as_written"][0], **medians, "runs": runs}
 
 
 def main() -> int:
