@@ -1,7 +1,6 @@
 """A watched run is the run as it would have been."""
 
-from __future__ import annotations
-
+import copy
 import functools
 import json
 import signal
@@ -36,20 +35,21 @@ def shuffled():
     return tf.data.Dataset.from_tensor_slices(arrays(6)).shuffle(64, seed=3).batch(BATCH)
 
 
-def shuffled_without_autotuning():
-    return without_autotuning(shuffled())
+def random():
+    numbers = tf.data.Dataset.random(seed=5, rerandomize_each_iteration=True).take(96)
+    dataset = numbers.map(lambda n: (tf.fill([8], tf.cast(n % 7, tf.float32)), [1.0]))
+    return without_autotuning(dataset.batch(BATCH))
 
 
-def tuned_without_autotuning():
-    return without_autotuning(shuffled().map(lambda *batch: batch, tf.data.AUTOTUNE))
-
-
-def numpy_arrays():
-    return arrays(6)[0]
-
-
-def several_workers():
-    return SlowPyDataset(6, 0.0, workers=2)
+INPUTS = {
+    "random numbers": random,
+    "without autotuning": lambda: without_autotuning(shuffled()),
+    "parallel, without autotuning": lambda: without_autotuning(
+        shuffled().map(lambda *batch: batch, tf.data.AUTOTUNE)
+    ),
+    "arrays": lambda: arrays(6)[0],
+    "several workers": lambda: SlowPyDataset(6, 0.0, workers=2),
+}
 
 
 def seeded_model(**compile_options):
@@ -62,9 +62,8 @@ def train(callbacks, data=shuffled, make_model=sensitive_model, **compile_option
     model = make_model(**compile_options)
     x = data()
     y = arrays(6)[1] if isinstance(x, np.ndarray) else None
-    history = model.fit(
-        x, y, epochs=3, validation_data=fast_dataset(2), callbacks=callbacks, verbose=0
-    )
+    options = {"epochs": 3, "validation_data": fast_dataset(2), "verbose": 0}
+    history = model.fit(x, y, callbacks=callbacks, **options)
     weights = [np.asarray(weight) for weight in model.weights]
     weights += [np.asarray(variable) for variable in model.optimizer.variables]
     return history.history, weights
@@ -92,9 +91,7 @@ def watching(log_dir):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"jit_compile": True}, {"run_eagerly": True}, {"steps_per_execution": 2}],
-    ids=["compiled", "jit", "eager", "two steps an execution"],
+    "options", [{}, {"jit_compile": True}, {"run_eagerly": True}, {"steps_per_execution": 2}]
 )
 def test_losses_weights_and_slots_are_bit_identical(tmp_path, options, caplog):
     callbacks = watching(tmp_path)
@@ -103,17 +100,17 @@ def test_losses_weights_and_slots_are_bit_identical(tmp_path, options, caplog):
     assert warnings_of(caplog) == []
 
 
-@pytest.mark.parametrize(
-    "data",
-    [shuffled_without_autotuning, tuned_without_autotuning, numpy_arrays, several_workers],
-)
+@pytest.mark.parametrize("data", INPUTS.values(), ids=INPUTS)
 def test_every_kind_of_input_stays_bit_identical(tmp_path, data):
-    unwatched = train([], data, seeded_model)
-    assert_same(unwatched, train(watching(tmp_path), data, seeded_model))
+    unwatched, callbacks = train([], data, seeded_model), watching(tmp_path)
+    assert_same(unwatched, train(callbacks, data, seeded_model))
+    assert callbacks[0].summary.input.stall_fraction is not None
 
 
-MIRRORED = """
-import json, sys, tempfile
+@pytest.mark.slow
+def test_two_replicas_are_bit_identical_and_measured(run_script):
+    run_script("""
+import tempfile
 import numpy as np, tensorflow as tf, keras
 from helpers.training import arrays, BATCH, sensitive_model
 import keras_gpukit as gpukit
@@ -129,52 +126,38 @@ for callbacks in ([], [gpukit.Monitor(None), profiler]):
     history = model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0)
     results.append((history.history, [np.asarray(w).tolist() for w in model.weights]))
 summary = callbacks[0].summary
-print(json.dumps({"same": results[0] == results[1], "steps": summary.steps,
-    "stall": summary.input_stall_fraction, "rate": summary.examples_per_s,
-    "step_time_s": summary.step_time_s, "placement": summary.placement,
-    "replicas": summary.environment.replicas, "captures": len(profiler.summary.captures)}))
-"""
+assert results[0] == results[1]
+assert (summary.steps, summary.environment.replicas) == (24, 2)
+assert 0 <= summary.input_stall_fraction <= 1
+np.testing.assert_allclose(summary.examples_per_s, BATCH / summary.step_time_s, rtol=0.01)
+assert set(summary.placement) == {"CPU:0", "CPU:1"}
+assert profiler.summary.captures
+""")
 
 
-@pytest.mark.slow
-def test_two_replicas_are_bit_identical_and_measured(run_script):
-    seen = json.loads(run_script(MIRRORED).stdout.splitlines()[-1])
-    assert seen["same"]
-    assert seen["replicas"] == 2
-    assert seen["steps"] == 24
-    assert seen["captures"] > 0
-    assert 0 <= seen["stall"] <= 1
-    assert seen["rate"] == pytest.approx(BATCH / seen["step_time_s"], rel=0.01)
-    assert set(seen["placement"]) == {"CPU:0", "CPU:1"}
+def fail(*args, **kwargs):
+    raise RuntimeError("the sensor is gone")
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"),
-    [
-        (HostSensor, "read"),
-        (PlacementProbe, "stop"),
-    ],
-)
-def test_a_failing_part_is_said_once_and_the_rest_goes_on(
-    tmp_path, caplog, monkeypatch, owner, name
-):
-    def fail(*args, **kwargs):
-        raise RuntimeError("the sensor is gone")
-
-    monkeypatch.setattr(owner, name, fail)
-    monitor = gpukit.Monitor(tmp_path)
+@pytest.mark.parametrize("broken", ["sensor", "probe", "folder"])
+def test_a_failing_part_is_said_once_and_the_rest_goes_on(tmp_path, caplog, monkeypatch, broken):
+    monitor, said = gpukit.Monitor(tmp_path / "file" / "logs"), "the sensor is gone"
+    if broken == "folder":
+        (tmp_path / "file").write_text("")  # so that no folder can be made
+        said = str(tmp_path / "file" / "logs")
+    else:
+        owner, name = {"sensor": (HostSensor, "read"), "probe": (PlacementProbe, "stop")}[broken]
+        monkeypatch.setattr(owner, name, fail)
     watched = train([monitor])
     monkeypatch.undo()
     assert_same(unwatched(), watched)
-    assert len(warnings_of(caplog)) == 1
-    assert "the sensor is gone" in warnings_of(caplog)[0]
+    [warning] = warnings_of(caplog)
+    assert said in warning
+    assert monitor.summary.steps == 18
     assert monitor.summary.input_stall_fraction is not None
 
 
 def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
-    def fail(*args, **kwargs):
-        raise RuntimeError("not in this version")
-
     monkeypatch.setattr(tf.raw_ops, "IteratorGetModelProto", fail)
     monkeypatch.setattr(tf.raw_ops, "StatsAggregatorHandle", fail)
     monitor = gpukit.Monitor(tmp_path)
@@ -184,23 +167,12 @@ def test_a_pipeline_that_cannot_be_read_is_unknown(tmp_path, monkeypatch):
     assert monitor.summary.step_time_s > 0
 
 
-def test_a_log_directory_that_cannot_be_made_is_said_once(tmp_path, caplog):
-    monitor = gpukit.Monitor(tmp_path / "file" / "logs")
-    (tmp_path / "file").write_text("")
-    assert_same(unwatched(), train([monitor]))
-    assert monitor.summary.steps == 18
-    assert len(warnings_of(caplog)) == 1
-    assert str(tmp_path / "file" / "logs") in warnings_of(caplog)[0]
+def raises_at(last, error):
+    def end(batch, logs):
+        if batch == last:
+            raise error
 
-
-class RaisesAt(keras.callbacks.Callback):
-    def __init__(self, batch, error):
-        super().__init__()
-        self.batch, self.error = batch, error
-
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == self.batch:
-            raise self.error
+    return keras.callbacks.LambdaCallback(on_train_batch_end=end)
 
 
 def assert_files_are_whole(log_dir: Path) -> list[dict]:
@@ -219,20 +191,21 @@ def test_an_exception_in_another_callback_ends_fit_as_ever(tmp_path, caplog, err
     before = model.train_function
     monitor = gpukit.Monitor(tmp_path)
     with pytest.raises(type(error)):
-        model.fit(shuffled(), callbacks=[monitor, RaisesAt(4, error)], verbose=0)
+        model.fit(shuffled(), callbacks=[monitor, raises_at(4, error)], verbose=0)
     summary = monitor.summary
     assert summary.ending == "interrupted"
     assert summary.steps == 5
     assert model.train_function is before
     assert assert_files_are_whole(tmp_path)[-1]["kind"] == "summary"
+    model.fit(fast_dataset(2), verbose=0)  # is not taken for it
+    assert monitor.summary.steps == 5
     assert warnings_of(caplog) == []
 
 
 def test_an_interrupted_run_ends_by_itself_and_the_next_one_is_watched(tmp_path):
-    model = small_model()
-    monitor = gpukit.Monitor(tmp_path)
+    model, monitor = small_model(), gpukit.Monitor(tmp_path)
     with pytest.raises(RuntimeError):
-        model.fit(shuffled(), callbacks=[monitor, RaisesAt(2, RuntimeError())], verbose=0)
+        model.fit(shuffled(), callbacks=[monitor, raises_at(2, RuntimeError())], verbose=0)
 
     def last():
         log = tmp_path / "gpukit" / "run.jsonl"
@@ -245,25 +218,22 @@ def test_an_interrupted_run_ends_by_itself_and_the_next_one_is_watched(tmp_path)
     model.fit(shuffled(), callbacks=[monitor], verbose=0)
     assert monitor.summary.ending == "completed"
     assert monitor.summary.steps == 6
-
-
-ENDLESS = """
-import sys
-from helpers.training import fast_dataset, small_model
-import keras_gpukit as gpukit
-model = small_model()
-model.fit(fast_dataset(8).repeat(), steps_per_epoch=1_000_000, epochs=1, verbose=0,
-    callbacks=[gpukit.Monitor(sys.argv[1])])
-"""
+    monitor.set_model(None)
+    assert copy.deepcopy(monitor).summary == monitor.summary
 
 
 def test_ctrl_c_in_a_step_leaves_whole_files(tmp_path):
     script = tmp_path / "endless.py"
-    script.write_text(ENDLESS)
+    script.write_text("""
+import sys
+from helpers.training import fast_dataset, small_model
+import keras_gpukit as gpukit
+options = {"steps_per_epoch": 1_000_000, "verbose": 0, "callbacks": [gpukit.Monitor(sys.argv[1])]}
+small_model().fit(fast_dataset(8).repeat(), **options)
+""")
     with open(tmp_path / "errors", "wb") as errors:
-        process = Prepared(
-            script, tmp_path / "logs", env=environment(), stdout=1, stderr=errors.fileno()
-        )
+        files = {"stdout": 1, "stderr": errors.fileno()}
+        process = Prepared(script, tmp_path / "logs", env=environment(), **files)
     log = tmp_path / "logs" / "gpukit" / "run.jsonl"
     wait_for(lambda: log.exists() and '"kind":"steps"' in log.read_text(), timeout_s=120)
     process.send_signal(signal.SIGINT)
@@ -318,16 +288,14 @@ def test_on_another_backend_it_says_so_and_does_nothing(tmp_path, caplog, monkey
 
 
 def test_the_model_saves_as_it_would_have(tmp_path):
-    saved = []
+    saved, path = [], tmp_path / "saved.keras"
     for callbacks in ([], [gpukit.Monitor(tmp_path)]):
-        model = sensitive_model()
-        path = tmp_path / f"{len(saved)}.keras"
-        checkpoint = keras.callbacks.ModelCheckpoint(str(path))
-        model.fit(fast_dataset(4), epochs=2, callbacks=[*callbacks, checkpoint], verbose=0)
+        checkpoint = keras.callbacks.ModelCheckpoint(path)
+        options = {"epochs": 2, "callbacks": [*callbacks, checkpoint], "verbose": 0}
+        sensitive_model().fit(fast_dataset(4), **options)
         loaded = keras.models.load_model(path)
-        saved.append((loaded.get_config()["layers"], [np.asarray(w) for w in loaded.weights]))
-    for left, right in zip(saved[0][1], saved[1][1], strict=True):
-        np.testing.assert_array_equal(left, right)
+        saved.append((len(loaded.layers), [np.asarray(w) for w in loaded.weights]))
+    assert_same(*saved)
 
 
 class TrainsOnBatches(keras.callbacks.Callback):
@@ -339,49 +307,16 @@ class TrainsOnBatches(keras.callbacks.Callback):
             self.model.train_function(iter([arrays(1, seed=8)]))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        lambda: tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH),
-        lambda: without_autotuning(tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH)),
-    ],
-    ids=["autotuned", "not autotuned"],
-)
-def test_training_in_between_stays_bit_identical_and_measured(tmp_path, data):
+@pytest.mark.parametrize("tuned", [lambda data: data, without_autotuning])
+def test_training_in_between_stays_bit_identical_and_measured(tmp_path, tuned):
+    def data():
+        return tuned(tf.data.Dataset.from_tensor_slices(arrays(6)).batch(BATCH))
+
     monitor = gpukit.Monitor(tmp_path)
     bare = train([TrainsOnBatches()], data, seeded_model)
     assert_same(bare, train([monitor, TrainsOnBatches()], data, seeded_model))
     assert monitor.summary.steps == 18
     assert monitor.summary.input.measured_steps > 0
-
-
-def test_a_pipeline_that_draws_random_numbers_stays_identical_and_measured(tmp_path):
-    def random():
-        numbers = tf.data.Dataset.random(seed=5, rerandomize_each_iteration=True).take(96)
-        dataset = numbers.map(lambda n: (tf.fill([8], tf.cast(n % 7, tf.float32)), [1.0]))
-        return without_autotuning(dataset.batch(BATCH))
-
-    monitor = gpukit.Monitor(tmp_path)
-    assert_same(train([], random, seeded_model), train([monitor], random, seeded_model))
-    assert monitor.summary.input.stall_fraction is not None
-
-
-def test_a_callback_that_watched_can_be_copied(tmp_path):
-    import copy
-
-    monitor = gpukit.Monitor(tmp_path)
-    small_model().fit(fast_dataset(3), callbacks=[monitor], verbose=0)
-    monitor.set_model(None)
-    assert copy.deepcopy(monitor).summary == monitor.summary
-
-
-def test_a_run_after_one_that_failed_is_not_taken_for_it(tmp_path, caplog):
-    model, monitor = small_model(), gpukit.Monitor(tmp_path)
-    with pytest.raises(RuntimeError):
-        model.fit(shuffled(), callbacks=[monitor, RaisesAt(4, RuntimeError())], verbose=0)
-    model.fit(fast_dataset(40), verbose=0)
-    assert monitor.summary.steps == 5
-    assert warnings_of(caplog) == []
 
 
 def test_a_loop_of_the_users_own_goes_on(tmp_path, caplog):

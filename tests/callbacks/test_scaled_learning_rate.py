@@ -1,13 +1,10 @@
 """`ScaledLearningRate`: the rate at each update, also after a restart and under a strategy."""
 
 import contextlib
-import json
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-from helpers import prepared
 from helpers.training import small_model
 
 from keras_gpukit import ScaledLearningRate
@@ -44,42 +41,41 @@ def rates(trained, callback, epochs=2, **options):
     return pytest.approx(seen.seen, rel=1e-5)
 
 
-def test_the_rate_rises_by_equal_steps_to_the_scaled_one():
-    callback = ScaledLearningRate(0.1, factor=5, warmup_epochs=1)
-    assert rates(model(), callback) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.5, 0.5]
-    assert callback.warm_up.updates == 4
+SCHEDULE = keras.optimizers.schedules.PiecewiseConstantDecay([5], [0.1, 0.01])
 
 
-def test_without_a_warm_up_the_whole_factor_is_there_at_once():
-    assert rates(model(), ScaledLearningRate(0.1, factor=2, warmup_epochs=0), 1) == [0.2] * 4
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # It rises by equal steps to the scaled one.
+        ({"factor": 5, "warmup_epochs": 1}, [0.1, 0.2, 0.3, 0.4, 0.5, 0.5, 0.5, 0.5]),
+        # Without a warm-up the whole factor is there at once; one replica leaves the base rate.
+        ({"factor": 2, "warmup_epochs": 0}, [0.2] * 8),
+        ({"warmup_epochs": 1}, [0.1] * 8),
+        # A schedule is scaled at every update.
+        (
+            {"base": SCHEDULE, "factor": 3, "warmup_updates": 2},
+            [0.1, 0.2, 0.3, 0.3, 0.3, 0.3, 0.03, 0.03],
+        ),
+    ],
+)
+def test_the_rate_of_each_update(options, expected):
+    callback = ScaledLearningRate(**{"base": 0.1, **options})
+    assert rates(model(), callback) == expected
+    if "factor" in options and options.get("warmup_epochs"):
+        assert callback.warm_up.updates == 4
 
 
-def test_one_replica_leaves_the_base_rate():
-    assert rates(model(), ScaledLearningRate(0.1, warmup_epochs=1), 1) == [0.1] * 4
-
-
-def test_accumulated_batches_are_one_update():
-    optimizer = keras.optimizers.SGD(0.001, gradient_accumulation_steps=2)
-    callback = ScaledLearningRate(0.1, factor=3, warmup_epochs=1)
-    expected = [0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3]
-    assert rates(model(optimizer), callback) == expected
-
-
-def test_several_steps_per_execution_share_a_rate():
+def test_accumulated_batches_several_steps_per_execution_and_loss_scaling_are_seen():
+    warmed_up = ScaledLearningRate(0.1, factor=3, warmup_epochs=1)
+    accumulating = keras.optimizers.SGD(0.001, gradient_accumulation_steps=2)
+    found = rates(model(accumulating), warmed_up)
+    assert found == [0.1, 0.1, 0.2, 0.2, 0.3, 0.3, 0.3, 0.3]
     callback = ScaledLearningRate(0.1, factor=5, warmup_updates=4)
     assert rates(model(steps_per_execution=2), callback) == [0.1, 0.3, 0.5, 0.5]
-
-
-def test_a_schedule_is_scaled_at_every_update():
-    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([5], [0.1, 0.01])
-    callback = ScaledLearningRate(schedule, factor=3, warmup_updates=2)
-    assert rates(model(), callback) == [0.1, 0.2, 0.3, 0.3, 0.3, 0.3, 0.03, 0.03]
-
-
-def test_loss_scaling_is_seen_through():
-    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.001))
+    of_the_loss = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.001))
     callback = ScaledLearningRate(0.1, factor=2, warmup_updates=2)
-    assert rates(model(optimizer), callback, 1) == [0.1, 0.15, 0.2, 0.2]
+    assert rates(model(of_the_loss), callback, 1) == [0.1, 0.15, 0.2, 0.2]
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
@@ -102,40 +98,20 @@ def test_after_the_warm_up_other_callbacks_rule():
     assert rates(trained, ScaledLearningRate(0.1, factor=2, warmup_updates=2), 1) == [0.05] * 4
 
 
-def test_a_schedule_in_the_optimizer_is_refused():
+def test_a_schedule_in_the_optimizer_and_an_epoch_of_unknown_length_are_refused():
     schedule = keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.9)
+    scheduled, callbacks = model(keras.optimizers.SGD(schedule)), [ScaledLearningRate(0.1)]
     with pytest.raises(ValueError, match=r"Give the schedule to ScaledLearningRate.*Received: "):
-        model(keras.optimizers.SGD(schedule)).fit(
-            X, Y, verbose=0, callbacks=[ScaledLearningRate(0.1)]
-        )
-
-
-def test_an_epoch_of_unknown_length_needs_updates():
-    def batches():
-        yield X, Y
-
+        scheduled.fit(X, Y, verbose=0, callbacks=callbacks)
     with pytest.raises(ValueError, match=r"give warmup_updates.*Received: "):
-        model().fit(batches(), verbose=0, callbacks=[ScaledLearningRate(0.1)])
+        model().fit((each for each in [(X, Y)]), verbose=0, callbacks=callbacks)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"base": 0.0}, ValueError),
-        ({"base": "0.1"}, TypeError),
-        ({"base": 0.1, "factor": 0}, ValueError),
-        ({"base": 0.1, "factor": True}, TypeError),
-        ({"base": 0.1, "warmup_epochs": -1}, ValueError),
-        ({"base": 0.1, "warmup_updates": 1.5}, TypeError),
-        ({"base": 0.1, "warmup_updates": -1}, ValueError),
-    ],
-)
-def test_wrong_arguments_raise_at_once(options, error):
-    with pytest.raises(error, match="Received: "):
-        ScaledLearningRate(**options)
-
-
-def test_mirrored_replicas_scale_it():
-    done = prepared.run(Path(__file__).parent / "cases" / "mirrored_rates.py")
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["rates"] == pytest.approx([0.1, 0.15, 0.2, 0.2], rel=1e-5)
+def test_wrong_arguments_raise_at_once():
+    wrong = {"base": 0.0}, {"factor": 0}, {"warmup_epochs": -1}, {"warmup_updates": -1}
+    for options in wrong:
+        with pytest.raises(ValueError, match="Received: "):
+            ScaledLearningRate(**{"base": 0.1, **options})
+    for options in ({"base": "0.1"}, {"factor": True}, {"warmup_updates": 1.5}):
+        with pytest.raises(TypeError, match="Received: "):
+            ScaledLearningRate(**{"base": 0.1, **options})

@@ -1,13 +1,12 @@
 """The command line and the package's front door, each in a process of its own."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from helpers import prepared
 from helpers.processes import ROOT, environment
+from helpers.recorded_runs import run_lines, write_lines
 from rich.console import Console
 
 import keras_gpukit
@@ -26,18 +26,18 @@ from keras_gpukit.cli.main import GROUPS, main, parsers
 from keras_gpukit.cli.quiet import LEVEL
 from keras_gpukit.rules.verdict import RULES
 
-FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn")
+FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn", "pandas")
 
 
 def python(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     """Runs Python with no setting of TensorFlow's log."""
-    environment = {name: value for name, value in os.environ.items() if name != LEVEL}
+    variables = {name: value for name, value in os.environ.items() if name != LEVEL}
     return subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
         text=True,
         timeout=timeout_s,
-        env={**environment, "COLUMNS": "80"},
+        env={**variables, "COLUMNS": "80"},
         check=False,
     )
 
@@ -45,9 +45,19 @@ def python(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProces
 def loaded_after(code: str) -> str:
     """The frameworks that are loaded when a process with this code ends, as a set prints them."""
     report = f"print(set(sys.modules) & set({FRAMEWORKS!r}), file=sys.stderr)"
-    return python(
-        "-c", f"import atexit, sys; atexit.register(lambda: {report})\n{code}"
-    ).stderr.strip()
+    at_end = f"import atexit, sys; atexit.register(lambda: {report})"
+    return python("-c", f"{at_end}\n{code}").stderr.strip()
+
+
+HELP_AND_REPORT = """
+import sys
+from contextlib import suppress
+from keras_gpukit.cli.main import main
+for command in ([], ["explain"], ["run"], ["launch"], ["demo"], ["doctor"], ["report"]):
+    with suppress(SystemExit):
+        main([*command, "--help"])
+main(["report", {!r}, "--out", {!r}])
+"""
 
 
 def test_importing_the_package_loads_no_framework():
@@ -55,22 +65,22 @@ def test_importing_the_package_loads_no_framework():
 
 
 @pytest.mark.heavy
-def test_help_loads_no_framework():
-    code = """
-from contextlib import suppress
-from keras_gpukit.cli.json_output import PRINTED
-from keras_gpukit.cli.main import main, parsers
-for command in ([], ["explain"], ["run"], ["launch"], ["demo"], ["doctor"], ["report"]):
-    with suppress(SystemExit):
-        main([*command, "--help"])
-"""
-    assert loaded_after(code) == "set()"
+def test_help_and_a_report_load_no_framework(tmp_path):
+    write_lines(tmp_path, run_lines())
+    page = tmp_path / "report.html"
+    assert loaded_after(HELP_AND_REPORT.format(str(tmp_path), str(page))) == "set()"
+    assert page.exists()
+
+
+def commands() -> dict:
+    """The parsers of the commands, by name."""
+    [found] = (each.choices for each in parsers()[0]._actions if isinstance(each.choices, dict))
+    return found
 
 
 def test_each_command_with_json_has_a_schema():
-    parser, _ = parsers()
-    [commands] = (each.choices for each in parser._actions if isinstance(each.choices, dict))
-    with_json = {name for name, each in commands.items() if "--json" in each._option_string_actions}
+    made = commands().items()
+    with_json = {name for name, each in made if "--json" in each._option_string_actions}
     assert with_json == PRINTED.keys()
     page = (ROOT / "docs" / "reference" / "machine-readable.md").read_text(encoding="utf-8")
     assert {name for name in PRINTED if f"({name}.schema.json)" in page} == with_json
@@ -78,8 +88,8 @@ def test_each_command_with_json_has_a_schema():
 
 def test_version():
     result = python("-m", "keras_gpukit", "--version")
-    assert result.stdout == f"keras-gpukit {keras_gpukit.__version__}\n"
-    assert result.returncode == 0
+    version = f"keras-gpukit {keras_gpukit.__version__}\n"
+    assert (result.stdout, result.returncode) == (version, 0)
 
 
 @pytest.mark.tensorflow
@@ -87,40 +97,51 @@ def test_public_names_resolve():
     assert [name for name in keras_gpukit.__all__ if getattr(keras_gpukit, name) is None] == []
 
 
-def test_the_reference_lists_the_public_names_and_no_others():
+def test_public_names_are_those_of_the_reference_and_of_type_checkers():
     page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     listed = re.findall(r"^::: keras_gpukit\.(\w+)$", page, re.MULTILINE)
     assert sorted({*listed, "__version__"}) == sorted(keras_gpukit.__all__)
-
-
-def test_type_checkers_see_each_public_name_in_the_module_that_has_it():
     source = Path(keras_gpukit.__file__).read_text(encoding="utf-8")
     (checking,) = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
     imported = {alias.name: node.module for node in checking.body for alias in node.names}
     assert imported == keras_gpukit._HOMES
-
-
-def test_unknown_public_name():
     with pytest.raises(AttributeError, match="no attribute 'Monitors'"):
         _ = keras_gpukit.Monitors
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("line", "complaint"),
     [
-        (["train"], "invalid choice: 'train'"),
-        (["rnu", "x.py"], "; did you mean run?"),
-        (["run", "--profle", "x.py"], "keras-gpukit run: error: unrecognized arguments: --profle"),
-        (["run", "--profle", "x.py"], "; did you mean --profile?"),
-        (["demo", "--log-dir", __file__], f"--log-dir: {__file__} is not a folder"),
-        (["demo", "--data-dir", ""], "--data-dir: the folder's name is empty"),
-        (["demo", "extra"], "unrecognized arguments: extra"),
+        ("train", "invalid choice: 'train'"),
+        ("rnu x.py", "; did you mean run?"),
+        ("run --profle x.py", "keras-gpukit run: error: unrecognized arguments: --profle"),
+        ("run --profle x.py", "; did you mean --profile?"),
+        ("run ''", "give the SCRIPT to run, or -m MODULE\n"),
+        ("run --jit maybe x.py", "--jit: must be auto, on, off, and is 'maybe'"),
+        # A service that does not exist is refused before the script runs.
+        ("run --log-to otel,tb train.py", "Received: log_to=['otel', 'tb']"),
+        ("tune -m ''", "give the SCRIPT to run, or -m MODULE\n"),
+        (f"demo --log-dir {__file__}", f"--log-dir: {__file__} is not a folder"),
+        ("demo --data-dir ''", "--data-dir: the folder's name is empty"),
+        ("demo extra", "unrecognized arguments: extra"),
+        ("report ''", "argument LOGDIR: the path is empty\n"),
+        ("report logs --out ''", "argument --out: the path is empty\n"),
+        ("report logs --out logs", "argument --out: logs is a folder; give a file\n"),
+        ("report logs --out no/r.html", "argument --out: the folder no does not exist\n"),
+        ("compare '' logs", "argument RUN_A: the path is empty\n"),
+        ("compare logs ''", "argument RUN_B: the path is empty\n"),
+        ("compare logs logs --junit ''", "argument --junit: the path is empty\n"),
+        ("compare logs logs --junit logs", "argument --junit: logs is a folder; give a file\n"),
+        ("compare logs logs --junit no/x", "argument --junit: the folder no does not exist\n"),
+        ("compare logs logs --fail-on 'speed>+1%'", "figures are step_time, examples_per_s, "),
+        ("compare logs logs --fail-on 'speed>+1%'", "Received: 'speed>+1%'\n"),
     ],
 )
-def test_wrong_arguments_say_what_is_wrong(arguments, complaint, capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        main(arguments)
-    assert exit_info.value.code == 2
+def test_wrong_arguments_say_what_is_wrong(line, complaint, capsys, tmp_path, monkeypatch):
+    (tmp_path / "logs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(shlex.split(line))
     assert complaint in capsys.readouterr().err
 
 
@@ -128,9 +149,7 @@ def test_without_a_command_it_prints_its_help_with_each_command_in_a_group(capsy
     assert main([]) == 0
     printed = capsys.readouterr().out
     assert "keras-gpukit run train.py" in printed
-    parser, _ = parsers()
-    [commands] = (each.choices for each in parser._actions if isinstance(each.choices, dict))
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(commands)
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(commands())
     assert printed.index("Find out:") < printed.index("  run ") < printed.index("Memory:")
 
 
@@ -143,21 +162,11 @@ def test_a_rule_is_explained_from_its_page(capsys):
     assert main(["explain"]) == 0
     head, *listed = re.findall(r"^([a-z0-9-]+)  ", capsys.readouterr().out, re.MULTILINE)
     assert (head, set(listed)) == ("code", {rule.code for rule in RULES})
-
-
-def test_a_rule_that_is_not_there_gets_the_closest_one(capsys):
+    # Of one that is not there, the closest one is named.
     assert main(["explain", "input-bond"]) == 2
     assert "no rule 'input-bond'; did you mean input-bound?" in capsys.readouterr().err
     assert main(["explain", "xyz"]) == 2
     assert "did you mean" not in capsys.readouterr().err
-
-
-def test_an_interrupt_ends_without_a_traceback(monkeypatch):
-    def interrupted(args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("keras_gpukit.cli.demo.run", interrupted)
-    assert main(["demo"]) == 130
 
 
 def test_the_demos_code_is_whole_in_a_narrow_terminal(capsys):
@@ -166,10 +175,18 @@ def test_the_demos_code_is_whole_in_a_narrow_terminal(capsys):
         assert capsys.readouterr().out.rstrip() == inspect.getsource(pipeline).rstrip()
 
 
-def test_demo_without_scikit_learn_says_what_to_install(monkeypatch, capsys):
+def test_an_interrupt_and_a_missing_scikit_learn_end_the_demo_without_a_traceback(
+    monkeypatch, capsys
+):
     monkeypatch.setitem(sys.modules, "sklearn", None)  # as if it were not installed
     assert main(["demo"]) == 1
     assert '[demo]"' in capsys.readouterr().err
+
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_gpukit.cli.demo.run", interrupted)
+    assert main(["demo"]) == 130
 
 
 @pytest.mark.tensorflow

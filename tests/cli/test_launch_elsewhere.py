@@ -1,7 +1,5 @@
 """`keras-gpukit launch` for clusters: what is printed, submitted and refused."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -22,53 +20,35 @@ def launch(capsys, *words: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("flag", "kinds"),
-    [
-        ("--kubernetes=trainjob", ["TrainingRuntime", "TrainJob"]),
-        ("--kubernetes", ["TrainingRuntime", "TrainJob"]),
-        ("--kubernetes=job", ["Service", "Job"]),
-    ],
-)
-def test_a_manifest_is_printed(flag, kinds, capsys):
-    manifest = launch(capsys, IMAGE, flag, "train.py", "--kubernetes")
-    assert [each["kind"] for each in yaml.safe_load_all(manifest)] == kinds
-    assert f"command: {json.dumps([*STARTED, 'train.py', '--kubernetes'])}" in manifest
+def kinds_in(manifest: str) -> list[str]:
+    return [each["kind"] for each in yaml.safe_load_all(manifest)]
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "kinds"),
     [
-        ("--kubernetes", "job", "--image", "r/i:1", "train.py", "--kubernetes"),
-        ("--image", "r/i:1", "--kubernetes", "job", "train.py", "--kubernetes"),
-        ("--image", "r/i:1", "--kubernetes", "job", "-m", "team.train", "--kubernetes"),
+        ((IMAGE, "--kubernetes=trainjob"), ["TrainingRuntime", "TrainJob"]),
+        ((IMAGE, "--kubernetes"), ["TrainingRuntime", "TrainJob"]),
+        ((IMAGE, "--kubernetes=job"), ["Service", "Job"]),
+        # The kind may be a word of its own.
+        (("--kubernetes", "job", "--image", "r/i:1"), ["Service", "Job"]),
+        (("--image", "r/i:1", "--kubernetes", "job"), ["Service", "Job"]),
     ],
 )
-def test_the_kind_may_be_a_word_of_its_own(words, capsys):
-    manifest = launch(capsys, *words)
-    assert [each["kind"] for each in yaml.safe_load_all(manifest)] == ["Service", "Job"]
-    command = [*STARTED, *words[words.index("job") + 1 :]]
-    result = [each for each in command if each not in ("--image", "r/i:1")]
-    assert f"command: {json.dumps(result)}" in manifest
-
-
-def test_a_kind_alone_is_no_script(capsys):
-    with pytest.raises(SystemExit):
-        main([*JOB, IMAGE, "--kubernetes", "job"])
-    assert "Give the SCRIPT to run, or -m MODULE" in capsys.readouterr().err
+@pytest.mark.parametrize("script", [("train.py",), ("-m", "team.train")], ids=" ".join)
+def test_a_manifest_is_printed(words, kinds, script, capsys):
+    manifest = launch(capsys, *words, *script, "--kubernetes")
+    assert kinds_in(manifest) == kinds
+    assert f"command: {json.dumps([*STARTED, *script, '--kubernetes'])}" in manifest
 
 
 def test_a_batch_script_is_printed_and_runs_this_interpreter(capsys):
     script = launch(capsys, "--slurm", "--name=mine", "-m", "team.train", "--epochs", "2")
     assert script.startswith("#!/bin/bash\n")
     assert "#SBATCH --job-name=mine\n" in script
-    assert (
-        f"{sys.executable} -m keras_gpukit.scripts.launched_script -m team.train --epochs 2"
-        in script
-    )
-
-
-def test_volume_and_shared_memory_reach_the_manifest(capsys):
+    command = "-m keras_gpukit.scripts.launched_script -m team.train --epochs 2"
+    assert f"{sys.executable} {command}" in script
+    # Volume and shared memory reach a manifest.
     words = ("--kubernetes=job", "--volume=data:/data", "--shared-memory", "1Gi", IMAGE)
     _, job = yaml.safe_load_all(launch(capsys, *words, "train.py"))
     volumes = job["spec"]["template"]["spec"]["volumes"]
@@ -93,10 +73,15 @@ def test_volume_and_shared_memory_reach_the_manifest(capsys):
     ],
 )
 def test_what_does_not_fit_together_is_refused(words, message, capsys):
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match="2"):
         main([*JOB, *words, "train.py"])
-    assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_kind_alone_is_no_script(capsys):
+    with pytest.raises(SystemExit):
+        main([*JOB, IMAGE, "--kubernetes", "job"])
+    assert "Give the SCRIPT to run, or -m MODULE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

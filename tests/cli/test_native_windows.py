@@ -1,7 +1,5 @@
 """Commands on native Windows: in a process without the names that Python does not have there."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -33,83 +33,48 @@ class FourReplicas:
 
 
 def setup(strategy=None, gpus=(A100,), **asked):
-    state = TensorFlowState(
-        visible_gpus=tuple(range(len(gpus))),
-        growth=(True,) * len(gpus),
-        memory_limit_mib=((1024, 2048),) * len(gpus),
-    )
+    number = len(gpus)
+    limits = ((1024, 2048),) * number
+    state = TensorFlowState(tuple(range(number)), (True,) * number, memory_limit_mib=limits)
     machine = Machine(gpus=gpus, state=state, build=Build(cuda=False))
     settings = check(strategy=strategy or "none", logical_gpus=["1GiB", "2GiB"], **asked)
-    return GPUSetup(
-        devices=gpus,
-        plan=plan(settings, machine),
-        state=state,
-        warnings=("mind the [gap]",),
-        strategy=strategy,
-    )
+    made = {"plan": plan(settings, machine), "state": state, "strategy": strategy}
+    return GPUSetup(devices=gpus, warnings=("mind the [gap]",), **made)
 
 
-def test_replicas_scale_batch_and_learning_rate():
+def test_replicas_scale_batch_and_learning_rate_and_what_cannot_be_scaled_is_refused():
     made = setup(FourReplicas())
     assert made.replicas == 4
     assert made.global_batch_size(32) == 128
     assert made.scaled_learning_rate(0.1) == pytest.approx(0.4)
     alone = setup()
-    assert (alone.replicas, alone.global_batch_size(32), alone.scaled_learning_rate(1)) == (
-        1,
-        32,
-        1.0,
-    )
+    assert (alone.replicas, alone.global_batch_size(32)) == (1, 32)
+    assert alone.scaled_learning_rate(1) == 1.0
+    for value, error in ((0, ValueError), (1.0, TypeError), (True, TypeError)):
+        with pytest.raises(error, match="Received: "):
+            setup().global_batch_size(value)
+    for value, error in ((0.0, ValueError), (float("nan"), ValueError), ("0.1", TypeError)):
+        with pytest.raises(error, match="Received: "):
+            setup().scaled_learning_rate(value)
 
 
-@pytest.mark.parametrize(
-    ("method", "value", "error"),
-    [
-        ("global_batch_size", 0, ValueError),
-        ("global_batch_size", 1.0, TypeError),
-        ("global_batch_size", True, TypeError),
-        ("scaled_learning_rate", 0.0, ValueError),
-        ("scaled_learning_rate", float("nan"), ValueError),
-        ("scaled_learning_rate", "0.1", TypeError),
-    ],
-)
-def test_scaling_refuses_what_it_cannot_scale(method, value, error):
-    with pytest.raises(error, match="Received: "):
-        getattr(setup(), method)(value)
-
-
-def test_the_scope_is_the_strategys_or_does_nothing():
+def test_the_scope_is_the_strategys_or_does_nothing_and_jit_is_handed_on_to_compile():
     strategy = FourReplicas()
     with setup(strategy).scope():
         assert strategy.entered
     with setup().scope():
         pass
+    assert [setup(jit=jit).jit_compile for jit in (None, True, "auto")] == ["auto", True, True]
 
 
-@pytest.mark.parametrize(("jit", "compiles"), [(None, "auto"), (True, True), ("auto", True)])
-def test_jit_is_handed_on_to_compile(jit, compiles):
-    assert setup(jit=jit).jit_compile is compiles
-
-
-def test_it_prints_as_a_table():
-    text = str(setup(tf32=True))
-    for words in (
-        "NVIDIA A100",
-        "GPU-0",
-        "40 GiB",
-        "8.0",
-        "1 GiB + 2 GiB",
-        "tf32",
-        "mind the [gap]",
-    ):
+def test_it_prints_as_a_table_and_is_plain_data_for_json():
+    text, of_the_gpu = str(setup(tf32=True)), ("NVIDIA A100", "GPU-0", "40 GiB", "8.0")
+    for words in (*of_the_gpu, "1 GiB + 2 GiB", "tf32", "mind the [gap]"):
         assert words in text
     without = str(setup(gpus=()))
     assert "No GPU is used" in without
     assert "tensorflow[and-cuda]" in without
     assert "Without a GPU these do nothing: logical_gpus" in without
-
-
-def test_it_is_plain_data_for_json():
     data = json.loads(json.dumps(setup(FourReplicas()).to_dict()))
     assert data["devices"][0]["compute_capability"] == [8, 0]
     assert data["strategy"] == "FourReplicas"

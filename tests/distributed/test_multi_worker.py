@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import prepared
 from helpers.clusters import LocalCluster
@@ -21,11 +22,10 @@ def alone(tmp_path_factory):
     return json.loads((folder / "results0.json").read_text())
 
 
-def together(folder, case, workers):
-    with LocalCluster(CASE, [folder, case], folder / "logs_of_tasks", workers=workers) as cluster:
-        assert cluster.finish() == [0] * workers, cluster.outputs()
-    results = [json.loads((folder / f"results{i}.json").read_text()) for i in range(workers)]
-    return [each | each.pop(case) for each in results]
+def together(folder, *cases):
+    with LocalCluster(CASE, [folder, *cases], folder / "logs_of_tasks", workers=2) as cluster:
+        assert cluster.finish() == [0, 0], cluster.outputs()
+    return [json.loads((folder / f"results{index}.json").read_text()) for index in range(2)]
 
 
 def assert_equal(results, expected, *names):
@@ -35,73 +35,16 @@ def assert_equal(results, expected, *names):
 
 def flat(value):
     if isinstance(value, dict):
-        return {f"{k}/{i}": v for k in value for i, v in enumerate(as_list(value[k]))}
+        return {f"{k}/{i}": v for k in value for i, v in enumerate(np.atleast_1d(value[k]))}
     return value
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
+    """Workers of which one is killed; then both do everything else, and resume."""
     folder = tmp_path_factory.mktemp("together")
-    return folder, together(folder, "everything", 2)
-
-
-def test_two_workers_equal_one_process(alone, two):
-    _, workers = two
-    single = alone["everything"]
-    for worker in workers:
-        assert worker["replicas"] == 2
-        # With the validation of each epoch, and stopped early after the same one.
-        assert_equal(worker, single, "history", "weights", "evaluate", "predict")
-        assert 1 < len(worker["history"]["val_loss"]) < 5
-
-
-def test_only_the_chief_writes(two):
-    _, (chief, other) = two
-    assert (chief["is_chief"], other["is_chief"]) == (True, False)
-    for name in ("best.keras", "backup/latest.weights.h5", "tensorboard/train", "log.csv"):
-        assert name in chief["files"]
-    assert other["files"] == []
-
-
-def test_each_worker_is_monitored(two):
-    folder, workers = two
-    for worker in workers:
-        steps = 4 * len(worker["history"]["loss"])
-        assert worker["monitor"]["steps"] == steps
-        assert worker["monitor"]["step_time_s"] > 0
-        assert 0 <= worker["monitor"]["input_stall_fraction"] <= 1
-    assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
-
-
-# In `make test`, test_repairs.py shows several steps of two replicas in one process.
-@pytest.mark.long
-def test_several_steps_per_execution_and_a_custom_step_equal_one_process(tmp_path):
-    prepared.run(CASE, tmp_path / "alone", "ways", timeout=240)
-    single = json.loads((tmp_path / "alone" / "results0.json").read_text())["ways"]
-    for worker in together(tmp_path / "together", "ways", 2):
-        assert_equal(worker["several_steps"], single["several_steps"], "weights", "history")
-        assert_equal(worker["custom_step"], single["custom_step"], "weights")
-        # Keras' compute_loss returns each replica's share, which sums up to the loss.
-        shares = [2 * share for share in worker["custom_step"]["history"]["own_loss"]]
-        assert shares == pytest.approx(single["custom_step"]["history"]["own_loss"], **EQUAL)
-
-
-@pytest.mark.long
-def test_four_workers_equal_one_process(tmp_path):
-    prepared.run(CASE, tmp_path / "alone", "plain", timeout=240)
-    alone = json.loads((tmp_path / "alone" / "results0.json").read_text())["plain"]
-    for worker in together(tmp_path / "together", "plain", 4):
-        assert worker["replicas"] == 4
-        assert_equal(worker, alone, "history", "weights", "evaluate", "predict")
-
-
-def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, tmp_path):
-    arguments = [tmp_path, "resumable"]
-    with LocalCluster(CASE, arguments, tmp_path / "killed", workers=2, KILL="1") as cluster:
+    arguments = [folder, "resumable"]
+    with LocalCluster(CASE, arguments, folder / "killed", workers=2, KILL="1") as cluster:
         chief, killed = cluster.finish()
         assert (chief, killed) == (1, -9), cluster.outputs()
         error = cluster.task("worker", 0).output.splitlines()[-1]
@@ -109,9 +52,49 @@ def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, t
     assert error.startswith("keras_gpukit.errors.WorkerError: Lost contact with worker 1")
     assert address in error
     # The chief has a backup of the first epoch on its disk, the other has none on its own.
-    assert not (tmp_path / "own1" / "resume").exists()
+    assert (folder / "own0" / "resume").exists()
+    assert not (folder / "own1" / "resume").exists()
+    return folder, together(folder, "everything", "resumable")
+
+
+def test_two_workers_equal_one_process_each_is_monitored_and_only_the_chief_writes(alone, two):
+    folder, workers = two
+    single = alone["everything"]
+    for worker in workers:
+        assert worker["replicas"] == 2
+        found = worker["everything"]
+        # With the validation of each epoch, and stopped early after the same one.
+        assert_equal(found, single, "history", "weights", "evaluate", "predict")
+        assert 1 < len(found["history"]["val_loss"]) < 5
+        assert found["monitor"]["steps"] == 4 * len(found["history"]["loss"])
+        assert found["monitor"]["step_time_s"] > 0
+        assert 0 <= found["monitor"]["input_stall_fraction"] <= 1
+    assert len(list((folder / "logs" / "gpukit").glob("run*.jsonl"))) == 2
+    _, (chief, other) = two
+    assert (chief["is_chief"], other["is_chief"]) == (True, False)
+    for name in ("best.keras", "backup/latest.weights.h5", "tensorboard/train", "log.csv"):
+        assert name in chief["files"]
+    assert other["files"] == []
+
+
+# In `make test`, test_repairs.py shows several steps of two replicas in one process.
+@pytest.mark.long
+def test_several_steps_per_execution_and_a_custom_step_equal_one_process(tmp_path):
+    prepared.run(CASE, tmp_path / "alone", "ways", timeout=240)
+    single = json.loads((tmp_path / "alone" / "results0.json").read_text())["ways"]
+    for each in together(tmp_path / "together", "ways"):
+        worker = each["ways"]
+        assert_equal(worker["several_steps"], single["several_steps"], "weights", "history")
+        assert_equal(worker["custom_step"], single["custom_step"], "weights")
+        # Keras' compute_loss returns each replica's share, which sums up to the loss.
+        shares = [2 * share for share in worker["custom_step"]["history"]["own_loss"]]
+        assert shares == pytest.approx(single["custom_step"]["history"]["own_loss"], **EQUAL)
+
+
+def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, two):
     expected = alone["resumable"]
-    for worker in together(tmp_path, "resumable", 2):
+    for each in two[1]:
+        worker = each["resumable"]
         assert worker["epochs"] == [1, 2]
         assert worker["history"]["loss"] == pytest.approx(expected["history"]["loss"][1:], **EQUAL)
         assert_equal(worker, expected, "weights")

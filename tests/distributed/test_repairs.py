@@ -38,7 +38,11 @@ def test_a_lost_worker_is_told_from_other_failures():
     assert lost_tasks(mismatch, ("worker", 0)) == []
 
 
-TWO_REPLICAS = """
+@pytest.mark.slow
+def test_mirrored_replicas_take_several_steps_and_each_batch_of_a_pydatasets_workers_once(
+    run_script,
+):
+    run_script("""
 import tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -46,15 +50,8 @@ import keras, numpy as np
 from keras_gpukit.distributed import repairs
 strategy = tf.distribute.MirroredStrategy(["/CPU:0", "/CPU:1"])
 repairs.repair_mirrored()
-"""
 
-
-@pytest.mark.slow
-def test_mirrored_replicas_take_several_steps_with_collectives(run_script):
-    run_script(
-        TWO_REPLICAS
-        + """
-def loss(steps):
+def loss(steps):  # with collectives
     with strategy.scope():
         dense = keras.layers.Dense(1, kernel_initializer="ones")
         model = keras.Sequential([keras.Input((3,)), dense])
@@ -62,15 +59,7 @@ def loss(steps):
     x = np.arange(48, dtype="float32").reshape(16, 3) / 48
     return model.fit(x, x[:, :1], batch_size=4, shuffle=False, verbose=0).history["loss"]
 np.testing.assert_allclose(loss(3), loss(1), rtol=1e-6)
-"""
-    )
 
-
-@pytest.mark.slow
-def test_mirrored_replicas_take_each_batch_of_a_pydatasets_workers_once(run_script):
-    run_script(
-        TWO_REPLICAS
-        + """
 class Numbers(keras.utils.PyDataset):
     def __len__(self):
         return 4
@@ -81,5 +70,4 @@ with strategy.scope():
     model.compile(keras.optimizers.SGD(0.0), lambda y_true, y_pred: y_true + 0.0 * y_pred)
 loss = model.fit(Numbers(workers=2), epochs=3, verbose=0).history["loss"]
 np.testing.assert_allclose(loss, [1111 / 4] * 3, rtol=1e-5)
-"""
-    )
+""")

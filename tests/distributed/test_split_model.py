@@ -25,12 +25,13 @@ def found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case",
-    [*MODELS, "random_and_running", "recurrent", "shared_with_two_ends", "AdamW", "mixed"],
+    "case", [*MODELS, "random_and_running", "recurrent", "shared_with_two_ends", "AdamW", "mixed"]
 )
 def test_losses_and_weights_are_those_of_the_model_in_one_place(found, case):
     assert found[case]["split"] == pytest.approx(found[case]["whole"], rel=1e-6)
     assert found[case]["weights_equal"]
+    if case in ("AdamW", "mixed"):  # weight decay, clipping and averages send no tensors
+        assert found[case]["tensor_count"] == 2 * len(found[case]["crossings"])
 
 
 @pytest.mark.slow
@@ -50,29 +51,18 @@ def test_only_what_passes_a_boundary_is_sent(found, case):
 
 
 @pytest.mark.slow
-def test_weight_decay_clipping_and_averages_send_no_tensors(found):
-    assert found["AdamW"]["tensor_count"] == 2 * len(found["AdamW"]["crossings"])
-    assert found["mixed"]["tensor_count"] == 2 * len(found["mixed"]["crossings"])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("case", MODELS)
-def test_variables_and_slots_are_where_the_plan_says(found, case):
+def test_layers_variables_and_slots_are_where_the_plan_says_also_inside_models(found, case):
     run = found[case]
     assert run["variables_where_planned"]
     assert len(run["optimizer_devices"]) == len(run["stages"])
     assert max(run["memory"]) < 0.75 * sum(run["memory"])
+    if case == "nested":
+        assert (run["stages"][0], run["stages"][-1]) == (["backbone/dense0"], ["head"])
 
 
 @pytest.mark.slow
-def test_nested_models_are_split_inside(found):
-    stages = found["nested"]["stages"]
-    assert stages[0] == ["backbone/dense0"]
-    assert stages[-1] == ["head"]
-
-
-@pytest.mark.slow
-def test_it_trains_saves_and_loads_as_ever(found):
+def test_it_trains_saves_and_loads_as_ever_and_the_record_of_placement_confirms_it(found):
     run = found["as ever"]
     assert run["iterations"] == 6  # those of the model's training before: its state came along
     assert run["split"] == pytest.approx(run["whole"], rel=1e-5)
@@ -81,12 +71,6 @@ def test_it_trains_saves_and_loads_as_ever(found):
     assert run["prediction_difference"] < 1e-6
     assert run["evaluated"] == pytest.approx([run["evaluated"][0]] * 3, rel=1e-5)
     assert run["further"][0] == pytest.approx(run["further"][1], rel=1e-5)
-    assert "one device" in run["mistake"]
-
-
-@pytest.mark.slow
-def test_the_record_of_placement_confirms_it(found):
-    run = found["as ever"]
     assert set(run["operations"]) == {"CPU:0", "CPU:1"}
     assert min(run["operations"].values()) > 10
     count, between = run["transfers"]
@@ -95,12 +79,8 @@ def test_the_record_of_placement_confirms_it(found):
 
 
 class Subclassed(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.inner = keras.layers.Dense(1)
-
     def call(self, inputs):
-        return self.inner(inputs)
+        return inputs
 
 
 class OwnConstructor(keras.Model):
@@ -121,6 +101,11 @@ def sharing_a_variable():
     return model
 
 
+def of_unknown_length():
+    first = keras.Input((None, 4))
+    return keras.Model(first, keras.layers.Dense(1)(keras.layers.Dense(2)(first)))
+
+
 @pytest.fixture
 def two_devices(monkeypatch):
     devices = [tf.config.LogicalDevice(f"/device:GPU:{index}", "GPU") for index in range(3)]
@@ -134,16 +119,13 @@ def two_devices(monkeypatch):
         (lambda: Subclassed(), "Functional or Sequential"),
         (lambda: keras.Sequential([keras.layers.Dense(1)]), "known shapes"),
         (sharing_a_variable, "share the variable"),
+        (lambda: OwnConstructor(2), "OwnConstructor has a constructor of its own"),
+        (of_unknown_length, "more unknown dimensions than the batch"),
     ],
 )
 def test_models_that_cannot_be_taken_apart_are_refused(two_devices, model, words):
     with pytest.raises(ValueError, match=words):
         split_model(model(), two_devices)
-
-
-def test_a_model_with_a_constructor_of_its_own_is_refused(two_devices):
-    with pytest.raises(ValueError, match="OwnConstructor has a constructor of its own"):
-        split_model(OwnConstructor(2), two_devices)
 
 
 @pytest.mark.parametrize(
@@ -174,26 +156,13 @@ def test_wrong_arguments_are_named(two_devices, devices, options, error, words):
     assert "Received: " in str(raised.value)
 
 
-def test_unknown_dimensions_need_a_batch(two_devices):
-    first = keras.Input((None, 4))
-    model = keras.Model(first, keras.layers.Dense(1)(keras.layers.Dense(2)(first)))
-    with pytest.raises(ValueError, match="more unknown dimensions than the batch"):
-        split_model(model, two_devices)
-
-
-@pytest.mark.parametrize(
-    ("costs", "stages", "bytes_at", "starts"),
-    [
-        ([1, 1, 1, 1], 2, [0, 1, 1, 1], (2,)),
-        ([8, 1, 1, 1], 2, [0, 1, 1, 1], (1,)),
-        ([1, 1, 1, 9], 3, [0, 1, 1, 1], (2, 3)),
-        ([0, 0, 5], 3, [0, 1, 1, 1], (1, 2)),
-        # Nearly as even, and half the bytes pass.
-        ([100, 100, 4, 100, 100], 2, [0, 9, 8, 4, 9], (3,)),
-    ],
-)
-def test_the_largest_stage_is_as_small_as_it_can_be(costs, stages, bytes_at, starts):
-    assert cut(costs, stages, bytes_at) == starts
+def test_the_largest_stage_is_as_small_as_it_can_be():
+    assert cut([1, 1, 1, 1], 2, [0, 1, 1, 1]) == (2,)
+    assert cut([8, 1, 1, 1], 2, [0, 1, 1, 1]) == (1,)
+    assert cut([1, 1, 1, 9], 3, [0, 1, 1, 1]) == (2, 3)
+    assert cut([0, 0, 5], 3, [0, 1, 1, 1]) == (1, 2)
+    # Nearly as even, and half the bytes pass.
+    assert cut([100, 100, 4, 100, 100], 2, [0, 9, 8, 4, 9]) == (3,)
 
 
 def test_keras_has_the_private_names_that_keep_updates_in_place():

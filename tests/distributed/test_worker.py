@@ -1,7 +1,5 @@
 """Which process of a cluster this one is."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 
@@ -19,48 +17,33 @@ def tf_config(cluster, task_type, index) -> str:
     return json.dumps({"cluster": cluster, "task": {"type": task_type, "index": index}})
 
 
-@pytest.mark.parametrize(
-    ("config", "worker"),
-    [
-        (tf_config(WORKERS, "worker", 2), Worker("worker", 2, 3)),
-        (tf_config(WITH_CHIEF, "chief", 0), Worker("chief", 0, 3)),
-        (tf_config(WITH_CHIEF, "worker", 1), Worker("worker", 2, 3)),
-        (tf_config(WITH_CHIEF, "evaluator", 0), Worker("evaluator", None, 3)),
-        (tf_config({**WITH_CHIEF, "ps": ["p:1"]}, "chief", 0), Worker("chief", None, 2)),
-        (json.dumps({"cluster": WORKERS}), Worker(None, None, 3)),
-        (tf_config(WORKERS, "worker", None), Worker("worker", None, 3)),
-        (tf_config({}, "worker", 0), None),
-        ("", None),
-        ("{", None),
-        ("[]", None),
-        (tf_config(WORKERS, "worker", "first"), None),
-    ],
-)
-def test_the_place_in_the_cluster_is_read_from_tf_config(config, worker, monkeypatch):
-    monkeypatch.setenv("TF_CONFIG", config)
-    assert this_worker() == worker
+def test_the_place_in_the_cluster_is_read_from_tf_config(monkeypatch):
+    for config, *place in (
+        (tf_config(WORKERS, "worker", 2), "worker", 2, 3),
+        (tf_config(WITH_CHIEF, "chief", 0), "chief", 0, 3),
+        (tf_config(WITH_CHIEF, "worker", 1), "worker", 2, 3),
+        (tf_config(WITH_CHIEF, "evaluator", 0), "evaluator", None, 3),
+        (tf_config({**WITH_CHIEF, "ps": ["p:1"]}, "chief", 0), "chief", None, 2),
+        (json.dumps({"cluster": WORKERS}), None, None, 3),
+        (tf_config(WORKERS, "worker", None), "worker", None, 3),
+    ):
+        monkeypatch.setenv("TF_CONFIG", config)
+        assert this_worker() == Worker(*place)
+    alone = tf_config({}, "worker", 0), "", "{", "[]", tf_config(WORKERS, "worker", "first")
+    for config in alone:
+        monkeypatch.setenv("TF_CONFIG", config)
+        assert this_worker() is None
+    monkeypatch.delenv("TF_CONFIG")
+    assert this_worker() is None  # a process of its own
 
 
-@pytest.mark.parametrize(
-    ("worker", "speaks"),
-    [
-        (None, True),
-        (Worker("worker", 0, 3), True),
-        (Worker("chief", 0, 3), True),
-        (Worker("chief", None, 2), True),  # coordinates parameter servers
-        (Worker("worker", 1, 3), False),
-        (Worker("evaluator", None, 3), False),
-        (Worker("ps", None, 3), False),
-    ],
-)
-def test_one_process_of_a_cluster_speaks_for_all(worker, speaks):
-    assert Environment({}, worker=worker).is_chief is speaks
-    assert RunReport("logs", "completed", worker=worker).is_chief is speaks
-
-
-def test_a_process_of_its_own_is_no_worker(monkeypatch):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert this_worker() is None
+def test_one_process_of_a_cluster_speaks_for_all():
+    coordinator = Worker("chief", None, 2)  # of parameter servers
+    speak = None, Worker("worker", 0, 3), Worker("chief", 0, 3), coordinator
+    others = Worker("worker", 1, 3), Worker("evaluator", None, 3), Worker("ps", None, 3)
+    for worker in (*speak, *others):
+        assert Environment({}, worker=worker).is_chief is (worker in speak)
+        assert RunReport("logs", "completed", worker=worker).is_chief is (worker in speak)
 
 
 @pytest.mark.tensorflow

@@ -1,7 +1,5 @@
 """Each example runs to its end, prints a verdict, and leaves the record of a run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

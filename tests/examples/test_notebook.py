@@ -1,7 +1,5 @@
 """The notebook in a real kernel: it runs from top to bottom, and shows runs while they go on."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
@@ -61,7 +59,7 @@ def test_it_is_saved_without_outputs():
     assert [cell.id for cell in code if cell.outputs or cell.execution_count] == []
 
 
-# In `make test`, test_live_view.py shows the live view, test_docs_code.py the code of the guides.
+# In `make test`, test_progress.py shows the live view, test_docs_code.py the code of the guides.
 @pytest.mark.long
 @pytest.mark.heavy
 def test_a_run_is_shown_while_it_goes_on_then_its_verdict(ran):

@@ -73,18 +73,11 @@ def test_a_custom_train_step_counts_what_it_does():
 
 
 def test_a_convolution_forward_and_backward():
-    found = of_step(
-        fitted(
-            [
-                keras.layers.Conv2D(4, 3),
-                keras.layers.Conv2D(2, 3, strides=2, padding="same"),
-                keras.layers.GlobalAveragePooling2D(),
-            ],
-            features=(8, 8, 3),
-        )
-    )
+    strided = keras.layers.Conv2D(2, 3, strides=2, padding="same")
+    layers = [keras.layers.Conv2D(4, 3), strided, keras.layers.GlobalAveragePooling2D()]
     first = 2 * BATCH * 6 * 6 * 4 * (3 * 3 * 3)
     second = 2 * BATCH * 3 * 3 * 2 * (3 * 3 * 4)
+    found = of_step(fitted(layers, features=(8, 8, 3)))
     assert found.total == 2 * first + 3 * second + 3 * 2 * BATCH * 2 * 3
 
 
@@ -123,25 +116,38 @@ def test_a_recurrent_layer_counts_each_iteration_of_its_loops(layer, gates, rest
     assert found.total == steps * (2 * inputs + 3 * states) + head
 
 
-def test_a_loop_whose_end_depends_on_the_data_is_unknown():
-    def doubled(x):
-        return tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: [x @ x], [x])
-
-    found = counted(doubled, floats(4, 4))
+@pytest.mark.parametrize(
+    ("function", "shape", "batch", "because"),
+    [
+        (
+            lambda x: tf.while_loop(lambda x: tf.reduce_sum(x) < 9.0, lambda x: [x @ x], [x]),
+            (4, 4),
+            BATCH,
+            "how often the loop while runs",
+        ),
+        (
+            lambda x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((4, 2)),
+            (None, 4),
+            BATCH,
+            "a shape of matmul",
+        ),
+        (lambda x: x @ tf.ones((4, 2)), (None, 4), None, "matmul"),
+    ],
+    ids=["an end that depends on the data", "a size that only the data has", "the batch"],
+)
+def test_what_is_unknown_has_a_reason(function, shape, batch, because):
+    found = counted(function, floats(*shape), batch=batch)
     assert found.total is None
-    assert "how often the loop while runs" in found.unknown_because
+    assert because in found.unknown_because.replace("MatMul", "matmul")
 
 
-def test_a_function_of_the_user_is_followed():
-    @tf.function
+def test_a_function_of_the_user_is_followed_and_branches_must_agree():
     def squared(x):
         return tf.reshape(tf.matmul(x, x, transpose_b=True), (-1, 2))
 
     found = counted(lambda x: squared(x) @ tf.ones((2, 3)), floats(None, 4))
     assert found.total == 2 * BATCH * BATCH * 4 + 2 * (BATCH * BATCH // 2) * 2 * 3
 
-
-def test_branches_must_agree():
     def either(x, other):
         return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ x, other)
 
@@ -149,23 +155,6 @@ def test_branches_must_agree():
     assert known.total == 2 * 4**3
     found = counted(lambda x: either(x, lambda: x), floats(4, 4))
     assert "which branch of cond runs" in found.unknown_because
-
-
-def test_sizes_that_only_the_data_has_are_unknown():
-    found = counted(lambda x: tf.boolean_mask(x, x[:, 0] > 0) @ tf.ones((4, 2)), floats(None, 4))
-    assert "a shape of matmul" in found.unknown_because
-
-
-def test_an_unknown_batch_is_a_reason():
-    found = counted(lambda x: x @ tf.ones((4, 2)), floats(None, 4), batch=None)
-    assert found.total is None
-    assert "MatMul" in found.unknown_because or "matmul" in found.unknown_because
-
-
-def test_bytes_are_read_and_written_once_by_each_operation():
-    found = counted(lambda x: tf.reshape(tf.nn.relu(x), (-1, 2)) @ tf.ones((2, 3)), floats(6, 4))
-    relu, product = 2 * 24, 24 + 6 + 12 * 3
-    assert found.moved_bytes == 4 * (relu + product)
 
 
 @pytest.mark.parametrize(
@@ -210,9 +199,12 @@ def test_formulas(type_, inputs, outputs, attributes, expected):
     assert flops_of(type_, inputs, outputs, attributes.__getitem__) == expected
 
 
-def test_a_formula_needs_its_shapes():
+def test_formulas_need_shapes_and_bytes_are_read_and_written_once_by_each_operation():
     with pytest.raises(UnknownShapeError):
         flops_of("Conv2D", [None, None], [(1, 2, 2, 1)], {}.__getitem__)
+    found = counted(lambda x: tf.reshape(tf.nn.relu(x), (-1, 2)) @ tf.ones((2, 3)), floats(6, 4))
+    relu, product = 2 * 24, 24 + 6 + 12 * 3
+    assert found.moved_bytes == 4 * (relu + product)
 
 
 def test_cudnn_layers_are_counted_in_a_graph():

@@ -1,7 +1,5 @@
 """The page of the evidence."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -14,23 +12,12 @@ from benchmarks.gpu.results import FOLDER, outcomes, save
 
 
 def result(part, measured, kind="gpu", small=False):
-    return {
-        "part": part,
-        "slice": "all",
-        "status": "killed",
-        "date": "2026-01-31T10:00:00+00:00",
-        "took_s": 60.0,
-        "small": small,
-        "code": "abc",
-        "device": {
-            "kind": kind,
-            "gpus": [{"name": "NVIDIA Test"}] if kind == "gpu" else [],
-            "driver": "550.1",
-            "cuda": "12.5.1",
-            "versions": {"tensorflow": "2.21.0", "keras": "3.15.1"},
-        },
-        "measured": measured,
-    }
+    device = {"kind": kind, "gpus": [{"name": "NVIDIA Test"}] if kind == "gpu" else []}
+    device |= {"driver": "550.1", "cuda": "12.5.1"}
+    device["versions"] = {"tensorflow": "2.21.0", "keras": "3.15.1"}
+    made = {"part": part, "slice": "all", "status": "killed", "small": small, "code": "abc"}
+    made |= {"date": "2026-01-31T10:00:00+00:00", "took_s": 60.0}
+    return made | {"device": device, "measured": measured}
 
 
 def test_the_page_is_up_to_date():
@@ -40,7 +27,6 @@ def test_the_page_is_up_to_date():
 @pytest.mark.parametrize("circumstances", [{"kind": "cpu"}, {"small": True}])
 def test_without_a_run_on_a_gpu_everything_is_open(tmp_path, circumstances):
     save(tmp_path, result("activity", GOOD, **circumstances))
-
     written = page(tmp_path)
     assert "Nothing has run on a GPU yet" in written
     assert "| holds" not in written
@@ -53,8 +39,9 @@ def test_a_run_on_a_gpu_says_on_what_and_what_is_open(tmp_path):
     save(tmp_path, result("activity", wrong))
     assert "2 held on NVIDIA Test, 1 were wrong, and" in page(tmp_path)
     assert "| **false**: Busy with bfloat16 98 %" in page(tmp_path)
-
-    save(tmp_path, result("activity", GOOD))
+    # Old measurements are judged by the judge of today.
+    judged = {"outcomes": {"sms": {"holds": False, "evidence": "old"}}}
+    save(tmp_path, result("activity", GOOD) | judged)
     written = page(tmp_path)
     assert "3 held on NVIDIA Test, 0 were wrong" in written
     assert "Not run there: stall," in written
@@ -69,7 +56,6 @@ def test_a_check_that_is_no_longer_kept_names_the_commit_that_has_it(tmp_path):
     settled = {"commit": "abcd1234", "parts": parts}
     (tmp_path / "settled.json").write_text(json.dumps(settled))
     save(tmp_path, result("gone", {}))
-
     written = page(tmp_path)
     assert written.count("| it rises | holds: By 2. Its check is at commit abcd1234. |") == 2
     assert "| [Does it?](#gone) | 1 | 0 | 1 |" in written
@@ -87,10 +73,3 @@ def test_a_correction_is_named_only_while_the_code_that_was_false_is_the_one_tha
     assert outcome({"low": 1}) == Outcome(False, "Low.", corrected="It rises.")
     assert outcome({"low": 1}, code="new") == replace(outcome({"low": 1}), corrected="")
     assert outcome({"low": 2}) == Outcome(True, "Low.")
-
-
-def test_old_measurements_are_judged_by_the_judge_of_today(tmp_path):
-    old = result("activity", GOOD) | {"outcomes": {"sms": {"holds": False, "evidence": "old"}}}
-    (tmp_path / "activity.all.json").write_text(json.dumps(old))
-
-    assert "| holds: Busy with" in page(tmp_path)

@@ -1,7 +1,5 @@
 """The slices on a CPU, in small: a lent GPU is no place to find out that they fail."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -28,7 +26,6 @@ def test_a_slice_runs_on_a_cpu_and_proves_nothing(name, tmp_path):
         PYTHONPATH=f"{environment()['PYTHONPATH']}:{ROOT}", TF_ENABLE_ONEDNN_OPTS="0"
     )
     prepared.run(MEASURED_SLICE, name, tmp_path, env=packages, timeout=300)
-
     result = load(tmp_path, name)
     assert result["status"] == "complete"
     failed = {case: error_of(value) for case, value in result["measured"].items()}

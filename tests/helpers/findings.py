@@ -1,10 +1,27 @@
-"""The evidence of a finding, as tests compare it."""
+"""The findings of a run and their evidence, as tests compare them."""
 
 from __future__ import annotations
 
-from keras_gpukit.records import Finding
+from keras_gpukit.records import Finding, RunSummary
+from keras_gpukit.rules import judge
 
 Row = tuple[str, float, str, str]
+
+
+def found(code: str, summary: RunSummary) -> Finding | None:
+    """Returns what a rule found in a run, or None."""
+    return next((each for each in judge(summary).findings if each.code == code), None)
+
+
+def codes(summary: RunSummary) -> list[str]:
+    """Returns the rules that found something, in the order of the verdict."""
+    return [each.code for each in judge(summary).findings]
+
+
+def bounds(finding: Finding) -> tuple[float, float | None]:
+    """Returns the least and the most that a finding promises to save, in seconds."""
+    assert finding.saving
+    return finding.saving.low_s, finding.saving.high_s
 
 
 def row(key: str, value: float, unit: str = "", of: str = "") -> Row:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from typing import Any
+
+from keras_gpukit.records import Report, RunReport
+from keras_gpukit.reports.html import render
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
-HOSTILE = '</script><img src=x onerror="alert(1)"><a href="javascript:alert(2)">{{7*7}} %{x}'
 
 
 class Page(HTMLParser):
@@ -66,3 +69,15 @@ def figure_of(page: Page, title: str) -> dict:
     }
     (name,) = (name for name, text in labels.items() if text.startswith(f"{title}."))
     return page.figures[name]
+
+
+def rendered(*shown: Report | RunReport, **options: Any) -> Page:
+    """The page of a report, or of one with these runs."""
+    [report] = shown if isinstance(shown[0], Report) else [Report("logs", 0.0, "1", shown)]
+    return Page(render(report, plotly_src="plotly.js", **options))
+
+
+def are_in_order(words: str, *parts: str) -> bool:
+    """Whether parts of a page come one after another; fails if one is not there."""
+    places = [words.index(part) for part in parts]
+    return places == sorted(places)

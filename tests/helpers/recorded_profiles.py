@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
+import tempfile
 from pathlib import Path
+
+from keras_gpukit.profiling import read_profile
+from keras_gpukit.records import ProfileRecord
 
 CASES = Path(__file__).parents[1] / "profiling" / "cases"
 
@@ -16,3 +21,10 @@ def write_profile(log_dir: Path, case: str, run: str = "2026_11_26", age_s: int 
     path.write_bytes(gzip.decompress((CASES / f"{case}.xplane.pb.gz").read_bytes()))
     os.utime(path, (1.7e9 - age_s, 1.7e9 - age_s))
     return path.relative_to(log_dir).as_posix()
+
+
+@functools.cache
+def read_recorded(case: str) -> ProfileRecord:
+    """A case, read once for all tests."""
+    with tempfile.TemporaryDirectory() as folder:
+        return read_profile(Path(folder, write_profile(Path(folder), case)))

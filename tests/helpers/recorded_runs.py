@@ -33,6 +33,7 @@ from keras_gpukit.records import (
     WaitDistribution,
 )
 from keras_gpukit.rules import judge
+from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.writing.json_lines import JsonLines
 
 GIB = 2**30
@@ -56,8 +57,7 @@ PLACEMENT = PlacementRecord(
     transfers=4,
     rows=(
         PlacedOperations(
-            *("AsString", "model/log", "CPU:0", 2, None, False, "no kernel"),
-            "TensorFlow has none.",
+            *("AsString", "model/log", "CPU:0", 2, None, False, "no kernel"), "TensorFlow has none."
         ),
         PlacedOperations("MatMul", "model/dense", "GPU:0", 190),
         PlacedOperations("Relu", "model/dense", "GPU:0", 20),
@@ -183,3 +183,11 @@ def write_lines(log_dir: Path, lines: list[Line], name: str = "run") -> Path:
     file.write_records(lines)
     file.close()
     return path
+
+
+def only_run(log_dir: Path, lines: list[Line] | None = None) -> Any:
+    """The run of a log folder, read back; writes it first if it is given."""
+    if lines is not None:
+        write_lines(log_dir, lines)
+    (run,) = load_report(log_dir).runs
+    return run

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import keras_gpukit as gpukit
 from keras_gpukit.records import METHODS
 
 BATCH = 16
@@ -50,6 +51,13 @@ def mirrored_model() -> keras.Model:
     tf.config.set_logical_device_configuration(cpu, parts)
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         return small_model()
+
+
+def input_of(data, model=None, **fit_options):
+    """What `InputStall` measures of a fit."""
+    callback = gpukit.InputStall(None)
+    (model or small_model()).fit(data, **{"verbose": 0, "callbacks": [callback], **fit_options})
+    return callback.summary
 
 
 def sleep_in_tensorflow(seconds: float):

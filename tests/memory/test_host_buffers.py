@@ -27,6 +27,10 @@ def double(x):
     return x * 2.0
 
 
+def is_positive(x):
+    return x[0] > 0
+
+
 def doubled():
     return slices().map(double)
 
@@ -36,23 +40,22 @@ def only(dataset, **options):
     return buffer
 
 
-def test_a_cache_holds_all_elements():
+def test_a_cache_holds_all_elements_or_batches():
     found = only(doubled().cache().batch(32))
     assert (found.name, found.kind) == ("cache() after double", "cache")
-    assert (found.elements, found.element_bytes) == (COUNT, ELEMENT_BYTES)
-    assert found.per_step == 32
+    assert (found.elements, found.element_bytes, found.per_step) == (COUNT, ELEMENT_BYTES, 32)
     assert found.unknown_because is None
-
-
-def test_a_cache_of_batches():
     found = only(doubled().batch(50, drop_remainder=True).cache().prefetch(2))
     assert (found.elements, found.per_step) == (20, 1)
     assert found.element_bytes == 50 * FEATURES * 4 + TENSOR_BYTES
 
 
-def test_a_short_run_also_caches_what_fills_a_shuffle_buffer():
-    dataset = doubled().cache().map(double).shuffle(300).batch(32)
-    assert host_buffers(dataset, steps=5)[1].elements == 5 * 32 + 300
+def test_a_cache_takes_what_fills_the_shuffle_after_it():
+    dataset = doubled().cache().map(double)
+    both = host_buffers(dataset.shuffle(100).batch(32))
+    assert {each.kind: each.ahead for each in both} == {"cache": 100, "shuffle": 0}
+    # In a short run, too.
+    assert host_buffers(dataset.shuffle(300).batch(32), steps=5)[1].elements == 5 * 32 + 300
 
 
 def test_a_shuffle_buffer_holds_its_size_or_all_there_is():
@@ -60,14 +63,9 @@ def test_a_shuffle_buffer_holds_its_size_or_all_there_is():
     assert (found.name, found.kind, found.elements) == ("shuffle(100)", "shuffle", 100)
     assert only(doubled().shuffle(5000).batch(32)).elements == COUNT
     assert only(doubled().repeat().shuffle(5000).batch(32)).elements == 5000
-
-
-def test_a_cache_takes_what_fills_the_shuffle_after_it():
-    cache, shuffle = sorted(
-        host_buffers(doubled().cache().map(double).shuffle(100).batch(32)),
-        key=lambda each: each.kind,
-    )
-    assert (cache.ahead, shuffle.ahead) == (100, 0)
+    # Each input of a zip is read.
+    both = tf.data.Dataset.zip((doubled().cache(), doubled().shuffle(10))).batch(32)
+    assert [each.name for each in host_buffers(both)] == ["cache() after double", "shuffle(10)"]
 
 
 def test_no_more_is_counted_than_the_run_asks_for():
@@ -76,11 +74,6 @@ def test_no_more_is_counted_than_the_run_asks_for():
     endless = doubled().repeat().cache().batch(32)
     assert only(endless, steps=50).elements == 1600
     assert only(endless).unknown_because == "the number of its elements is unknown"
-
-
-def test_each_input_of_a_zip_is_read():
-    both = tf.data.Dataset.zip((doubled().cache(), doubled().shuffle(10))).batch(32)
-    assert [each.name for each in host_buffers(both)] == ["cache() after double", "shuffle(10)"]
 
 
 @pytest.mark.parametrize(
@@ -106,20 +99,14 @@ def test_slices_of_arrays_are_in_memory_anyway():
 @pytest.mark.parametrize(
     ("dataset", "because"),
     [
-        (lambda: doubled().filter(lambda x: x[0] > 0).cache(), "the number of its elements"),
-        (
-            lambda: doubled().map(lambda x: tf.strings.as_string(x)).cache(),
-            "the size of its elements",
-        ),
+        (lambda: doubled().filter(is_positive).cache(), "the number of its elements"),
+        (lambda: doubled().map(tf.strings.as_string).cache(), "the size of its elements"),
         (lambda: doubled().padded_batch(32).cache(), "the size of its elements"),
     ],
 )
 def test_what_cannot_be_known_is_unknown(dataset, because):
     assert only(dataset()).unknown_because.startswith(because)
-
-
-def test_behind_a_filter_the_rate_is_unknown():
-    assert only(doubled().cache().filter(lambda x: x[0] > 0).batch(32)).per_step is None
+    assert only(doubled().cache().filter(is_positive).batch(32)).per_step is None
 
 
 def test_what_shapes_do_not_tell_is_measured_by_tf_data():
@@ -136,57 +123,53 @@ def test_what_shapes_do_not_tell_is_measured_by_tf_data():
     assert measured_element_bytes(None) == {}
 
 
-def test_a_pipeline_is_asked_once_the_first_step_is_over(monkeypatch, tmp_path):
+def monitored(log_dir, model, change, **options):
+    """A fit on examples that are made of numbers."""
+    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
+    monitor = gpukit.Monitor(log_dir, verbose=0)
+    model.fit(change(data), verbose=0, callbacks=[monitor], **options)
+    return monitor
+
+
+@pytest.fixture
+def asks(monkeypatch):
+    """Looks at a pipeline soon, by a function that is given."""
+    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
+    place = "keras_gpukit.watching.host_buffers.host_buffers"
+    return lambda function: monkeypatch.setattr(place, function)
+
+
+def test_a_pipeline_is_asked_once_the_first_step_is_over_for_the_epochs_left(asks, tmp_path):
     """An operation on another thread during the first step would hide where operations ran."""
-    model, updates = sleeping_model(0.1), []
+    model, asked = sleeping_model(0.1), []
 
-    def noting(*arguments):
-        updates.append(int(model.optimizer.iterations.numpy()))
-        return host_buffers(*arguments)
+    def noting(dataset, steps):
+        asked.append((steps, int(model.optimizer.iterations.numpy()) >= 1))
+        return host_buffers(dataset, steps)
 
-    monkeypatch.setattr("keras_gpukit.watching.host_buffers.host_buffers", noting)
-    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
-    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
-    model.fit(data.shuffle(100).batch(250), verbose=0, callbacks=[monitor])
-    assert [each.elements for each in monitor.summary.host_buffers.buffers] == [100]
-    assert len(updates) == 1
-    assert updates[0] >= 1
-
-
-def test_a_run_that_goes_on_counts_the_epochs_that_are_left(monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(
-        "keras_gpukit.watching.host_buffers.host_buffers",
-        lambda dataset, steps: asked.append(steps) or (),
+    asks(noting)
+    epochs = {"initial_epoch": 8, "epochs": 10, "steps_per_epoch": 4}
+    monitor = monitored(
+        tmp_path, model, lambda data: data.shuffle(100).batch(32).repeat(), **epochs
     )
-    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
-    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
-    epochs = {"initial_epoch": 8, "epochs": 10, "steps_per_epoch": 4, "verbose": 0}
-    sleeping_model(0.1).fit(data.batch(32).repeat(), **epochs, callbacks=[monitor])
-    assert asked == [8]
+    assert [each.elements for each in monitor.summary.host_buffers.buffers] == [100]
+    assert asked == [(8, True)]
 
 
-def test_a_pipeline_that_could_not_be_read_is_not_called_another_kind(monkeypatch, tmp_path):
+def test_a_pipeline_that_could_not_be_read_is_not_called_another_kind(asks, tmp_path):
     def fails(*arguments):
         raise AttributeError("number")
 
-    monkeypatch.setattr("keras_gpukit.watching.host_buffers.host_buffers", fails)
-    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
-    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
-    sleeping_model(0.1).fit(data.batch(250), verbose=0, callbacks=[monitor])
+    asks(fails)
+    monitor = monitored(tmp_path, sleeping_model(0.1), lambda data: data.batch(250))
     assert "could not be read" in monitor.summary.host_buffers.unknown_because
 
 
 def test_a_run_is_warned_in_its_first_seconds(monkeypatch, tmp_path, caplog):
     """The host is said to have 20 kB left, and each step adds more than 8 kB to the cache."""
     monkeypatch.setattr("keras_gpukit.watching.host_buffers.left_bytes", lambda: 20_000)
-    data = tf.data.Dataset.range(COUNT).map(lambda number: (tf.zeros((8,)), 0.0))
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
     with caplog.at_level("WARNING", logger="keras_gpukit"):
-        sleeping_model(0.1).fit(data.cache().batch(32), verbose=0, callbacks=[monitor])
+        monitor = monitored(tmp_path, sleeping_model(0.1), lambda data: data.cache().batch(32))
     (warning,) = (each.getMessage() for each in caplog.records if each.name == "keras_gpukit")
     assert re.search(
         r"cache\(\) after lambda at [\w/]*test_host_buffers.py:\d+ runs out of host memory after "
@@ -194,8 +177,7 @@ def test_a_run_is_warned_in_its_first_seconds(monkeypatch, tmp_path, caplog):
         warning,
     )
     record = monitor.summary.host_buffers
-    assert record.steps == 32
-    assert record.missing_bytes == 0
+    assert (record.steps, record.missing_bytes) == (32, 0)
     assert "host-memory-runs-out" in monitor.summary.verdict.passed
     # Of a run that was killed after its first look, what it wrote until then is left.
     file = tmp_path / "gpukit" / "run.jsonl"

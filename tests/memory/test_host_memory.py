@@ -7,29 +7,21 @@ from pathlib import Path
 
 import psutil
 import pytest
+from helpers.recorded_runs import GIB, only_run
 
 from keras_gpukit.records import Environment, HostSample
-from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.writing.json_lines import JsonLines
-from keras_gpukit.saved_runs.writing.writer_thread import Record
 from keras_gpukit.sensors.host import left_bytes, read_limit
-
-GIB = 2**30
 
 
 @pytest.mark.parametrize(
     ("available_bytes", "first"), [(GIB, "host-out-of-memory"), (20 * GIB, "no-gpu")]
 )
 def test_a_killed_run_is_judged_by_its_last_reading(tmp_path, available_bytes, first):
-    folder = tmp_path / "gpukit"
-    folder.mkdir()
-    file = JsonLines(folder / "run.jsonl")
-    file.write_records([Record(1e9, 0, "environment", Environment({"keras": "3.15.1"}))])
+    lines = [(1e9, 0, "environment", Environment({"keras": "3.15.1"}))]
     for time_s, left in ((1e9 + 1, 25 * GIB), (1e9 + 2, available_bytes)):
         sample = HostSample(memory_available_bytes=left, memory_total_bytes=32 * GIB)
-        file.write_records([Record(time_s, 1, "host", sample)])
-    file.close()
-    run = load_report(tmp_path).runs[0]
+        lines.append((time_s, 1, "host", sample))
+    run = only_run(tmp_path, lines)
     assert run.state == "unfinished"
     assert run.summary.findings[0].code == first
 

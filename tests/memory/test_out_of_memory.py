@@ -89,14 +89,11 @@ def test_of_a_step_compiled_as_a_whole_the_block_is_known(folder):
     assert record.prediction.largest[0].layer == "second"
 
 
-def test_the_report_of_a_dead_run_begins_with_it(found, folder):
+def test_the_report_of_a_dead_run_begins_with_it_even_without_a_summary(found, folder):
     run = load_report(folder / "graph").runs[0]
     assert run.state == "interrupted"
     assert run.summary.findings[0].code == "out-of-memory"
     assert run.summary.out_of_memory.layer == "second"
-
-
-def test_so_does_that_of_a_run_that_could_write_no_summary(found, folder):
     file = folder / "graph" / "gpukit" / "run.jsonl"
     lines = [line for line in file.read_text().splitlines() if '"kind":"summary"' not in line]
     file.write_text("\n".join(lines) + "\n")

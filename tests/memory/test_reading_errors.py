@@ -40,13 +40,10 @@ def test_the_message_names_tensor_device_and_operation(text, operation, is_type)
     )
 
 
-def test_xla_asks_for_one_block():
+def test_what_xla_and_constants_ask_for_and_no_other_resource():
     message = read_message(XLA)
     assert message is not None
     assert (message.shape, message.asked_bytes) == (None, int(646.17 * MIB))
-
-
-def test_a_constant_that_could_not_be_allocated_is_one_of_memory():
     text = (
         "Cannot parse tensor from proto: goo.gle/debugproto\ndtype: DT_FLOAT\ntensor_shape {\n"
         "  dim {\n    size: 768\n  }\n  dim {\n    size: 96\n  }\n}\n\n"
@@ -55,13 +52,10 @@ def test_a_constant_that_could_not_be_allocated_is_one_of_memory():
     message = read_message(text)
     assert message is not None
     assert (message.shape, message.asked_bytes) == ((768, 96), 4 * 768 * 96)
-
-
-def test_an_error_of_another_resource_is_none_of_memory():
     assert read_message("Too many open files") is None
 
 
-def test_the_log_has_what_was_in_use_and_the_largest_free_block():
+def test_the_log_has_what_was_in_use_and_the_largest_free_block_unless_it_is_damaged():
     state = read_state("something before\n" + LOG.replace("64.00MiB", "1MiB") + LOG)
     assert state is not None
     assert state.asked_bytes == 64 * MIB
@@ -69,9 +63,6 @@ def test_the_log_has_what_was_in_use_and_the_largest_free_block():
     assert state.free_bytes == 90 * MIB
     assert state.largest_free_bytes == 80 * MIB
     assert state.limit_bytes == 96 * MIB
-
-
-def test_a_log_without_a_report_or_with_a_damaged_one_says_nothing():
     assert read_state("") is None
     assert read_state(LOG[: LOG.index("InUse")]) is None
 

@@ -36,13 +36,12 @@ CHAIN = (
 )
 
 
-def test_a_tensor_is_freed_after_its_last_use():
+def test_a_tensor_is_freed_after_its_last_use_and_sizes_follow_the_batch():
     assert peak(step(*CHAIN)).in_use_bytes == 2 * KIB
-
-
-def test_what_the_backward_pass_needs_is_held_until_then():
     backward = node("gradient_tape/a", "MatMul", "c", "a", "b")
     assert peak(step(*CHAIN, backward)).in_use_bytes == 4 * KIB
+    assert peak(step(*CHAIN[:2], node("r", "Reshape", "a"))).in_use_bytes == KIB
+    assert peak(step(*CHAIN), batch_size=8).in_use_bytes == 16 * KIB
 
 
 def test_an_activation_writes_over_its_input_if_nothing_else_needs_that():
@@ -51,14 +50,6 @@ def test_an_activation_writes_over_its_input_if_nothing_else_needs_that():
     assert peak(alone).in_use_bytes == KIB
     assert peak(alone, in_place=False).in_use_bytes == 2 * KIB
     assert peak(shared).in_use_bytes == 3 * KIB
-
-
-def test_a_reshape_takes_nothing():
-    assert peak(step(*CHAIN[:2], node("r", "Reshape", "a"))).in_use_bytes == KIB
-
-
-def test_sizes_follow_the_batch():
-    assert peak(step(*CHAIN), batch_size=8).in_use_bytes == 16 * KIB
 
 
 def test_the_order_decides_how_long_gradients_wait():
@@ -84,9 +75,13 @@ def test_workspace_counts_while_its_operation_runs():
     assert most.in_use_bytes == 5 * KIB
 
 
-def test_a_limit_is_kept():
+def test_a_limit_is_kept_and_what_is_taken_already_counts_for_it():
     with pytest.raises(MemoryError):
         peak(step(*CHAIN), batch_size=1024, limit_bytes=KIB)
+    allocator = BFC(limit_bytes=6 * 2**20)
+    allocator.allocate(2 * 2**20)
+    with pytest.raises(MemoryError):
+        allocator.allocate(5 * 2**20)
 
 
 class FitsUpTo(StepMemory):
@@ -101,23 +96,13 @@ def test_the_largest_batch_is_the_last_one_that_fits(most):
     assert FitsUpTo(most).largest_batch(KIB) == most
 
 
-def test_what_is_taken_from_the_device_already_counts_for_the_limit():
-    allocator = BFC(limit_bytes=6 * 2**20)
-    allocator.allocate(2 * 2**20)
-    with pytest.raises(MemoryError):
-        allocator.allocate(5 * 2**20)
-
-
-def test_a_chunk_is_divided_only_if_it_is_twice_as_large():
+def test_a_chunk_is_divided_if_it_is_twice_as_large_and_free_neighbours_become_one():
     allocator = BFC()
     large, _ = allocator.allocate(1000 * KIB), allocator.allocate(KIB)
     allocator.free(large)
     used = allocator.in_use_bytes
     allocator.allocate(600 * KIB)
     assert allocator.in_use_bytes - used == 1000 * KIB
-
-
-def test_free_neighbours_become_one_chunk():
     allocator = BFC()
     chunks = [allocator.allocate(500 * KIB) for _ in range(4)]
     for chunk in (chunks[1], chunks[3], chunks[2]):

@@ -61,9 +61,7 @@ def test_memory_that_others_hold_of_what_this_process_may_take_is_taken_off(expl
     assert suggested(crowded) < suggested(alone) / 3
     assert END_OTHERS in note(crowded)
     assert HIGHER_LIMIT not in note(alone) + note(crowded)
-
-
-def test_other_logical_gpus_leave_less_to_raise_a_limit_by(explained):
+    # Other logical GPUs leave less to raise a limit by.
     assert HIGHER_LIMIT not in note(explained(40, logical_gib=(40,)))
     assert HIGHER_LIMIT in note(explained(30, logical_gib=(40,)))
     assert explained(40, 10, logical_gib=(40,)).room_bytes == 30 * GIB

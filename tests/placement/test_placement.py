@@ -11,6 +11,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from helpers import prepared
 from helpers.processes import TESTS
+from placement.cases.two_devices import EXAMPLES, NARROW, WIDE
 from placement.cases.watching import HostBound, StatefulNoise, fit, make_model, trained, watched_fit
 
 import keras_gpukit as gpukit
@@ -50,13 +51,10 @@ def test_operation_name_drops_functions_and_loops(node, expected):
     assert operation_name(node) == expected
 
 
-def test_an_operation_in_a_loop_of_the_model_is_known_by_its_name():
+def test_names_of_loops_and_devices():
     assert is_in_loop("StatefulPartitionedCall/net/rnn/while/body/_5/net/rnn/while/mul")
     # Keras' own loop over the steps of one execution is none of the model.
     assert not is_in_loop("while/body/_1/while/cond/StatefulPartitionedCall/net/dense/MatMul")
-
-
-def test_short_device():
     assert short_device("/job:localhost/replica:0/task:0/device:GPU:0") == "GPU:0"
 
 
@@ -64,7 +62,8 @@ def test_short_device():
 
 
 def step_graphs(text):
-    return text_format.Parse(text, tf.compat.v1.RunMetadata.FunctionGraphs())
+    whole = text.replace('on "', 'device: "/job:localhost/replica:0/task:0/device:')
+    return text_format.Parse(whole, tf.compat.v1.RunMetadata.FunctionGraphs())
 
 
 TWO_DEVICES = """
@@ -78,21 +77,17 @@ TWO_DEVICES = """
       node_def { name: "net/dense_1/MatMul" op: "MatMul" } } }
   }
   partition_graphs {
-    node { name: "StatefulPartitionedCall/net/dense_1/MatMul" op: "MatMul"
-           device: "/job:localhost/replica:0/task:0/device:GPU:0"
+    node { name: "StatefulPartitionedCall/net/dense_1/MatMul" op: "MatMul" on "GPU:0"
            attr { key: "T" value { type: DT_FLOAT } } }
-    node { name: "r" op: "_Recv" device: "/job:localhost/replica:0/task:0/device:GPU:0" }
-    node { name: "c" op: "Const" device: "/job:localhost/replica:0/task:0/device:GPU:0" }
+    node { name: "r" op: "_Recv" on "GPU:0" }
+    node { name: "c" op: "Const" on "GPU:0" }
   }
   partition_graphs {
-    node { name: "StatefulPartitionedCall/net/pin_1/Relu" op: "Relu"
-           device: "/job:localhost/replica:0/task:0/device:CPU:0"
+    node { name: "StatefulPartitionedCall/net/pin_1/Relu" op: "Relu" on "CPU:0"
            attr { key: "T" value { type: DT_FLOAT } } }
-    node { name: "StatefulPartitionedCall/net/text_1/AsString" op: "AsString"
-           device: "/job:localhost/replica:0/task:0/device:CPU:0" }
-    node { name: "get" op: "IteratorGetNext"
-           device: "/job:localhost/replica:0/task:0/device:CPU:0" }
-    node { name: "s" op: "_Send" device: "/job:localhost/replica:0/task:0/device:CPU:0" }
+    node { name: "StatefulPartitionedCall/net/text_1/AsString" op: "AsString" on "CPU:0" }
+    node { name: "get" op: "IteratorGetNext" on "CPU:0" }
+    node { name: "s" op: "_Send" on "CPU:0" }
   }
 """
 
@@ -190,11 +185,8 @@ def test_without_gpu_kernels_nothing_is_predicted():
     reading = StepOperations((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),), 0, "graph")
     around = Surroundings(("CPU:0",), knows_gpu_kernels=False, has_strategy=False)
     record = make_record(reading, around, {}.get)
-    assert (record.operations, record.fallbacks, record.predicted) == (
-        {"CPU:0": {"CPUOnly": 1}},
-        (),
-        False,
-    )
+    assert record.operations == {"CPU:0": {"CPUOnly": 1}}
+    assert (record.fallbacks, record.predicted) == ((), False)
 
 
 @needs_gpu_kernels
@@ -223,8 +215,6 @@ def test_reason_from_tensorflows_own_registry(type_, types, cause):
 
 
 # Real steps
-
-ACTIVATIONS = {"Tanh", "TanhGrad", "Elu", "EluGrad"}
 
 
 @pytest.mark.parametrize("steps_per_execution", [1, 4])
@@ -269,8 +259,7 @@ def test_what_python_functions_take_and_return(call):
     placement = gpukit.DevicePlacement(None)
     fit(make_model(Python()), placement)
     (found,) = (each for each in placement.summary.fallbacks if each.cause == "host function")
-    # A batch of 8 by 16 float32 goes in and comes out; two rows go in, and nothing says what comes
-    # out.
+    # A batch of 8 by 16 goes in and comes out; two rows go in, and nothing says what comes out.
     assert found.python_bytes == 4 * (2 * 8 * 16 + 2 * 16)
 
 
@@ -292,35 +281,67 @@ def test_xla_step(steps_per_execution):
     assert xla_refuses("AsString", "CPU:0")
 
 
-def test_an_eager_step_is_unknown():
+def test_an_eager_step_a_step_built_before_and_a_stop_without_start_are_unknown():
     assert "no graph" in watched_fit(make_model(run_eagerly=True)).unknown_because
+    model = make_model()
+    fit(model)
+    record = watched_fit(model)
+    assert record.operations == {}
+    assert "model.compile(...)" in record.unknown_because
+    assert "start()" in PlacementProbe(make_model()).stop().unknown_because
 
 
 def test_operations_belong_to_the_layers_that_made_them_whatever_these_are_called():
-    inner = [
-        keras.layers.Dense(8, activation="relu", name="mix"),
-        keras.layers.Dense(8, activation="tanh", name="mix_1"),
-    ]
-    backbone = keras.Sequential(inner, name="backbone")
-    outer = keras.layers.Dense(8, activation="elu", name="mix_1")
-    record = watched_fit(make_model(backbone, outer))
-    layers = {row.operation: row.layer for row in record.rows if row.operation in ACTIVATIONS}
+    def dense(activation, name):
+        return keras.layers.Dense(8, activation, name=name)
+
+    backbone = keras.Sequential([dense("relu", "mix"), dense("tanh", "mix_1")], name="backbone")
+    record = watched_fit(make_model(backbone, dense("elu", "mix_1")))
+    layers = {row.operation: row.layer for row in record.rows}
     # A graph fuses activations with their products.
     assert layers["TanhGrad"] == "backbone/mix_1"
     assert layers.get("EluGrad", "mix_1") == "mix_1"  # not in graphs of TensorFlow 2.22
 
 
 @pytest.fixture(scope="module")
-def mirrored():
-    """What two replicas on two logical CPUs give, which have to be set up before TensorFlow."""
-    done = prepared.run(TESTS / "placement" / "cases" / "mirrored.py")
+def two_devices():
+    """What two logical CPUs give, which have to be set up before TensorFlow."""
+    done = prepared.run(TESTS / "placement" / "cases" / "two_devices.py")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_mirrored_step_has_a_partition_for_each_device(mirrored):
+@pytest.mark.parametrize("mode", ["one", "several"])
+def test_bytes_are_those_of_the_tensors_that_cross(two_devices, mode):
+    by_source = {each["source"]: each for each in two_devices[mode]["copies"]}
+    there, back = by_source["CPU:0"], by_source["CPU:1"]
+    assert (there["target"], back["target"]) == ("CPU:1", "CPU:0")
+    scalars = [each for each in there["largest"] if not each["shape"]]
+    assert len(scalars) == (mode == "several")  # whether Keras' loop turns again, one byte
+    sizes = {tuple(each["shape"]): each["size_bytes"] for each in there["largest"] if each["shape"]}
+    # Kernel and batch go there, and the product comes back.
+    assert sizes == {(WIDE, NARROW): 4 * WIDE * NARROW, (EXAMPLES, WIDE): 4 * EXAMPLES * WIDE}
+    assert there["size_bytes"] == sum(sizes.values()) + len(scalars)
+    assert back["size_bytes"] == 4 * EXAMPLES * NARROW
+    assert there["unknown"] == back["unknown"] == there["in_loops"] == 0
+    assert mode == "several" or "far" in {each["layer"] for each in back["largest"]}
+
+
+def test_requested_and_actual_device_of_a_layer_with_the_reason(two_devices):
+    rows = [row for row in two_devices["one"]["rows"] if row["layer"] == "far"]
+    products = {(row["requested"], row["device"]) for row in rows if row["operation"] == "MatMul"}
+    assert products == {("CPU:1", "CPU:1"), (None, "CPU:0")}  # forward, and the gradient
+    (astray,) = (row for row in rows if row["operation"] == "Softplus")
+    assert (astray["requested"], astray["expected"]) == ("GPU:7", False)
+    assert astray["cause"] == "no such device"
+    assert "only CPU:0, CPU:1" in astray["reason"]
+    assert two_devices["one"]["rows"][0] == astray
+
+
+def test_mirrored_step_has_a_partition_for_each_device(two_devices):
+    mirrored = two_devices["mirrored"]
     first, second = mirrored["operations"]["CPU:0"], mirrored["operations"]["CPU:1"]
-    assert first["MatMul"] == second["MatMul"]
-    assert first["CollectiveReduceV2"] == second["CollectiveReduceV2"]
+    for operation in ("MatMul", "CollectiveReduceV2"):
+        assert first[operation] == second[operation]
     assert mirrored["transfers"] > 0
     # The strategy asks for the CPU because there is nothing else.
     assert "requested" not in mirrored["causes"]
@@ -329,23 +350,8 @@ def test_mirrored_step_has_a_partition_for_each_device(mirrored):
 # Harmless
 
 
-@pytest.mark.parametrize(
-    ("mode", "layers"),
-    [
-        ({}, [StatefulNoise]),
-        ({"jit_compile": True}, []),  # XLA ignores the seeds of stateful operations
-    ],
-    ids=["graph", "jit"],
-)
-def test_losses_and_weights_are_bit_identical(mode, layers):
-    watched, unwatched = (
-        trained(watch, *(layer() for layer in layers), **mode) for watch in (True, False)
-    )
-    assert watched == unwatched
-
-
-def test_mirrored_losses_and_weights_are_bit_identical(mirrored):
-    assert mirrored["bit_identical"]
+def test_losses_and_weights_are_bit_identical():
+    assert trained(True, StatefulNoise()) == trained(False, StatefulNoise())
 
 
 def test_second_fit_has_the_record_of_the_first():
@@ -355,14 +361,6 @@ def test_second_fit_has_the_record_of_the_first():
     assert not collects_graphs()  # nothing stays on after a step
     model.compile("sgd", "mse", jit_compile=False)
     assert watched_fit(model).operations != first.operations
-
-
-def test_step_built_before_the_watch_is_unknown():
-    model = make_model()
-    fit(model)
-    record = watched_fit(model)
-    assert record.operations == {}
-    assert "model.compile(...)" in record.unknown_because
 
 
 def collects_graphs():
@@ -420,20 +418,13 @@ def test_a_private_name_that_goes_makes_placement_unknown(monkeypatch, name):
     assert "no_such_name" in record.error
 
 
-def test_stop_without_start_is_unknown():
-    assert "start()" in PlacementProbe(make_model()).stop().unknown_because
-
-
 # Private names: each of these fails when TensorFlow drops what it stands on
 
 
-def test_graph_collection_is_there():
+def test_graph_collection_and_the_registry_are_there():
     tf_runtime.enable_graph_collection()
     assert collects_graphs()
     assert not collects_graphs()
-
-
-def test_registry_is_there():
     assert {kernel.device_type for kernel in tf_functions.registered_kernels("MatMul")} >= {"CPU"}
     assert tf_functions.op_def("MatMul").output_arg[0].name == "product"
     assert tf_functions.op_def("NoSuchOperation") is None

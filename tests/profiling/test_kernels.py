@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers.findings import evidence, row
+from helpers.recorded_profiles import CASES, read_recorded
 from helpers.synthetic_xplane import COMPUTE, Capture
 
 from keras_gpukit.profiling import read_profile
@@ -21,7 +22,6 @@ from keras_gpukit.records import Environment, GPUInfo, RunSummary, ThroughputRec
 from keras_gpukit.rules import judge
 
 EAGER = "EagerLocalExecute: "
-CASES = Path(__file__).parent / "cases"
 # Kernels by how their names begin; Eigen's by their outermost operation.
 KERNELS = {
     "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32": ("convolution", True),
@@ -46,12 +46,6 @@ KERNELS = {
 }
 
 
-def unpacked(name: str, folder: Path) -> Path:
-    path = folder / f"{name}.xplane.pb"
-    path.write_bytes(gzip.decompress((CASES / f"{path.name}.gz").read_bytes()))
-    return path
-
-
 def read(name: str, folder: Path):
     """Returns how a kernel is read from a profile that it takes all the time of."""
     capture = Capture()
@@ -65,7 +59,8 @@ def read(name: str, folder: Path):
 
 @pytest.mark.parametrize("name", ["convolutional", "transformer"])
 def test_every_kernel_that_matters_on_an_h100(tmp_path, name):
-    [gpu] = gpus_of(read_space(unpacked(name, tmp_path).read_bytes())).each
+    content = gzip.decompress((CASES / f"{name}.xplane.pb.gz").read_bytes())
+    [gpu] = gpus_of(read_space(content)).each
     events, times_ps = gpu.plane.events, Counter()
     for kind, duration_ps in zip(
         events.kind[gpu.kernels], events.duration_ps[gpu.kernels], strict=True
@@ -79,23 +74,23 @@ def test_every_kernel_that_matters_on_an_h100(tmp_path, name):
         assert read(kernel, tmp_path) == expected, kernel
 
 
-def test_shares_of_the_kinds_on_an_h100(tmp_path):
-    record = read_profile(unpacked("transformer", tmp_path))
+def test_shares_of_the_kinds_on_an_h100():
+    record = read_recorded("transformer")
     assert not record.kinds_s.keys() & {"convolution", "other"}
     # A bias' gradient alone takes that.
     assert record.kinds_s["bias gradient"] > 0.24 * sum(record.kinds_s.values())
     assert record.devices[0].tensor_core_fraction == pytest.approx(0.08, abs=0.01)
 
 
-def test_waits_for_launches_on_an_h100(tmp_path):
+def test_waits_for_launches_on_an_h100():
     # A thousand kernels a step, which the host launches hardly faster than the GPU computes them.
-    record = read_profile(unpacked("transformer", tmp_path))
+    record = read_recorded("transformer")
     assert record.parts_s["kernel launch"] / record.step_time_s == pytest.approx(0.14, abs=0.01)
     assert record.parts_s["idle"] / record.step_time_s < 0.06
     assert launch_bound(record) is None  # its kernels take longer
     found = launch_bound(record, jit_compile=True)  # which XLA would have fused
     assert row("kernels_per_step", 1028.0) in evidence(found)
-    assert launch_bound(read_profile(unpacked("convolutional", tmp_path))) is None
+    assert launch_bound(read_recorded("convolutional")) is None
 
 
 def test_a_step_of_many_tiny_kernels_is_launch_bound(tmp_path):
@@ -146,9 +141,7 @@ def launch_bound(record, **settings):
         ("void tensorflow::functor::FusedBatchNormInferenceMetaKernel", "normalization", False),
         ("loop_convert_fusion_3", "elementwise", False),
         ("Sigmoid_GPU_DT_HALF_DT_HALF_kernel", "elementwise", False),
-        ("void tensorflow::functor::RowReduceKernel<float>", "reduction", False),
         ("void tensorflow::functor::ShuffleInTensor3Simple<float>", "data movement", False),
-        ("AddV2_GPU_DT_FLOAT_DT_FLOAT_kernel", "elementwise", False),
         ("loop_add_fusion_1688", "elementwise", False),
         ("void tensorflow::ApplyAdamKernel<float>", "optimizer", False),
         ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "attention", True),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import keras
@@ -25,7 +27,16 @@ from keras_gpukit.watching import call_frame
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
-QUIET = {"at_steps": ()}
+
+def profiler_of(log_dir: Path, *at_steps: int, **options) -> gpukit.Profiler:
+    """One that captures nothing on its own but what begins with these steps."""
+    return gpukit.Profiler(log_dir, **{"at_steps": at_steps, **options})
+
+
+def fit(*callbacks, data=None, model=None, **options) -> None:
+    model = model or small_model()
+    data = fast_dataset(20) if data is None else data
+    model.fit(data, callbacks=[*callbacks], verbose=0, **options)
 
 
 def warnings_of(caplog) -> list[str]:
@@ -85,21 +96,15 @@ def test_steps_are_taken_from_both_schedules():
     assert next_scheduled((), None, 0) == float("inf")
 
 
-def test_a_request_file_is_taken_once(tmp_path):
-    request = RequestFile(tmp_path / "capture")
+def test_a_request_file_is_taken_once_and_a_folder_in_its_place_asks_for_nothing(tmp_path):
+    request, file = RequestFile(tmp_path / "capture"), tmp_path / "capture"
     assert request.due() is None
-    (tmp_path / "capture").touch()
+    file.mkdir()
+    assert request.due() is None
+    file.rmdir()
+    file.touch()
     assert "capture" in request.due()
     assert request.due() is None
-
-
-def test_a_folder_in_the_place_of_the_request_file_asks_for_nothing(tmp_path):
-    request = RequestFile(tmp_path / "capture")
-    (tmp_path / "capture").mkdir()
-    assert request.due() is None
-    (tmp_path / "capture").rmdir()
-    (tmp_path / "capture").touch()
-    assert "capture" in request.due()
 
 
 def test_one_request_asks_every_worker_once_and_touching_it_again_asks_again(tmp_path):
@@ -127,54 +132,48 @@ def test_one_request_asks_every_worker_once_and_touching_it_again_asks_again(tmp
 # What is in a capture
 
 
-CASES = {
-    "compiled": ({}, lambda: slow_dataset(30, 0.002)),
-    "jit": ({"jit_compile": True}, lambda: slow_dataset(30, 0.002)),
-    "eager": ({"run_eagerly": True}, lambda: slow_dataset(30, 0.002)),
-    "PyDataset": ({}, lambda: SlowPyDataset(30, 0.002)),
-    "NumPy": ({}, lambda: arrays(30)[0]),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_profile_tab_finds_the_steps_and_a_bottleneck(tmp_path, case):
-    options, data = CASES[case]
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (8,)}, steps=4)
-    x = data()
-    y = arrays(30)[1] if isinstance(x, np.ndarray) else None
-    small_model(**options).fit(x, y, batch_size=BATCH, callbacks=[profiler], verbose=0)
-    [record] = profiler.summary.captures
-    assert record.failed_because is None
-    assert (record.first_step, record.steps, record.ended_early_because) == (8, 4, None)
-    path = tmp_path / record.path
-    assert record.profile_bytes == path.stat().st_size
-    assert path.parent.parent == tmp_path / "gpukit" / "plugins" / "profile"
-    assert path.parent.name == record.run
-    assert marks(path) == [8, 9, 10, 11]
-    assert steps_in_tab(path) == [8, 9, 10, 11]
-    assert bottleneck(path) in ("host", "device", "both")
-
-
 def recurrent_model() -> keras.Model:
     model = keras.Sequential([keras.Input((8, 1)), keras.layers.LSTM(4), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
     return model
 
 
-@pytest.mark.parametrize(
-    ("model", "steps"),
-    [(lambda: small_model(steps_per_execution=4), [17, 21, 25]), (recurrent_model, [17, 18, 19])],
-    ids=["several steps an execution", "recurrent"],
-)
-def test_the_profile_tab_finds_steps_that_loop(tmp_path, model, steps):
-    profiler = gpukit.Profiler(
-        tmp_path, **{**QUIET, "at_steps": (17,)}, steps=len(steps) * (steps[1] - steps[0])
-    )
-    model().fit(slow_dataset(40, 0.001), callbacks=[profiler], verbose=0)
+SLOW = functools.partial(slow_dataset, 40, 0.002)
+CASES = {  # the model's options, the data, and the steps that are marked
+    "compiled": ({}, SLOW, [8, 9, 10, 11]),
+    "jit": ({"jit_compile": True}, SLOW, [8, 9, 10, 11]),
+    "eager": ({"run_eagerly": True}, SLOW, [8, 9, 10, 11]),
+    "PyDataset": ({}, lambda: SlowPyDataset(30, 0.002), [8, 9, 10, 11]),
+    "NumPy": ({}, lambda: arrays(30)[0], [8, 9, 10, 11]),
+    "several steps an execution": ({"steps_per_execution": 4}, SLOW, [17, 21, 25]),
+    "recurrent": (None, SLOW, [17, 18, 19]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_profile_tab_finds_the_steps_and_a_bottleneck(tmp_path, case):
+    options, data, marked = CASES[case]
+    steps = len(marked) * (marked[1] - marked[0])
+    profiler, x = profiler_of(tmp_path, marked[0], steps=steps), data()
+    y = {"y": arrays(30)[1], "batch_size": BATCH} if isinstance(x, np.ndarray) else {}
+    model = recurrent_model() if options is None else small_model(**options)
+    fit(profiler, data=x, model=model, **y)
     [record] = profiler.summary.captures
-    assert marks(tmp_path / record.path) == steps
-    assert steps_in_tab(tmp_path / record.path) == steps
-    assert bottleneck(tmp_path / record.path) in ("host", "device", "both")
+    assert record.failed_because is None
+    assert (record.first_step, record.steps, record.ended_early_because) == (marked[0], steps, None)
+    path = tmp_path / record.path
+    assert record.profile_bytes == path.stat().st_size
+    assert path.parent.parent == tmp_path / "gpukit" / "plugins" / "profile"
+    assert path.parent.name == record.run
+    assert marks(path) == steps_in_tab(path) == marked
+    assert bottleneck(path) in ("host", "device", "both")
+    # It is in the record of the run, too.
+    lines = (tmp_path / "gpukit" / "run.jsonl").read_text().splitlines()
+    [line] = [each for each in map(json.loads, lines) if each["kind"] == "capture"]
+    written = line["record"]
+    assert (line["step"], written["path"]) == (marked[0], record.path)
+    assert written["reason"] == f"step {marked[0]} of the run"
+    assert written["held_up_s"] > 0
 
 
 @pytest.mark.parametrize(("first", "steps_per_execution"), [("ours", 1), ("theirs", 2)])
@@ -182,15 +181,12 @@ def test_what_the_callback_of_keras_captures_has_steps_too(
     tmp_path, caplog, first, steps_per_execution
 ):
     # Both want the same steps: theirs is not to fail for ours, which ends.
-    profiler = gpukit.Profiler(
-        tmp_path / "ours",
-        **{**QUIET, "at_steps": (6 * steps_per_execution,)},
-        steps=4 * steps_per_execution,
+    profiler = profiler_of(
+        tmp_path / "ours", 6 * steps_per_execution, steps=4 * steps_per_execution
     )
     theirs = keras.callbacks.TensorBoard(tmp_path / "theirs", profile_batch=(8, 10))
     callbacks = [profiler, theirs] if first == "ours" else [theirs, profiler]
-    model = small_model(steps_per_execution=steps_per_execution)
-    model.fit(slow_dataset(40, 0.002), callbacks=callbacks, verbose=0)
+    fit(*callbacks, data=SLOW(), model=small_model(steps_per_execution=steps_per_execution))
     [path] = profiles(tmp_path / "theirs")
     assert len(steps_in_tab(path)) == 3
     assert bottleneck(path) != "unknown"
@@ -211,9 +207,8 @@ def test_only_files_of_the_callback_of_keras_are_looked_at(tmp_path, caplog):
         (folder / "half.xplane.pb").write_bytes(b"\x0a\xff\xff")
 
     theirs = keras.callbacks.TensorBoard(tmp_path, profile_batch=(8, 10))
-    callbacks = [gpukit.Profiler(tmp_path, **QUIET), theirs, At(2, put_others_there)]
-    model = small_model(steps_per_execution=2)
-    model.fit(fast_dataset(40), callbacks=callbacks, verbose=0)
+    callbacks = profiler_of(tmp_path), theirs, At(2, put_others_there)
+    fit(*callbacks, data=fast_dataset(40), model=small_model(steps_per_execution=2))
     [path] = [each for each in profiles(tmp_path) if each.parent != folder]
     assert len(steps_in_tab(path)) == 3
     [message] = warnings_of(caplog)
@@ -234,11 +229,9 @@ def slowly_gathered(monkeypatch):
 
 def test_a_capture_ends_with_its_epoch(tmp_path):
     # The look for a batch after the last one is in the profile and is no step.
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (8, 19)})
+    profiler = profiler_of(tmp_path, 8, 19)
     data = slow_dataset(10, 0.001).filter(lambda x, y: True)  # of unknown length
-    small_model().fit(
-        data, epochs=2, validation_data=fast_dataset(2), callbacks=[profiler], verbose=0
-    )
+    fit(profiler, data=data, epochs=2, validation_data=fast_dataset(2))
     records = profiler.summary.captures
     assert [(each.first_step, each.steps) for each in records] == [(8, 3), (19, 2)]
     assert {each.ended_early_because for each in records} == {"the epoch ended"}
@@ -247,25 +240,12 @@ def test_a_capture_ends_with_its_epoch(tmp_path):
 
 @pytest.mark.usefixtures("slowly_gathered")
 def test_a_capture_waits_until_the_one_before_is_gathered(tmp_path):
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 7)}, steps=2)
+    profiler = profiler_of(tmp_path, 3, 7, steps=2)
     # The first is gathered before step 30, while the second is wanted since step 7.
-    small_model().fit(fast_dataset(60), callbacks=[profiler, Written(30)], verbose=0)
+    fit(profiler, Written(30), data=fast_dataset(60))
     assert profiler.summary.missed == ()
-    assert [each.reason for each in profiler.summary.captures] == [
-        "step 3 of the run",
-        "step 7 of the run",
-    ]
-
-
-def test_captures_are_in_the_record_of_the_run(tmp_path):
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
-    small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
-    lines = (tmp_path / "gpukit" / "run.jsonl").read_text().splitlines()
-    [line] = [each for each in map(json.loads, lines) if each["kind"] == "capture"]
-    assert line["step"] == 3
-    assert line["record"]["path"] == profiler.summary.captures[0].path
-    assert line["record"]["reason"] == "step 3 of the run"
-    assert line["record"]["held_up_s"] > 0
+    reasons = [each.reason for each in profiler.summary.captures]
+    assert reasons == ["step 3 of the run", "step 7 of the run"]
 
 
 # On demand, and when something goes wrong
@@ -296,9 +276,9 @@ def touched(log_dir: Path) -> At:
     return At(10, lambda: (file.touch(), wait_for(lambda: not file.exists())))
 
 
-def test_a_touched_file_makes_monitor_capture(tmp_path, often):
+def test_a_touched_file_makes_monitor_capture_and_nothing_else(tmp_path, often):
     monitor = gpukit.Monitor(tmp_path)
-    small_model().fit(slow_dataset(60, 0.005), callbacks=[monitor, touched(tmp_path)], verbose=0)
+    fit(monitor, touched(tmp_path), data=slow_dataset(60, 0.005))
     [record] = monitor.summary.captures.captures
     assert (record.trigger, record.reason) == ("file", "capture was touched")
     assert record.first_step >= 10
@@ -307,18 +287,10 @@ def test_a_touched_file_makes_monitor_capture(tmp_path, often):
 
 
 def test_monitor_leaves_captures_to_a_profiler_beside_it(tmp_path, often):
-    monitor, profiler = gpukit.Monitor(tmp_path), gpukit.Profiler(tmp_path, **QUIET)
-    callbacks = [monitor, profiler, touched(tmp_path)]
-    small_model().fit(slow_dataset(60, 0.005), callbacks=callbacks, verbose=0)
+    monitor, profiler = gpukit.Monitor(tmp_path), profiler_of(tmp_path)
+    fit(monitor, profiler, touched(tmp_path), data=slow_dataset(60, 0.005))
     assert monitor.summary.captures is None
     assert [each.trigger for each in profiler.summary.captures] == ["file"]
-
-
-def test_who_is_not_asked_captures_nothing(tmp_path, often):
-    monitor = gpukit.Monitor(tmp_path)
-    small_model().fit(slow_dataset(60, 0.002), callbacks=[monitor], verbose=0)
-    assert monitor.summary.captures.captures == ()
-    assert profiles(tmp_path) == []
 
 
 # Limits
@@ -343,28 +315,25 @@ class Written(keras.callbacks.Callback):
 
 def fit_with(profiler):
     """Captures of up to two steps that begin with the steps 3 and 10, or 5, 10 and 15."""
-    written = Written(6, 13)
-    small_model().fit(fast_dataset(20), callbacks=[profiler, written], verbose=0)
+    fit(profiler, Written(6, 13))
     return profiler.summary
 
 
 def test_captures_are_capped(tmp_path):
-    profiler = gpukit.Profiler(tmp_path, **QUIET, every_steps=5, steps=1, max_captures=2)
-    summary = fit_with(profiler)
+    summary = fit_with(profiler_of(tmp_path, every_steps=5, steps=1, max_captures=2))
     assert [each.first_step for each in summary.captures] == [5, 10]
     assert summary.missed[0].step == 15
     assert "max_captures=2" in summary.missed[0].because
 
 
 def test_disk_space_is_capped_for_all_runs_together(tmp_path):
-    options = {**QUIET, "at_steps": (3, 10)}
-    first = fit_with(gpukit.Profiler(tmp_path, **options, steps=1))
+    first = fit_with(profiler_of(tmp_path, 3, 10, steps=1))
     taken = sum(each.profile_bytes for each in first.captures)
-    summary = fit_with(gpukit.Profiler(tmp_path, **options, steps=1, max_bytes=taken + 1))
+    summary = fit_with(profiler_of(tmp_path, 3, 10, steps=1, max_bytes=taken + 1))
     assert len(summary.captures) == 2
     assert all("max_bytes leaves 1" in each.failed_because for each in summary.captures)
     assert len(profiles(tmp_path)) == 2
-    full = fit_with(gpukit.Profiler(tmp_path, **options, steps=1, max_bytes=taken))
+    full = fit_with(profiler_of(tmp_path, 3, 10, steps=1, max_bytes=taken))
     assert full.captures == ()
     assert {each.step for each in full.missed} == {3, 10}
 
@@ -407,9 +376,8 @@ def test_training_goes_on_while_a_profile_is_written(tmp_path, monkeypatch):
         return write(*args)
 
     monkeypatch.setattr(capture, "write_profile", slow)
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
-    callbacks = [profiler, At(15, trained_on.set)]
-    small_model().fit(fast_dataset(20), callbacks=callbacks, verbose=0)
+    profiler = profiler_of(tmp_path, 3, steps=2)
+    fit(profiler, At(15, trained_on.set))
     assert found == [True]
     assert profiler.summary.captures[0].path is not None
 
@@ -418,9 +386,9 @@ def test_a_disk_that_hangs_does_not_keep_fit_from_returning(tmp_path, monkeypatc
     free = threading.Event()
     monkeypatch.setattr(capture, "FINISH_WITHIN_S", 0.1)
     monkeypatch.setattr(capture, "write_profile", lambda *args: free.wait())
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
+    profiler = profiler_of(tmp_path, 3, steps=2)
     try:
-        small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+        fit(profiler)
         [record] = profiler.summary.captures
         assert (record.path, record.steps) == (None, 2)
         assert "not written after" in record.failed_because
@@ -436,7 +404,7 @@ def test_a_disk_that_is_full_is_said_once(tmp_path, monkeypatch, caplog):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(capture, "write_profile", full)
-    summary = fit_with(gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 10)}, steps=2))
+    summary = fit_with(profiler_of(tmp_path, 3, 10, steps=2))
     assert [each.path for each in summary.captures] == [None, None]
     assert "No space left" in summary.captures[0].failed_because
     assert len(warnings_of(caplog)) == 1
@@ -445,8 +413,7 @@ def test_a_disk_that_is_full_is_said_once(tmp_path, monkeypatch, caplog):
 def test_a_profile_that_is_recorded_elsewhere_goes_on(tmp_path, caplog):
     tf.profiler.experimental.start(str(tmp_path / "theirs"))
     try:
-        options = {**QUIET, "at_steps": (3, 10)}
-        summary = fit_with(gpukit.Profiler(tmp_path / "ours", **options, steps=2))
+        summary = fit_with(profiler_of(tmp_path / "ours", 3, 10, steps=2))
     finally:
         tf.profiler.experimental.stop()
     assert summary.captures == ()
@@ -472,15 +439,12 @@ def test_a_profile_that_somebody_else_begins_ends_a_capture(tmp_path, caplog, ho
     def begin():
         experimental.start(theirs) if how == "start" else profile.__enter__()
 
-    profiler = gpukit.Profiler(tmp_path / "ours", **{**QUIET, "at_steps": (3,)}, steps=4)
-    callbacks = [profiler, At(batch, begin), At(12, experimental.stop)]
-    small_model().fit(fast_dataset(20), callbacks=callbacks, verbose=0)
+    profiler = profiler_of(tmp_path / "ours", 3, steps=4)
+    fit(profiler, At(batch, begin), At(12, experimental.stop))
     [record] = profiler.summary.captures
-    if batch == 5:
-        assert (record.first_step, record.steps) == (3, 3)
-        assert "other code started a profile" in record.ended_early_because
-    else:
-        assert (record.first_step, record.steps, record.ended_early_because) == (3, 4, None)
+    assert (record.first_step, record.steps) == (3, 3 if batch == 5 else 4)
+    reason = "other code started a profile" if batch == 5 else None
+    assert record.ended_early_because == reason
     assert marks(tmp_path / "ours" / record.path) == list(range(3, 3 + record.steps))
     [path] = profiles(tmp_path / "theirs")
     assert marks(path) == list(range(batch + 1, 13))
@@ -488,11 +452,10 @@ def test_a_profile_that_somebody_else_begins_ends_a_capture(tmp_path, caplog, ho
     assert warnings_of(caplog) == []
 
 
-def test_of_two_profilers_one_captures_at_a_time(tmp_path, caplog):
-    options = {**QUIET, "at_steps": (3,)}
-    one = gpukit.Profiler(tmp_path / "one", **options, steps=2)
-    other = gpukit.Profiler(tmp_path / "other", **{**QUIET, "at_steps": (4, 20)}, steps=2)
-    small_model().fit(fast_dataset(40), callbacks=[one, other, Written(10)], verbose=0)
+def test_of_two_profilers_one_captures_at_a_time(tmp_path):
+    one = profiler_of(tmp_path / "one", 3, steps=2)
+    other = profiler_of(tmp_path / "other", 4, 20, steps=2)
+    fit(one, other, Written(10), data=fast_dataset(40))
     assert [each.first_step for each in one.summary.captures] == [3]
     assert [each.step for each in other.summary.missed] == [4]
     assert [each.first_step for each in other.summary.captures] == [20]
@@ -500,10 +463,9 @@ def test_of_two_profilers_one_captures_at_a_time(tmp_path, caplog):
 
 @pytest.mark.parametrize("first", ["profiler", "monitor"])
 def test_a_step_is_marked_once_whoever_watches_beside(tmp_path, first):
-    profiler = gpukit.Profiler(tmp_path / "one", **{**QUIET, "at_steps": (8,)}, steps=4)
-    monitor = gpukit.Monitor(tmp_path / "other")
+    profiler, monitor = profiler_of(tmp_path / "one", 8, steps=4), gpukit.Monitor(tmp_path / "two")
     callbacks = [profiler, monitor] if first == "profiler" else [monitor, profiler]
-    small_model().fit(slow_dataset(30, 0.001), callbacks=callbacks, verbose=0)
+    fit(*callbacks, data=slow_dataset(30, 0.001))
     [record] = profiler.summary.captures
     assert marks(tmp_path / "one" / record.path) == [8, 9, 10, 11]
 
@@ -512,20 +474,19 @@ def test_steps_are_marked_when_who_watched_a_run_that_failed_has_not_left_yet(tm
     def fail():
         raise RuntimeError("theirs")
 
-    model, failed = small_model(), gpukit.Profiler(tmp_path / "failed", **QUIET)
+    model = small_model()
     with pytest.raises(RuntimeError):
-        model.fit(fast_dataset(8), callbacks=[failed, At(3, fail)], verbose=0)
-    profiler = gpukit.Profiler(tmp_path / "next", **{**QUIET, "at_steps": (3,)}, steps=2)
-    model.fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+        fit(profiler_of(tmp_path / "failed"), At(3, fail), model=model)
+    profiler = profiler_of(tmp_path / "next", 3, steps=2)
+    fit(profiler, model=model)
     [record] = profiler.summary.captures
     assert marks(tmp_path / "next" / record.path) == [6, 7]
 
 
 def test_a_shorter_last_execution_is_counted_as_what_it_is(tmp_path):
     # Two executions an epoch, of 16 steps and of 1.
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (40,)}, steps=32)
-    model = small_model(steps_per_execution=16)
-    model.fit(fast_dataset(17), epochs=3, callbacks=[profiler], verbose=0)
+    profiler, model = profiler_of(tmp_path, 40, steps=32), small_model(steps_per_execution=16)
+    fit(profiler, data=fast_dataset(17), model=model, epochs=3)
     [record] = profiler.summary.captures
     assert (record.first_step, record.steps) == (35, 17)
     assert marks(tmp_path / record.path) == [35, 51]
@@ -542,7 +503,7 @@ def test_what_cupti_refuses_is_said_once_with_the_fix(tmp_path, monkeypatch, cap
     # No GPU here: this is what TensorFlow's profiler writes into a profile where there is one.
     amend = capture.amend
     monkeypatch.setattr(capture, "amend", lambda *args: (amend(*args)[0], (error,)))
-    summary = fit_with(gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3, 10)}, steps=2))
+    summary = fit_with(profiler_of(tmp_path, 3, 10, steps=2))
     assert all(remedy in each.incomplete_because for each in summary.captures)
     assert all(each.path is not None for each in summary.captures)
     [message] = warnings_of(caplog)
@@ -554,15 +515,13 @@ def test_a_run_that_is_interrupted_within_a_capture_is_captured_until_then(tmp_p
     def fail():
         raise error
 
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
-    model = small_model()
+    profiler, model = profiler_of(tmp_path, 3), small_model()
     with pytest.raises(type(error)):
-        model.fit(fast_dataset(20), callbacks=[profiler, At(6, fail)], verbose=0)
+        fit(profiler, At(6, fail), model=model)
     [record] = profiler.summary.captures
     assert (record.steps, record.ended_early_because) == (4, "the run was interrupted")
     assert marks(tmp_path / record.path) == [3, 4, 5, 6]
-    # TensorFlow's profiler is free again.
-    model.fit(fast_dataset(20), callbacks=[profiler], verbose=0)
+    fit(profiler, model=model)  # TensorFlow's profiler is free again
     assert profiler.summary.captures[0].path is not None
 
 
@@ -571,7 +530,7 @@ def test_an_interrupt_while_a_capture_begins_leaves_nothing_behind(tmp_path, mon
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
-    start = tf.profiler.experimental.start
+    start, begin = tf.profiler.experimental.start, capture.Capture.begin
 
     def interrupted_start(*args, **kwargs):
         start(*args, **kwargs)
@@ -582,14 +541,13 @@ def test_an_interrupt_while_a_capture_begins_leaves_nothing_behind(tmp_path, mon
         begin(self)
         raise KeyboardInterrupt
 
-    begin = capture.Capture.begin
     if moment == "TensorFlow starts":
         monkeypatch.setattr(tf.profiler.experimental, "start", interrupted_start)
     else:
         monkeypatch.setattr(capture.Capture, "begin", begun_and_interrupted)
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
+    profiler = profiler_of(tmp_path, 3)
     with pytest.raises(KeyboardInterrupt):
-        small_model().fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+        fit(profiler)
     monkeypatch.setattr(tf.profiler.experimental, "start", start)
     [record] = profiler.summary.captures
     assert "no whole step ran" in record.failed_because
@@ -609,10 +567,10 @@ def test_a_capture_without_a_whole_step_is_thrown_away_and_said(tmp_path, caplog
     inputs[2 * BATCH] = 5.0
     model = keras.Sequential([keras.Input((8,)), StepRaises(), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=False)
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)})
+    profiler = profiler_of(tmp_path, 3)
     data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(BATCH)
     with pytest.raises(tf.errors.InvalidArgumentError):
-        model.fit(data, callbacks=[profiler], verbose=0)
+        fit(profiler, data=data, model=model)
     [record] = profiler.summary.captures
     assert record.path is None
     assert "no whole step ran" in record.failed_because
@@ -621,40 +579,28 @@ def test_a_capture_without_a_whole_step_is_thrown_away_and_said(tmp_path, caplog
 
 
 def test_steps_that_a_callback_trains_itself_are_none_of_the_run(tmp_path):
-    model = small_model()
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (10,)})
+    model, profiler = small_model(), profiler_of(tmp_path, 10)
 
     def train():
         for seed in range(5):
             model.train_on_batch(*arrays(1, seed=seed))
 
-    model.fit(fast_dataset(8), callbacks=[profiler, At(5, train)], verbose=0)
+    fit(profiler, At(5, train), data=fast_dataset(8), model=model)
     assert profiler.summary.captures == ()
 
 
 def test_profiles_of_one_moment_have_names_of_their_own(tmp_path):
     name = profile_name(7, time_s=1795286223.25)
     assert name.endswith("_250000_step_7")
-    paths: list[Path] = []
-    threads = [
-        threading.Thread(
-            target=lambda: paths.append(write_profile(tmp_path, name, "host.xplane.pb", b"x"))
-        )
-        for _ in range(20)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(paths)) == 20
-    assert len(profiles(tmp_path)) == 20
+    with ThreadPoolExecutor(20) as pool:
+        paths = pool.map(lambda _: write_profile(tmp_path, name, "host.xplane.pb", b"x"), range(20))
+    assert len(set(paths)) == len(profiles(tmp_path)) == 20
 
 
 def test_one_profiler_for_several_fits(tmp_path):
-    profiler = gpukit.Profiler(tmp_path, **{**QUIET, "at_steps": (3,)}, steps=2)
-    model = small_model()
+    profiler, model = profiler_of(tmp_path, 3, steps=2), small_model()
     for first_step in (3, 11):
-        model.fit(fast_dataset(8), callbacks=[profiler], verbose=0)
+        fit(profiler, data=fast_dataset(8), model=model)
         assert [each.first_step for each in profiler.summary.captures] == [first_step]
     assert len(profiles(tmp_path)) == 2
 
@@ -671,33 +617,29 @@ def test_the_callback_of_keras_still_says_whether_it_captures(tmp_path):
     assert keras.callbacks.TensorBoard(tmp_path, profile_batch=(3, 4))._should_trace
     seen = []
     look = At(2, lambda: seen.append(call_frame.callbacks_of_fit()))
-    small_model().fit(fast_dataset(4), callbacks=[look], verbose=0)
+    fit(look)
     assert look in seen[0]
 
 
 MIRRORED = """
-import json, sys
+import json
+from pathlib import Path
 import tensorflow as tf
-from helpers.training import arrays, BATCH, small_model
-import keras_gpukit as gpukit
-from profiling.test_profiler import QUIET, marks, steps_in_tab
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
-    model = small_model()
+from helpers.training import arrays, BATCH, mirrored_model
+from profiling.test_profiler import marks, profiler_of, steps_in_tab
+model = mirrored_model()
 dataset = tf.data.Dataset.from_tensor_slices(arrays(24)).batch(BATCH, drop_remainder=True)
-profiler = gpukit.Profiler(sys.argv[1], **{**QUIET, "at_steps": (5,)}, steps=4)
+profiler = profiler_of(Path({folder!r}), 5, steps=4)
 model.fit(dataset, callbacks=[profiler], verbose=0)
 [record] = profiler.summary.captures
-path = __import__("pathlib").Path(sys.argv[1]) / record.path
-print(json.dumps({"marks": marks(path), "tab": steps_in_tab(path)}))
+path = Path({folder!r}) / record.path
+print(json.dumps([marks(path), steps_in_tab(path)]))
 """
 
 
 def test_two_replicas_are_captured(run_script, tmp_path):
-    source = MIRRORED.replace("sys.argv[1]", repr(str(tmp_path)))
-    found = json.loads(run_script(source).stdout.splitlines()[-1])
-    assert found == {"marks": [5, 6, 7, 8], "tab": [5, 6, 7, 8]}
+    output = run_script(MIRRORED.format(folder=str(tmp_path))).stdout
+    assert json.loads(output.splitlines()[-1]) == [[5, 6, 7, 8]] * 2
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -710,17 +652,17 @@ def test_a_worker_of_a_cluster_captures_only_what_is_asked_for(
     profilers = gpukit.Profiler(tmp_path), gpukit.Profiler(tmp_path, steps=1, at_steps=(2,))
     for profiler in profilers:
         caplog.clear()
-        small_model().fit(fast_dataset(22), callbacks=[profiler], verbose=0)
+        fit(profiler, data=fast_dataset(22))
         assert ("may crash a worker" in caplog.text) == (count == 2)
     assert [len(each.summary.captures) for each in profilers] == [count == 1, 1]
     caplog.clear()
-    small_model().fit(fast_dataset(2), callbacks=[gpukit.Monitor(tmp_path, verbose=0)], verbose=0)
+    fit(gpukit.Monitor(tmp_path, verbose=0), data=fast_dataset(2))
     assert "may crash" not in caplog.text
 
 
 @pytest.mark.parametrize("callback", [gpukit.Profiler, gpukit.InputStall, gpukit.GPUMemory])
 def test_the_record_of_one_callback_alone_says_that_the_run_ended(tmp_path, callback):
-    small_model().fit(fast_dataset(20), verbose=0, callbacks=[callback(tmp_path)])
+    fit(callback(tmp_path))
     [run] = load_report(tmp_path).runs
     assert run.summary.ending == "completed"
     assert run.summary.killed_in is None

@@ -1,7 +1,5 @@
 """Code and commands in README and docs run, or at least are what the package has."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools

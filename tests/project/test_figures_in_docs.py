@@ -1,15 +1,12 @@
 """Figures in the documentation have a results file, and are the same wherever they are shown."""
 
-from __future__ import annotations
-
+import itertools
 import re
-from pathlib import Path
 
 import pytest
+from helpers.docs_code import PAGES, ROOT
 
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 
 
@@ -19,11 +16,8 @@ def test_each_results_file_is_cited(file):
 
 
 def test_each_results_file_and_benchmark_that_is_cited_exists():
-    cited = {
-        path
-        for text in TEXT.values()
-        for path in re.findall(r"benchmarks/[\w./]+\.(?:json|py)", text)
-    }
+    found = (re.findall(r"benchmarks/[\w./]+\.(?:json|py)", text) for text in TEXT.values())
+    cited = set(itertools.chain(*found))
     assert len(cited) > 20
     assert [path for path in sorted(cited) if not (ROOT / path).exists()] == []
 

@@ -1,7 +1,5 @@
 """How to install an extra, by where the package came from."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Scripts in forks of a process with TensorFlow: as in a new interpreter, and as strict."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

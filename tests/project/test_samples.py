@@ -5,8 +5,6 @@ a few words must stand in a row in one of the package's texts; what is left over
 script's code, or the seam of two texts.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

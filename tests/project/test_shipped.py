@@ -1,7 +1,5 @@
 """The action for CI and the skill for agents: their commands as they are, over a short training."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

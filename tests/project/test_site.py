@@ -1,7 +1,5 @@
 """The pages that are made from the code and from results say all, and nothing that is not there."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import re
@@ -10,16 +8,8 @@ import typing
 import pytest
 from helpers.docs_code import PAGES, ROOT
 
+from keras_gpukit import records
 from keras_gpukit.cli.main import parsers
-from keras_gpukit.records import (
-    BatchSizeSearch,
-    Diagnosis,
-    MemoryPrediction,
-    Report,
-    SpeedupSearch,
-    SplitPlan,
-    TuningRecord,
-)
 
 SOURCES = sorted((ROOT / "keras_gpukit").rglob("*.py"))
 VARIABLE = re.compile(
@@ -82,13 +72,13 @@ def dataclasses_in(kind):
 
 
 RESULTS = (
-    Report,
-    BatchSizeSearch,
-    Diagnosis,
-    MemoryPrediction,
-    SpeedupSearch,
-    SplitPlan,
-    TuningRecord,
+    records.Report,
+    records.BatchSizeSearch,
+    records.Diagnosis,
+    records.MemoryPrediction,
+    records.SpeedupSearch,
+    records.SplitPlan,
+    records.TuningRecord,
 )
 
 

@@ -1,7 +1,5 @@
 """Pages of the documentation in a real Chromium."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.browsing import needed_chromium, serious_violations
 from helpers.processes import ROOT

@@ -3,8 +3,6 @@
 `surface.json` lists it. After a deliberate change: `python tests/project/test_surface.py`.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """A user's script is checked against the package's types, as strictly as mypy can."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

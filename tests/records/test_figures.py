@@ -1,7 +1,5 @@
 """Figures that records derive from their own."""
 
-from __future__ import annotations
-
 from keras_gpukit.records import DeviceMemory, MemoryByCause, MemoryRecord, Saving
 
 

@@ -1,7 +1,5 @@
 """The names of tags, against the page that documents them."""
 
-from __future__ import annotations
-
 import re
 
 from helpers.processes import ROOT

@@ -1,7 +1,5 @@
 """What a search for batch sizes shows in a terminal and in a notebook."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import replace
@@ -46,9 +44,9 @@ SEARCH = BatchSizeSearch(
 )
 
 
-def printed(search: BatchSizeSearch, encoding: str = "utf-8") -> str:
+def printed(search: BatchSizeSearch = SEARCH, encoding: str = "utf-8", **changes) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    print_anywhere(render(search), Console(file=file, width=120))
+    print_anywhere(render(replace(search, **changes)), Console(file=file, width=120))
     file.flush()
     return file.buffer.getvalue().decode(encoding)
 
@@ -68,73 +66,51 @@ def test_the_terminal_has_both_answers_and_a_row_for_each_size():
     printed(SEARCH, "ascii")
 
 
-def test_a_size_that_was_lowered_is_told_with_the_one_that_failed():
-    lowered = replace(SEARCH, trials=(*SEARCH.trials, BatchSizeTrial(310, False, note="later")))
-    text = printed(lowered)
-    assert "300, tried with less memory than the device has; 310 ran out of it." in text
-
-
-def test_without_an_allocator_there_is_no_column_of_peaks():
+def test_each_batch_size_has_the_worst_of_its_trials():
+    trials = (*SEARCH.trials, BatchSizeTrial(310, False, note="later"))
+    said = "300, tried with less memory than the device has; 310 ran out of it."
+    assert said in printed(trials=trials)
+    later = replace(SEARCH, trials=trials)
+    [largest] = (each for each in later.by_size if each.batch_size == 310)
+    assert (largest.fits, largest.note) == (False, "later")
+    assert (later.smallest_failed, later.largest_passed) == (310, 300)
+    # Without an allocator there is no column of peaks.
+    assert "peak memory" in printed()
     trials = tuple(replace(each, peak_bytes=None) for each in SEARCH.trials)
-    assert "peak memory" in printed(SEARCH)
-    assert "peak memory" not in printed(replace(SEARCH, trials=trials))
+    assert "peak memory" not in printed(trials=trials)
 
 
 def test_an_input_that_limits_is_named():
-    limited = replace(SEARCH, fastest=64, input_rate=rate(900.0), limited_by_input=True)
-    assert "the input delivers 900 examples/s, so larger batches would only wait" in printed(
-        limited
-    )
+    text = printed(fastest=64, input_rate=rate(900.0), limited_by_input=True)
+    assert "the input delivers 900 examples/s, so larger batches would only wait" in text
 
 
 def test_what_is_unknown_is_said():
-    free = replace(
-        SEARCH,
-        largest=None,
-        limit_bytes=None,
-        predicted_largest=None,
-        unlimited_because="as no limit of the device's memory is known",
-        trials=SEARCH.trials[4:],
-    )
-    assert "Largest: unknown, as no limit of the device's memory is known" in printed(free)
-    assert "Tried up to 256." in printed(free)
-    nothing = replace(
-        SEARCH,
-        largest=None,
-        fastest=None,
-        trials=(BatchSizeTrial(1, False, note="OOM"),),
-        ending="not even one example fits",
-    )
-    assert "Largest: none, not even one example fits." in printed(nothing)
-    assert "Fastest: no rate was measured." in printed(nothing)
-    capped = replace(
-        SEARCH, trials=SEARCH.trials[2:], most=300, most_because="max_batch_size is 300"
-    )
-    assert "Largest that fits: 300. Larger ones were not tried: max_batch_size" in printed(capped)
-    stopped = replace(capped, most=4000, ending="time ran out")
-    assert "Larger ones were not tried: time ran out." in printed(stopped)
-    passed_more = replace(capped, trials=(SEARCH.trials[0], *capped.trials))
-    assert "Larger ones than 310 were not tried: max_batch_size" in printed(passed_more)
+    because = "as no limit of the device's memory is known"
+    unlimited = {"limit_bytes": None, "predicted_largest": None, "unlimited_because": because}
+    text = printed(largest=None, **unlimited, trials=SEARCH.trials[4:])
+    assert f"Largest: unknown, {because}" in text
+    assert "Tried up to 256." in text
+    failed = (BatchSizeTrial(1, False, note="OOM"),)
+    ending = "not even one example fits"
+    text = printed(largest=None, fastest=None, trials=failed, ending=ending)
+    assert "Largest: none, not even one example fits." in text
+    assert "Fastest: no rate was measured." in text
+    said = "Fastest: 300, with 2,050 examples/s from memory; no larger size was measured."
+    assert said in printed(fastest=300)
 
 
-def test_what_was_not_measured_is_not_compared():
-    alone = replace(SEARCH, fastest=300)
-    text = printed(alone)
-    assert "Fastest: 300, with 2,050 examples/s from memory; no larger size was measured." in text
-
-
-def test_a_search_that_was_cut_short_says_that_more_may_fit():
+def test_larger_sizes_that_were_not_tried_are_said_with_the_reason():
+    because = {"most": 300, "most_because": "max_batch_size is 300"}
+    capped = replace(SEARCH, trials=SEARCH.trials[2:], **because)
+    said = "Largest that fits: 300. Larger ones were not tried: max_batch_size"
+    assert said in printed(capped)
+    stopped = printed(capped, most=4000, ending="time ran out")
+    assert "Larger ones were not tried: time ran out." in stopped
+    passed_more = printed(capped, trials=(SEARCH.trials[0], *capped.trials))
+    assert "Larger ones than 310 were not tried: max_batch_size" in passed_more
+    # One that was cut short says that more may fit.
     wide = (*SEARCH.trials[:1], BatchSizeTrial(900, False), *SEARCH.trials[2:])
-    cut = replace(SEARCH, trials=wide, ending="time ran out")
-    text = " ".join(printed(cut).split())
+    text = " ".join(printed(trials=wide, ending="time ran out").split())
     assert "900 ran out of memory). More may fit: time ran out before the sizes" in text
-    assert "More may fit" not in printed(replace(SEARCH, ending="time ran out"))
-
-
-def test_each_batch_size_has_the_worst_of_its_trials():
-    later = replace(SEARCH, trials=(*SEARCH.trials, BatchSizeTrial(310, False, note="later")))
-    found = {each.batch_size: each for each in later.by_size}
-    assert not found[310].fits
-    assert found[310].note == "later"
-    assert later.smallest_failed == 310
-    assert later.largest_passed == 300
+    assert "More may fit" not in printed(ending="time ran out")

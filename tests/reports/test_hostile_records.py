@@ -1,7 +1,5 @@
 """Records and profiles from elsewhere cannot run a script in the page, seen in a real Chromium."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,20 +52,17 @@ def logs(tmp_path_factory) -> Path:
     """A log folder with hostile names: its own, all in a record, and all in a profile."""
     logs = tmp_path_factory.mktemp("logs")
     folder = logs / HOSTILE.replace("/", "\N{DIVISION SLASH}")[:200]
-    lines = run_lines(5)
-    header = replace(filled(RunHeader), schema=1, time_s=BEGAN_S)
-    lines[0] = (*lines[0][:3], header)
-    for kind, record in _KINDS.items():
-        if kind != "run":
-            lines.append((BEGAN_S + 6, 200, kind, filled(record)))
+    (*head, _), *lines = run_lines(5)
+    lines.insert(0, (*head, replace(filled(RunHeader), schema=1, time_s=BEGAN_S)))
+    kinds = {kind: record for kind, record in _KINDS.items() if kind != "run"}
+    lines += [(BEGAN_S + 6, 200, kind, filled(record)) for kind, record in kinds.items()]
     write_lines(folder, lines)
     capture = Capture()
     gpu = capture.gpu()
     for number in range(4):
         capture.step(number, 10.0 * number, 9.0)
-        gpu.event(
-            COMPUTE, HOSTILE, 10.0 * number + 1, 5.0, tf_op=f"{HOSTILE}:{HOSTILE}", hlo_op=HOSTILE
-        )
+        names = {"tf_op": f"{HOSTILE}:{HOSTILE}", "hlo_op": HOSTILE}
+        gpu.event(COMPUTE, HOSTILE, 10.0 * number + 1, 5.0, **names)
     capture.save(folder / "gpukit")
     return logs
 
@@ -83,22 +78,16 @@ def assert_harmless(page: Any, frame: Any) -> None:
     assert page.dialogs == []
 
 
-def test_a_report_of_all_fields_stays_text(page, tmp_path):
+def test_reports_of_all_fields_and_of_saved_records_stay_text(page, logs, tmp_path):
     report = filled(Report)
     # The names of figures over time are the reader's own.
     over_time = {"steps": None, "host": None, "gpus": {}, "memory": {}, "validation": None}
     run = replace(report.runs[0], **over_time)
     file = tmp_path / "report.html"
-    file.write_text(render(replace(report, runs=(run, run))), encoding="utf-8")
-    page.goto(file.as_uri())
-    assert_harmless(page, page)
-
-
-def test_a_saved_record_and_profile_stay_text(page, logs, tmp_path):
-    file = tmp_path / "report.html"
-    file.write_text(render(load_report(logs)), encoding="utf-8")
-    page.goto(file.as_uri())
-    assert_harmless(page, page)
+    for shown in (replace(report, runs=(run, run)), load_report(logs)):
+        file.write_text(render(shown), encoding="utf-8")
+        page.goto(file.as_uri())
+        assert_harmless(page, page)
 
 
 def test_in_the_tab_they_stay_text_too(page, logs):

@@ -1,7 +1,5 @@
 """Predicted memory next to the measured peak, and the note on memory that ran out."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -38,7 +36,11 @@ MEMORY = MemoryRecord(
 )
 
 
-def test_what_only_the_first_step_took_is_not_the_peak():
+def test_the_summary_and_the_page_begin_with_peak_and_prediction():
+    summary = replace(SUMMARY, memory=MEMORY)
+    assert "GPU:0 peak 9 GiB of 80 GiB (8.5 GiB predicted)" in headline(summary)
+    assert ("peak memory, predicted", "8.5 GiB") in key_figures(summary)
+    # What only the first step took is not the peak.
     gpu = replace(DEVICE, peak_bytes=20 * GIB, first_step_peak_bytes=20 * GIB)
     memory = replace(MEMORY, devices=(replace(gpu, later_peak_bytes=9 * GIB),))
     assert ("GPU:0 peak memory", "9 GiB") in key_figures(replace(SUMMARY, memory=memory))
@@ -51,20 +53,12 @@ def test_a_note_on_a_step_compiled_by_xla_gives_an_upper_bound_unless_xla_asked_
     asked = replace(record, state=AllocatorState(11 * GIB))
     assert "asked for 11 GiB in one block" in note(asked)
     assert "predicted" not in note(asked)
-
-
-def test_the_state_of_the_allocator_is_told_in_sentences():
+    # The state of the allocator is said in sentences.
     state = AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB)
     judged = judge(replace(SUMMARY, out_of_memory=OutOfMemory("GPU:0", state=state)))
     result = " ".join(evidence_sentences(judged.findings[0]))
     assert "asked for 2 GiB, 15 GiB were in use, 1 GiB were free" in result
     assert "use takes" not in result
-
-
-def test_the_summary_and_the_page_begin_with_both_figures():
-    summary = replace(SUMMARY, memory=MEMORY)
-    assert "GPU:0 peak 9 GiB of 80 GiB (8.5 GiB predicted)" in headline(summary)
-    assert ("peak memory, predicted", "8.5 GiB") in key_figures(summary)
 
 
 TOO_LITTLE = (

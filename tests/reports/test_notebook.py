@@ -1,12 +1,10 @@
 """Records in notebooks: what the terminal shows, as HTML."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
-from html.parser import HTMLParser
 
 import pytest
+from helpers.pages import Page
 from rich.console import Console
 
 from keras_gpukit.configure.plan import Plan
@@ -33,36 +31,22 @@ from keras_gpukit.tuning.tune_input import TunedInput
 
 NAME = "<b>[bold]a & b"
 RATE = Rate(100.0, 90.0, 110.0)
+FOUND = Finding(
+    *("input-bound", f"Steps wait for {NAME}", "critical", (Figure("input_stall", 78.4, "%"),)),
+    ("first advice", "second advice"),
+)
 SUMMARY = RunSummary(
     Environment({}),
     throughput=ThroughputRecord("fit", 1200, 1180, 0.0241, 1327.0),
     ending="completed",
-    verdict=Verdict(
-        (
-            Finding(
-                "input-bound",
-                f"Steps wait for {NAME}",
-                "critical",
-                (Figure("input_stall", 78.4, "%"),),
-                ("first advice", "second advice"),
-            ),
-        )
-    ),
+    verdict=Verdict((FOUND,)),
 )
 DIAGNOSIS = Diagnosis(
     RATE, RATE, RATE, 1.5, Rate(1.5, 1.4, 1.6, ""), Contention(RATE, None, None, None), (), 32.0
 )
+MAP = Trial("parallel-map", f"{NAME} in parallel", 1.5, 1.4, 1.6, kept=True)
 TUNING = TuningRecord(
-    (Trial("parallel-map", f"{NAME} in parallel", 1.5, 1.4, 1.6, kept=True),),
-    RATE,
-    RATE,
-    None,
-    1.5,
-    1.4,
-    1.6,
-    (f"cache {NAME}",),
-    "nothing left to try",
-    12.0,
+    *((MAP,), RATE, RATE, None, 1.5, 1.4, 1.6, (f"cache {NAME}",), "nothing left to try", 12.0)
 )
 SETUP = GPUSetup(
     (GPUInfo(0, NAME, "GPU-0", 40 << 30, (8, 0)),),
@@ -86,20 +70,6 @@ SHOWN = {
 }
 
 
-class Balanced(HTMLParser):
-    """Fails on a tag that is not closed, or not in order."""
-
-    def __init__(self):
-        super().__init__()
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag, attributes):
-        self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
 def words(text: str) -> list[str]:
     return re.findall(r"\w+", text)
 
@@ -112,9 +82,7 @@ def test_a_notebook_shows_what_a_terminal_does(record, render):
     assert words(unescape(re.sub("<[^>]*>", " ", html))) == words(printed.get())
     if record is SUMMARY:
         assert 'style="opacity: 0.75' in html  # dim text, legible on light and dark pages
-    parser = Balanced()
-    parser.feed(html)
-    assert parser.open == []
+    Page(html)  # fails on a tag that is not closed, or not in order
     assert "<b>[bold]" not in html  # a name is no markup
     if NAME in printed.get():
         assert "&lt;b&gt;[bold]a &amp; b" in html

@@ -1,7 +1,5 @@
 """The report in a real Chromium: cursor and zoom, printing, small screens, accessibility."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from keras_gpukit.saved_runs import load_report
 pytestmark = pytest.mark.browser
 TIMELINE, BUSY = ".plot[id$='-timeline']", ".plot[id$='-busy']"
 MORE = "document.querySelectorAll('.rest > details').forEach((each) => (each.open = true))"
+SCREEN = {"width": 1440, "height": 4500}
 FLOPS = StepFlops({"float32": 10**12}, 10**10, ceilings=Ceilings({"TF32": 300.0}, 2000.0))
 
 
@@ -41,7 +40,7 @@ def report(tmp_path_factory) -> str:
 def page(report) -> Iterator[Any]:
     """One page for all: each test puts it back as it was."""
     with needed_chromium() as browser:
-        page = browser.new_page(viewport={"width": 1440, "height": 4500})
+        page = browser.new_page(viewport=SCREEN)
         page.set_default_timeout(60_000)
         page.goto(report)
         page.locator(".plot .main-svg").first.wait_for()
@@ -147,18 +146,38 @@ def test_printed_are_verdict_two_charts_and_findings(page):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".finding:not([open])").count() == 0
     assert page.locator(".run").first.locator("figure:visible").count() == 2
-    cut = (
-        "document.querySelectorAll('.scroll').values().filter((box) => {box} > 1).toArray().length"
-    )
-    for sizes in ("box.scrollHeight - box.clientHeight", "box.scrollWidth - box.clientWidth"):
-        assert page.evaluate(cut.replace("{box}", sizes)) == 0
+    boxes = "document.querySelectorAll('.scroll').values()"
+    for side in ("Height", "Width"):
+        cut = f"{boxes}.filter((box) => box.scroll{side} - box.client{side} > 1).toArray().length"
+        assert page.evaluate(cut) == 0
     widths = "[...document.querySelectorAll('.plot .main-svg')].map((svg) => svg.clientWidth)"
     assert max(page.evaluate(widths)) <= 703
     assert page.evaluate("document.documentElement.scrollWidth") <= 703
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
-    page.set_viewport_size({"width": 1440, "height": 4500})
+    page.set_viewport_size(SCREEN)
     assert page.locator(".finding:not([open])").count() == closed
+
+
+def test_in_a_notebook_the_frame_draws_its_charts_and_its_links_stay_within_it(page, tmp_path):
+    write_lines(tmp_path / "logs", run_lines())
+    notebook = tmp_path / "notebook.html"
+    shown = load_report(tmp_path / "logs")._repr_html_()
+    notebook.write_text(f"<!doctype html><title>Notebook</title>{shown}", encoding="utf-8")
+    around = page.context.browser.new_page()
+    around.set_default_timeout(60_000)
+    around.goto(notebook.as_uri())
+    frame = around.frame_locator("iframe")
+    frame.locator(".plot .main-svg").first.wait_for()
+    frame.locator("p.links a[href^='#']").first.click()
+    inside = around.frames[1]
+    assert inside.evaluate("document.activeElement.id || location.hash")
+    assert inside.locator(".plot .main-svg").count() > 3
+    assert around.url == notebook.as_uri()
+    # The page cannot reach the notebook around it.
+    reach = "() => { try { return parent.document.title } catch { return null } }"
+    assert inside.evaluate(reach) is None
+    around.close()
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 375)])
@@ -199,4 +218,4 @@ def test_words_of_charts_are_legible_on_a_phone(page):
     )
     assert len(plots) > 5
     assert [plot for plot in plots if plot[1] < 0 or plot[2] < 70] == []
-    page.set_viewport_size({"width": 1440, "height": 4500})
+    page.set_viewport_size(SCREEN)

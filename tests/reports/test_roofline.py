@@ -1,7 +1,5 @@
 """The roofline in the report, and the same sentence in the panel and in TensorBoard."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from helpers.recorded_runs import SUMMARY
@@ -31,18 +29,13 @@ def test_the_figures_of_a_run_are_a_table():
     assert isinstance(chart, Chart)
     assert chart.figure is None
     assert {("share of the peak", "13 %"), ("FLOPs per byte", "200")} < set(chart.table.rows)
-    assert dict(chart.more)["Operations whose arithmetic is not counted"].rows == (
-        ("Relu",),
-        ("Sum",),
-    )
+    uncounted = dict(chart.more)["Operations whose arithmetic is not counted"]
+    assert uncounted.rows == (("Relu",), ("Sum",))
     assert "NVIDIA's data sheet" in chart.caption
     assert ("bytes moved", "unknown") in roofline_table(run(jit_compile=True)).table.rows
-
-
-def test_what_is_unknown_says_why():
-    chart = roofline_table(run(StepFlops(unknown_because="eager steps have no graph")))
-    assert isinstance(chart, Omitted)
-    assert "eager steps have no graph" in chart.because
+    unknown = roofline_table(run(StepFlops(unknown_because="eager steps have no graph")))
+    assert isinstance(unknown, Omitted)
+    assert "eager steps have no graph" in unknown.because
     assert roofline_table(run(None)) is None
 
 

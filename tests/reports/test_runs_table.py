@@ -1,7 +1,5 @@
 """The table of many runs: names, columns, links, and what two runs differ in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -59,19 +57,15 @@ def test_a_run_keeps_its_link_while_others_come_and_wherever_it_is_seen_from():
     assert len(set(run_ids([old, old, old]))) == 3
 
 
-def test_settings_that_differ_get_a_column_and_others_do_not():
-    runs = [run(str(number), precision=f"mixed_{number % 2}") for number in range(6)]
-    table = runs_table(runs)
-    assert table.columns[-1] == "precision"
-    assert "jit_compile" not in table.columns
-    assert [row.cells[-1].text for row in table.rows[:2]] == ["mixed_0", "mixed_1"]
-
-
-def test_each_setting_that_differs_gets_a_column_and_the_fastest_run_is_marked():
-    runs = [run(str(number), cpu_count=number + 1) for number in range(6)]
-    slow = replace(SUMMARY, throughput=replace(SUMMARY.throughput, examples_per_s=1.0))
+def test_settings_that_differ_get_a_column_and_the_fastest_run_is_marked():
+    made = [{"precision": f"mixed_{number % 2}", "cpu_count": number + 1} for number in range(6)]
+    runs = [run(str(number), **settings) for number, settings in enumerate(made)]
+    slow = replace(runs[0].summary, throughput=replace(SUMMARY.throughput, examples_per_s=1.0))
     table = runs_table([replace(runs[0], summary=slow), *runs[1:]])
-    assert "cores" in table.columns
+    assert {"precision", "cores"} <= set(table.columns)
+    assert "jit_compile" not in table.columns
+    at = table.columns.index("precision")
+    assert [row.cells[at].text for row in table.rows[:2]] == ["mixed_0", "mixed_1"]
     at = table.columns.index("examples/s")
     assert [row.cells[at].badge is not None for row in table.rows][:2] == [False, True]
 
@@ -124,22 +118,20 @@ def test_settings_are_named_the_most_changed_first():
     assert list(result).index("precision") < list(result).index("python")
 
 
+def page_of(*runs: RunReport, **options) -> str:
+    return render(Report("logs", 0.0, "1", runs), plotly_src="plotly.js", **options)
+
+
 def test_each_of_two_hundred_runs_is_reached_by_a_link_in_a_small_page():
-    runs = tuple(run(f"sweep/{number}", began_s=BEGAN_S + number) for number in range(200))
-    page = render(Report("logs", 0.0, "1", runs), plotly_src="plotly.js")
+    runs = [run(f"sweep/{number}", began_s=BEGAN_S + number) for number in range(200)]
+    page = page_of(*runs)
     for each in runs:
         assert f'href="#{run_id(each)}"' in page
         assert f'<section id="{run_id(each)}"' in page
     assert len(page) < 2_500_000
-
-
-def test_a_run_that_has_a_page_of_its_own_is_linked_to_that():
-    runs = (run("a"), run("b", began_s=BEGAN_S + 1))
-    page = render(
-        Report("logs", 0.0, "1", runs),
-        plotly_src="plotly.js",
-        href=lambda each: "elsewhere?a&b" if each.name == "a" else None,
-    )
+    # A run that has a page of its own is linked to that.
+    a, b = run("a"), run("b", began_s=BEGAN_S + 1)
+    page = page_of(a, b, href=lambda each: "elsewhere?a&b" if each.name == "a" else None)
     assert 'href="elsewhere?a&amp;b"' in page
-    assert f'<section id="{run_id(runs[0])}"' not in page
-    assert f'<section id="{run_id(runs[1])}"' in page
+    assert f'<section id="{run_id(a)}"' not in page
+    assert f'<section id="{run_id(b)}"' in page

@@ -1,7 +1,5 @@
 """What the result of tuning an input pipeline says first."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.records import CACHE_NOT_ALLOWED, Rate, Trial, TuningRecord
@@ -19,19 +17,10 @@ def rate(median):
 
 
 def shown(*trials, before=10.0, tuned=95.3, compute=None, ending="nothing left to try"):
-    is_faster = any(trial.kept for trial in trials)
-    record = TuningRecord(
-        trials,
-        rate(before),
-        rate(tuned if is_faster else before),
-        None if compute is None else rate(compute),
-        tuned / before if is_faster else 1.0,
-        1.0,
-        1.0,
-        (),
-        ending,
-        30.9,
-    )
+    tuned = tuned if any(trial.kept for trial in trials) else before
+    computes = None if compute is None else rate(compute)
+    speed = (rate(before), rate(tuned), computes, tuned / before, 1.0, 1.0)
+    record = TuningRecord(trials, *speed, (), ending, 30.9)
     assert str(record) == as_text(render(record))
     return str(record)
 
@@ -53,16 +42,14 @@ def test_what_training_gains_is_told_next_to_the_gain_of_the_input(trials, compu
     assert words in " ".join(text.split())
 
 
-def test_nothing_is_said_of_training_without_a_model_or_a_change():
-    assert "Steps" not in shown(MAP)
-    assert "Steps" not in shown(CACHE, compute=32.0)
-
-
 def test_an_input_that_suffices_is_not_called_no_improvement():
     text = shown(MAP, compute=32.0, ending="the model is no faster")
     assert "no faster" not in text
     assert "the input is faster than the model trains, so an even faster one" in text
     assert "Ended after 30.9 s: time ran out." in shown(MAP, ending="time ran out")
+    # Nothing is said of training without a model or a change.
+    assert "Steps" not in shown(MAP)
+    assert "Steps" not in shown(CACHE, compute=32.0)
 
 
 def test_a_cache_that_was_not_allowed_comes_first():

@@ -1,7 +1,5 @@
 """A verdict in one line: it says how a run ended."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -25,31 +23,27 @@ def line(state, progress=AT, **summary):
     return verdict_line(RunReport("logs", state, summary=result, progress=progress))
 
 
-def test_of_a_run_that_completed_only_the_verdict_is_said():
-    assert line("completed", ending="completed") == NOTHING_FOUND
-
-
 @pytest.mark.parametrize(
-    ("state", "result"),
+    ("state", "summary", "result"),
     [
-        ("unfinished", "Ended without a summary after step 1,800 (killed, or without a Monitor)."),
-        ("running", "Still running after step 1,800."),
+        ("completed", {"ending": "completed"}, NOTHING_FOUND),
+        (
+            *("unfinished", {}),
+            "Ended without a summary after step 1,800 (killed, or without a Monitor). "
+            f"{NOTHING_FOUND}",
+        ),
+        ("running", {}, f"Still running after step 1,800. {NOTHING_FOUND}"),
+        (
+            *("interrupted", {"ended_by": "KeyboardInterrupt in step 5"}),
+            "Interrupted by KeyboardInterrupt in step 5.",
+        ),
+        ("interrupted", {}, "Interrupted after step 1,800."),
+        ("interrupted", {"progress": None}, "Interrupted."),
     ],
 )
-def test_a_run_without_a_summary_is_not_only_said_to_have_no_warnings(state, result):
-    assert line(state) == f"{result} {NOTHING_FOUND}"
-
-
-@pytest.mark.parametrize(
-    ("progress", "ended_by", "result"),
-    [
-        (AT, "KeyboardInterrupt in step 5", "Interrupted by KeyboardInterrupt in step 5."),
-        (AT, None, "Interrupted after step 1,800."),
-        (None, None, "Interrupted."),
-    ],
-)
-def test_an_interrupted_run_says_by_what_or_where(progress, ended_by, result):
-    assert line("interrupted", progress=progress, ended_by=ended_by, ending="interrupted") == result
+def test_a_run_without_a_finding_says_how_it_ended(state, summary, result):
+    ending = {"ending": "interrupted"} if state == "interrupted" else {}
+    assert line(state, **{**ending, **summary}) == result
 
 
 def test_a_finding_comes_first_and_the_end_after_it():
@@ -57,9 +51,7 @@ def test_a_finding_comes_first_and_the_end_after_it():
     killed = RunReport("logs", "unfinished", summary=replace(SUMMARY, ending=None), progress=AT)
     ended = "ended without a summary after step 1,800 (killed, or without a Monitor)"
     assert verdict_line(killed) == f"{WORST}; {ended}"
-
-
-def test_a_finding_that_names_the_end_is_not_told_it_twice():
+    # One that names the end does not say it twice.
     (worst, *_) = SUMMARY.verdict.findings
     worst = replace(worst, code="ended-by-error", title="ValueError in step 1 ended the run")
     summary = replace(

@@ -1,7 +1,5 @@
 """The workers of a cluster in the report and in the panel."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 
@@ -30,6 +28,10 @@ def column(chart, name):
     return [row[chart.table.columns.index(name)] for row in chart.table.rows]
 
 
+def missing(because):
+    return run(replace(cluster(WorkerFigures(0), expected=4), unknown_because=because))
+
+
 def test_each_worker_has_a_bar_and_a_row_and_the_straggler_is_named_in_words():
     chart = workers_chart(run(LATE))
     assert isinstance(chart, Chart)
@@ -39,6 +41,34 @@ def test_each_worker_has_a_bar_and_a_row_and_the_straggler_is_named_in_words():
     assert "18 steps" in chart.caption
     names = [trace["name"] for trace in chart.figure["data"]]
     assert names == ["compute", "waiting for other workers", "exchange"]
+    # A slow network is marked too.
+    trips, members = ring(slow=1), four(exchange_s=0.1).members
+    slow = cluster(*(replace(each, round_trips=trips[each.index]) for each in members))
+    assert "worker 1, straggler" in column(workers_chart(run(slow)), "worker")
+    page = render(Report("logs", 10.0, "1", (run(LATE),)))
+    assert "Worker 2 is a straggler" in page
+    assert "worker 2 arrives 17 ms after the last of the others" in page
+    assert page.count("The workers next to each other") > 2  # with links to the chart
+
+
+def test_workers_that_are_missing_are_said_to_be_and_a_lonely_run_has_no_chart():
+    chart = workers_chart(missing("the folder is another"))
+    assert isinstance(chart, Omitted)
+    assert chart.because == "the folder is another"
+    assert workers_chart(run(None)) is None
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (run(LATE), "4 workers compared over 18 steps"),
+        (missing("others are elsewhere"), "1 of 4 workers compared: others are elsewhere"),
+    ],
+)
+def test_the_panel_says_how_many_workers_were_compared(run, says):
+    written = io.StringIO()
+    print_summary(run.summary, Console(file=written, width=120))
+    assert says in written.getvalue()
 
 
 def test_the_parts_of_a_step_add_up():
@@ -46,42 +76,3 @@ def test_the_parts_of_a_step_add_up():
     for parts, member in zip(step_parts(waits), LATE.members, strict=True):
         whole_s = parts.input_s + parts.compute_s + parts.waiting_s + parts.exchange_s
         assert whole_s == pytest.approx(member.compared[0].duration_s)
-
-
-def test_a_slow_network_is_marked_too():
-    trips = ring(slow=1)
-    members = (
-        replace(each, round_trips=trips[each.index]) for each in four(exchange_s=0.1).members
-    )
-    assert "worker 1, straggler" in column(workers_chart(run(cluster(*members))), "worker")
-
-
-def test_workers_that_are_missing_are_said_to_be_and_a_lonely_run_has_no_chart():
-    alone = replace(cluster(WorkerFigures(0), expected=4), unknown_because="the folder is another")
-    missing = workers_chart(run(alone))
-    assert isinstance(missing, Omitted)
-    assert missing.because == "the folder is another"
-    assert workers_chart(run(None)) is None
-
-
-def test_the_page_leads_from_the_straggler_to_the_chart():
-    page = render(Report("logs", 10.0, "1", (run(LATE),)))
-    assert "Worker 2 is a straggler" in page
-    assert "worker 2 arrives 17 ms after the last of the others" in page
-    assert page.count("The workers next to each other") > 2
-
-
-@pytest.mark.parametrize(
-    ("workers", "says"),
-    [
-        (LATE, "4 workers compared over 18 steps"),
-        (
-            replace(cluster(WorkerFigures(0), expected=4), unknown_because="others are elsewhere"),
-            "1 of 4 workers compared: others are elsewhere",
-        ),
-    ],
-)
-def test_the_panel_says_how_many_workers_were_compared(workers, says):
-    written = io.StringIO()
-    print_summary(run(workers).summary, Console(file=written, width=120))
-    assert says in written.getvalue()

@@ -1,59 +1,36 @@
 """A slow callback: its line, when it works, and whether it takes longer and longer."""
 
-from __future__ import annotations
+from dataclasses import replace
 
-from keras_gpukit.records import (
-    Environment,
-    InputRecord,
-    LineTime,
-    RunSummary,
-    Series,
-    StackTimes,
-    ThroughputRecord,
-    TimeBreakdown,
-)
+from helpers.summaries import breakdown, throughput
+
+from keras_gpukit import records
 from keras_gpukit.rules.whole_run.callback_lines import slowest_line
 from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
 
 
 def judged(at_epochs_s, lines=(), thirds=(1.0, 1.1), steps=(0, 500, 1000, 1500)):
-    parts = TimeBreakdown(
-        wall_s=30.0,
-        input_s=0.0,
-        compute_s=10.0,
+    parts = breakdown(
+        30.0,
         callbacks_s=20.0,
-        epoch_start_s=0.0,
-        first_step_s=0.0,
-        validation_s=0.0,
-        other_s=0.0,
         by_callback={"Scores": 18.0, "Other": 0.1},
         callbacks_at_epochs={"Scores": at_epochs_s},
         callbacks_by_thirds={"Scores": thirds},
     )
-    series = Series("step/time_ms", steps, (0.0, 10.0, 20.0, 30.0), (1.0,) * 4, (1.0,) * 4)
-    return SlowCallbacks().judge(
-        RunSummary(
-            Environment({}),
-            input=InputRecord("fit", breakdown=parts),
-            series=(series,),
-            stacks=StackTimes(200, 30.0, tuple(lines)),
-            throughput=ThroughputRecord("fit", 1500, 1500, 0.007, None),
-        )
-    )
+    series = records.Series("step/time_ms", steps, (0.0, 10.0, 20.0, 30.0), (1.0,) * 4, (1.0,) * 4)
+    run = summary_of(*lines)
+    record = records.InputRecord("fit", breakdown=parts)
+    speed = throughput(0.007, 1500)
+    return SlowCallbacks().judge(replace(run, input=record, series=(series,), throughput=speed))
 
 
 def line(place, seconds, first_s=0.0, last_s=0.0, called=None, entry="Scores.on_train_batch_end"):
-    return LineTime(
-        place,
-        "score",
-        called,
-        "",
-        seconds,
-        "callback",
-        entry,
-        first_third_s=first_s,
-        last_third_s=last_s,
-    )
+    thirds = {"first_third_s": first_s, "last_third_s": last_s}
+    return records.LineTime(place, "score", called, "", seconds, "callback", entry, **thirds)
+
+
+def summary_of(*lines):
+    return records.RunSummary(records.Environment({}), stacks=records.StackTimes(200, 30.0, lines))
 
 
 def test_a_callback_at_batches_is_named_with_its_line_and_what_that_calls():
@@ -70,14 +47,11 @@ def test_a_callback_at_epochs_is_advised_by_epochs():
     found = judged(17.0)
     assert found.title == "Scores takes 18 of 30 s"
     assert found.advice == ("Scores: do its work less often, for example every fifth epoch",)
-
-
-def test_at_epochs_growth_is_read_from_the_times_of_its_calls():
-    found = judged(17.0, thirds=(0.5, 1.5))
-    assert found.title == "Scores takes 18 of 30 s; longer with every epoch"
-    assert (
-        "it takes 3× as long for each epoch as in the first (500 and 1,500 ms)" in found.advice[0]
-    )
+    # Growth is read from the times of its calls.
+    grows = judged(17.0, thirds=(0.5, 1.5))
+    assert grows.title == "Scores takes 18 of 30 s; longer with every epoch"
+    said = "it takes 3× as long for each epoch as in the first (500 and 1,500 ms)"
+    assert said in grows.advice[0]
 
 
 def test_between_steps_growth_is_by_the_steps_of_each_third():
@@ -98,13 +72,8 @@ def test_a_hook_without_a_class_of_its_own_has_a_line_too():
     assert judged(1.0, [by_lambda]).title.endswith("mostly at train.py:9")
     nested = line("train.py:8", 12.0, entry="main.Scores.on_train_batch_end")
     assert judged(1.0, [by_lambda, nested]).title.endswith("mostly at train.py:8")
-
-
-def test_lines_within_a_callback_of_keras_are_not_shown():
-    assert slowest_line(summary_of("TensorBoard"), "TensorBoard") is None
-    assert slowest_line(summary_of("Scores"), "Scores").place == "a.py:1"
-
-
-def summary_of(name):
-    lines = (line("a.py:1", 5.0, entry=f"{name}.on_train_batch_end"),)
-    return RunSummary(Environment({}), stacks=StackTimes(50, 9.0, lines))
+    # Lines within a callback of Keras are not shown.
+    for name, place in (("TensorBoard", None), ("Scores", "a.py:1")):
+        run = summary_of(line("a.py:1", 5.0, entry=f"{name}.on_train_batch_end"))
+        slowest = slowest_line(run, name)
+        assert (slowest and slowest.place) == place

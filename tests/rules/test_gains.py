@@ -1,7 +1,5 @@
 """Whether a measured gain counts: one threshold for what is reported, and for what is kept."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.records import Rate

@@ -1,34 +1,23 @@
 """Known faults of versions explain what a run shows, and nothing in versions without them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
+from helpers.summaries import breakdown
 
-from keras_gpukit.records import (
-    Environment,
-    Figure,
-    Finding,
-    InputRecord,
-    OutOfMemory,
-    PipelineRecord,
-    RunSummary,
-    StageRecord,
-    TimeBreakdown,
-)
+from keras_gpukit import records
 from keras_gpukit.rules.known_faults import KNOWN_FAULTS, ON_EPOCH_BEGIN, explained
 from keras_gpukit.rules.memory.growth import THIS_PROCESS
 
-RUN = RunSummary(Environment({}))
+RUN = records.RunSummary(records.Environment({}))
 
 
 def of(code, about="", *evidence):
-    return Finding(code, "It ran out", "critical", evidence, ("Look.",), about=about)
+    return records.Finding(code, "It ran out", "critical", evidence, ("Look.",), about=about)
 
 
 def with_settings(**settings):
-    return replace(RUN, environment=Environment({}, settings=settings))
+    return replace(RUN, environment=records.Environment({}, settings=settings))
 
 
 RACE = replace(
@@ -37,24 +26,21 @@ RACE = replace(
     ended_kind="input",
     error_line="a.py:31",
 )
-DENSE = replace(
-    RUN,
-    out_of_memory=OutOfMemory(
-        "GPU:0", layer="d", layer_class="Dense", backward=True, shape=(8, 9, 9)
-    ),
-)
+WHERE = {"layer": "d", "layer_class": "Dense", "backward": True, "shape": (8, 9, 9)}
+RAN_OUT = records.OutOfMemory("GPU:0", **WHERE)
+DENSE = replace(RUN, out_of_memory=RAN_OUT)
 WRITES = replace(
     with_settings(**{"TensorBoard.update_freq": "update_freq=100"}),
-    input=InputRecord(
-        "fit",
-        breakdown=TimeBreakdown(20, 0, 10, 10, 0, 0, 0, 0, by_callback={"TensorBoard": 9.0}),
+    input=records.InputRecord(
+        "fit", breakdown=breakdown(20, callbacks_s=10, by_callback={"TensorBoard": 9.0})
     ),
 )
-COMPILED = replace(RUN, environment=Environment({}, jit_compile=True))
+COMPILED = replace(RUN, environment=records.Environment({}, jit_compile=True))
 GENERATED = replace(
     RUN,
-    input=InputRecord(
-        "fit", pipeline=PipelineRecord((StageRecord("read", "generator", "python"),))
+    input=records.InputRecord(
+        "fit",
+        pipeline=records.PipelineRecord((records.StageRecord("read", "generator", "python"),)),
     ),
 )
 
@@ -65,7 +51,7 @@ CASES = {
     "pull/22357": (WRITES, of("slow-callbacks", "TensorBoard"), "3.14.1", "3.15.0"),
     "issues/64170": (
         COMPILED,
-        of("memory-grows", THIS_PROCESS, Figure("traced_again", 40, "times")),
+        of("memory-grows", THIS_PROCESS, records.Figure("traced_again", 40, "times")),
         "2.21.0",
         "2.14.0",
     ),
@@ -101,10 +87,10 @@ def test_a_fault_is_named_only_in_versions_that_have_it(thread):
 
 ELSEWHERE = replace(RACE, error_line="a.py:3")
 IN_STEP = replace(RACE, ended_kind="error")
-FORWARD = replace(DENSE, out_of_memory=replace(DENSE.out_of_memory, backward=False))
-ATTENTION = replace(DENSE, out_of_memory=replace(DENSE.out_of_memory, layer_class="Attention"))
+FORWARD = replace(DENSE, out_of_memory=replace(RAN_OUT, backward=False))
+ATTENTION = replace(DENSE, out_of_memory=replace(RAN_OUT, layer_class="Attention"))
 EACH_BATCH = replace(WRITES, environment=with_settings(update_freq="update_freq=1").environment)
-KEPT = of("memory-grows", THIS_PROCESS, Figure("kept_in", 40, "B", "a list"))
+KEPT = of("memory-grows", THIS_PROCESS, records.Figure("kept_in", 40, "B", "a list"))
 
 
 @pytest.mark.parametrize(

@@ -1,210 +1,165 @@
 """What ended a run comes first: memory of a device for certain, of the host likely."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
 from helpers.findings import by_name
+from helpers.findings import codes as findings
+from helpers.summaries import breakdown, stall, throughput
 
-from keras_gpukit.records import (
-    AllocatorState,
-    DeviceMemory,
-    Environment,
-    GPUHolder,
-    GPUInfo,
-    HostSample,
-    InputRecord,
-    Kept,
-    MemoryByCause,
-    MemoryOption,
-    MemoryRecord,
-    OutOfMemory,
-    Progress,
-    RunSummary,
-    ScriptError,
-    ScriptRecord,
-    ThroughputRecord,
-    TimeBreakdown,
-)
+from keras_gpukit import records
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.memory.memory_options import memory_options
 from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
 
 GIB = 2**30
-RUN = RunSummary(Environment({}))
-RAN_OUT = OutOfMemory(
+RUN = records.RunSummary(records.Environment({}))
+RAN_OUT = records.OutOfMemory(
     "GPU:0",
     "model/conv_1/Relu",
     "conv",
-    state=AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB),
+    state=records.AllocatorState(2 * GIB, 16 * GIB, 15 * GIB, free_bytes=GIB),
     options=(
-        MemoryOption("mixed precision", 20 * GIB, False, 64),
-        MemoryOption("batch size", 12 * GIB, True, 32),
+        records.MemoryOption("mixed precision", 20 * GIB, False, 64),
+        records.MemoryOption("batch size", 12 * GIB, True, 32),
     ),
 )
+STALLED = stall(0.9)
 
 
-STALLED = InputRecord(
-    "fit", confidence="exact", measured_steps=1000, wait_s=0.01, stall_fraction=0.9
-)
-
-
-def findings(summary):
-    return [each.code for each in judge(summary).findings]
+def first(summary=RUN, **changes):
+    return judge(replace(summary, **changes)).findings[0]
 
 
 def test_running_out_of_memory_comes_in_place_of_findings_on_speed():
     summary = replace(RUN, input=STALLED, out_of_memory=RAN_OUT, ending="interrupted")
     assert findings(summary) == ["out-of-memory"]  # until it fits, speed is no question
-    finding = judge(summary).findings[0]
+    finding = first(summary)
     assert finding.title == "Layer 'conv' on GPU:0 ran out of memory"
     assert finding.advice[0].startswith("Train with batch_size=32: at most 12,288 MiB")
     assert finding.advice[1].startswith("Not enough on its own: keras_gpukit.configure_gpus(")
-    assert [*by_name(finding).items()] == [
-        ("asked for", 2 * GIB),
-        ("in use", 15 * GIB),
-        ("free", GIB),
-        ("limit", 16 * GIB),
-    ]
+    figures = dict(zip(("asked for", "in use", "free", "limit"), (2, 15, 1, 16), strict=True))
+    assert [*by_name(finding).items()] == [(name, of * GIB) for name, of in figures.items()]
+
+
+ENDED = {"ended_by": "ValueError in step 1", "ended_kind": "error", "ending": "interrupted"}
 
 
 def test_an_exception_that_ended_the_run_is_named_once():
-    error = {"ended_by": "ValueError in step 1", "ended_kind": "error"}
-    crashed = replace(RUN, **error, ending="interrupted")
-    finding = judge(crashed).findings[0]
+    crashed = replace(RUN, **ENDED)
+    finding = first(crashed)
     assert (finding.code, finding.severity) == ("ended-by-error", "critical")
     assert finding.title == "ValueError in step 1 ended the run"
-    result = replace(crashed, error_message="3 classes, not 4", error_line="train.py:31")
-    assert judge(result).findings[0].title == (
+    crashed = replace(crashed, error_message="3 classes, not 4", error_line="train.py:31")
+    assert first(crashed).title == (
         "ValueError in step 1 (train.py:31) ended the run: 3 classes, not 4"
     )
-    of_input = replace(result, ended_kind="input")
-    assert judge(of_input).findings[0].advice[0].startswith("Read the data without training")
-    preempted = judge(replace(result, ended_kind="signal")).findings[0]
+    of_input, preempted = (first(crashed, ended_kind=kind) for kind in ("input", "signal"))
+    assert of_input.advice[0].startswith("Read the data without training")
     assert preempted.advice[0].startswith("Start it again where it ended")
-    assert "ended-by-error" not in findings(replace(crashed, out_of_memory=RAN_OUT))
-    stopped = replace(crashed, ended_kind="stopped")
-    assert "ended-by-error" not in findings(stopped)
+    for otherwise in ({"out_of_memory": RAN_OUT}, {"ended_kind": "stopped"}):
+        assert "ended-by-error" not in findings(replace(crashed, **otherwise))
     assert "ended-by-error" in judge(replace(RUN, ending="interrupted")).not_applicable
     assert "ended-by-error" in judge(replace(RUN, ending="completed")).passed
 
 
 def test_a_killed_run_says_so_first_and_what_it_was_doing():
-    validating = Progress("fit", "validation", 300, 2, 5)
-    steps = ThroughputRecord("fit", 300, 300, 0.01, None)
-    killed = replace(RUN, input=STALLED, throughput=steps, killed_in=validating)
+    validating = records.Progress("fit", "validation", 300, 2, 5)
+    killed = replace(RUN, input=STALLED, throughput=throughput(steps=300), killed_in=validating)
     assert findings(killed)[:2] == ["killed", "input-bound"]
-    (first, *_) = judge(killed).findings
-    assert first.title == "The process was killed while validating after step 300, in epoch 2 of 5"
-    full = HostSample(memory_available_bytes=1, memory_total_bytes=100)
+    title = "The process was killed while validating after step 300, in epoch 2 of 5"
+    assert first(killed).title == title
+    full = records.HostSample(memory_available_bytes=1, memory_total_bytes=100)
     assert findings(replace(killed, host_at_end=full))[:2] == ["host-out-of-memory", "input-bound"]
-    assert "killed" in judge(replace(RUN, ending="completed")).passed
-    assert "killed" in judge(RUN).not_applicable
 
 
 @pytest.mark.parametrize(
     ("ended", "found"),
     [
+        (ENDED, ["ended-by-error"]),
         (
-            {"ended_by": "ValueError in step 1", "ended_kind": "error", "ending": "interrupted"},
-            ["ended-by-error"],
+            {"killed_in": records.Progress("fit", "first step", 0)},
+            ["killed", "first-step-not-over"],
         ),
-        ({"killed_in": Progress("fit", "first step", 0)}, ["killed", "first-step-not-over"]),
-        (
-            {
-                "ended_by": "KeyboardInterrupt in step 1",
-                "ended_kind": "stopped",
-                "ending": "interrupted",
-            },
-            ["first-step-not-over"],
-        ),
+        ({**ENDED, "ended_kind": "stopped"}, ["first-step-not-over"]),
         ({}, ["first-step-not-over", "memory-nearly-full"]),  # it goes on
     ],
 )
 def test_a_run_that_never_stepped_gets_no_advice_on_speed_or_memory(ended, found):
-    gpu = GPUInfo(0, "a GPU")
-    memory = MemoryRecord((DeviceMemory("GPU:0", GIB, 19 * GIB, 20 * GIB),))
-    tracing = replace(RUN, environment=Environment({}, gpus=(gpu,)), memory=memory, first_step_s=60)
+    gpu = records.GPUInfo(0, "a GPU")
+    memory = records.MemoryRecord((records.DeviceMemory("GPU:0", GIB, 19 * GIB, 20 * GIB),))
+    environment = records.Environment({}, gpus=(gpu,))
+    tracing = replace(RUN, environment=environment, memory=memory, first_step_s=60)
     assert findings(replace(tracing, **ended)) == found
 
 
 def test_what_other_processes_hold_is_evidence_and_advice():
-    record = replace(RAN_OUT, holders=(GPUHolder(7, 3 * GIB), GPUHolder(8, GIB)))
-    finding = judge(replace(RUN, out_of_memory=record)).findings[0]
+    record = replace(RAN_OUT, holders=(records.GPUHolder(7, 3 * GIB), records.GPUHolder(8, GIB)))
+    finding = first(out_of_memory=record)
     assert by_name(finding)["held by other processes"] == 4 * GIB
     assert finding.advice[-1].startswith("End the other processes")
+    # That free memory is in pieces is said first.
+    pieces = {"free_bytes": 4 * GIB, "largest_free_bytes": GIB}
+    state = records.AllocatorState(2 * GIB, 16 * GIB, 12 * GIB, **pieces)
+    finding = first(out_of_memory=replace(RAN_OUT, state=state))
+    assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: the free memory is fragmented"
+    assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]
+    assert by_name(finding)["largest free block"] == GIB
 
 
-@pytest.mark.parametrize("code", ["out-of-memory", "host-out-of-memory"])
+@pytest.mark.parametrize("code", ["out-of-memory", "host-out-of-memory", "killed"])
 def test_a_run_that_ended_otherwise_passes_and_one_that_goes_on_is_not_judged(code):
     assert code in judge(replace(RUN, ending="completed")).passed
     assert code in judge(RUN).not_applicable
 
 
 @pytest.mark.parametrize(
-    ("last", "found"),
+    ("figures", "found"),
     [
-        (HostSample(memory_available_bytes=9 * GIB, memory_total_bytes=100 * GIB), True),
-        (HostSample(memory_available_bytes=11 * GIB, memory_total_bytes=100 * GIB), False),
-        (HostSample(memory_limit_used_bytes=91, memory_limit_bytes=100), True),
-        (HostSample(memory_limit_used_bytes=89, memory_limit_bytes=100), False),
+        ({"memory_available_bytes": 9, "memory_total_bytes": 100}, True),
+        ({"memory_available_bytes": 11, "memory_total_bytes": 100}, False),
+        ({"memory_limit_used_bytes": 91, "memory_limit_bytes": 100}, True),
+        ({"memory_limit_used_bytes": 89, "memory_limit_bytes": 100}, False),
+        ({}, None),
     ],
 )
-def test_a_killed_run_likely_ran_out_of_host_memory_where_that_was_nearly_full(last, found):
-    killed = replace(RUN, host_at_end=last)
-    assert ("host-out-of-memory" in findings(killed)) is found
-
-
-def test_a_killed_run_without_a_reading_is_not_judged():
-    assert "host-out-of-memory" in judge(replace(RUN, host_at_end=HostSample())).not_applicable
+def test_a_killed_run_likely_ran_out_of_host_memory_where_that_was_nearly_full(figures, found):
+    verdict = judge(replace(RUN, host_at_end=records.HostSample(**figures)))
+    assert ("host-out-of-memory" in [each.code for each in verdict.findings]) is bool(found)
+    assert ("host-out-of-memory" in verdict.not_applicable) is (found is None)
 
 
 def test_each_way_to_need_less_has_its_figure():
-    needs = MemoryByCause(weights_bytes=100, activations_bytes=1000, gradients_bytes=200)
-    smaller = MemoryByCause(weights_bytes=100, activations_bytes=250, gradients_bytes=50)
-    options = memory_options(
-        needs,
-        batch_size=64,
-        fitting=(16, smaller),
-        accumulating=(16, smaller),
-        trainable_bytes=90,
-        precision="float32",
-        allowed_bytes=900,
-    )
-    assert [(each.kind, each.needs_bytes, each.fits) for each in options] == [
+    def options(precision, fitting, allowed_bytes):
+        return memory_options(
+            records.MemoryByCause(weights_bytes=100, activations_bytes=1000, gradients_bytes=200),
+            batch_size=64,
+            fitting=fitting,
+            accumulating=fitting,
+            trainable_bytes=90,
+            precision=precision,
+            allowed_bytes=allowed_bytes,
+        )
+
+    smaller = records.MemoryByCause(weights_bytes=100, activations_bytes=250, gradients_bytes=50)
+    made = options("float32", (16, smaller), 900)
+    assert [(each.kind, each.needs_bytes, each.fits) for each in made] == [
         ("batch size", 400, True),
         ("accumulation", 490, True),
         ("mixed precision", 100 + 50 + 840, False),
         ("rematerialization", 900, True),
     ]
-    assert options[1].note == "4 micro-batches per update"
-    mixed = memory_options(
-        needs,
-        batch_size=64,
-        fitting=None,
-        accumulating=None,
-        trainable_bytes=90,
-        precision="mixed_float16",
-        allowed_bytes=None,
-    )
-    assert [(each.kind, each.fits) for each in mixed] == [("rematerialization", None)]
+    assert made[1].note == "4 micro-batches per update"
+    [mixed] = options("mixed_float16", None, None)
+    assert (mixed.kind, mixed.fits) == ("rematerialization", None)
 
 
-def test_that_free_memory_is_in_pieces_is_said_first():
-    state = AllocatorState(2 * GIB, 16 * GIB, 12 * GIB, free_bytes=4 * GIB, largest_free_bytes=GIB)
-    finding = judge(replace(RUN, out_of_memory=replace(RAN_OUT, state=state))).findings[0]
-    assert finding.title == "Layer 'conv' on GPU:0 ran out of memory: the free memory is fragmented"
-    assert "TF_GPU_ALLOCATOR=cuda_malloc_async" in finding.advice[0]
-    assert by_name(finding)["largest free block"] == GIB
-
-
-TRIPLES = OutOfMemory(
+TRIPLES = records.OutOfMemory(
     "CPU:0",
     "compile_loss/batch_all/LogicalAnd",
     shape=(3600, 3600, 3600),
     dtype="bool",
-    state=AllocatorState(3600**3),
+    state=records.AllocatorState(3600**3),
     batch_size=3600,
     part="validation",
     role="loss",
@@ -216,7 +171,7 @@ TRIPLES = OutOfMemory(
 
 
 def ran_out(record=TRIPLES, **changes):
-    return judge(replace(RUN, out_of_memory=replace(record, **changes))).findings[0]
+    return first(out_of_memory=replace(record, **changes))
 
 
 def test_a_validation_that_ran_out_is_not_advised_to_train_with_less():
@@ -228,6 +183,14 @@ def test_a_validation_that_ran_out_is_not_advised_to_train_with_less():
     assert found.advice == (
         "fit(validation_batch_size=96): training's batches of that size did fit (half the batch "
         "needs 1/8 of this tensor)",
+    )
+    # A prediction in a callback has the callback's line.
+    found = ran_out(
+        RAN_OUT, part="prediction", in_callback=True, line="train.py:50", shape=(64, 9), options=()
+    )
+    assert found.title == (
+        "Prediction in a callback (train.py:50) ran out of memory on GPU:0: layer 'conv' asked "
+        "for [64, 9], 2 GiB"
     )
 
 
@@ -252,27 +215,23 @@ def test_the_advice_fits_the_part_that_ran_out(changes, advice):
     assert ran_out(**{"shape": (3600, 7), **changes}).advice == (advice,)
 
 
-def test_a_prediction_in_a_callback_has_the_callbacks_line():
-    found = ran_out(
-        RAN_OUT, part="prediction", in_callback=True, line="train.py:50", shape=(64, 9), options=()
-    )
-    assert found.title == (
-        "Prediction in a callback (train.py:50) ran out of memory on GPU:0: layer 'conv' asked "
-        "for [64, 9], 2 GiB"
-    )
-
-
 def test_once_memory_ran_out_nothing_is_said_on_speed():
-    spent = TimeBreakdown(20.0, 0.0, 10.0, 0.0, 0.0, 0.0, 9.0, 1.0)
-    summary = replace(RUN, input=InputRecord("fit", breakdown=spent))
+    record = records.InputRecord("fit", breakdown=breakdown(20.0, validation_s=10.0))
+    summary = replace(RUN, input=record)
     larger = "a larger validation_batch_size"
     assert any(larger in each.advice for each in judge(summary).findings)
-    verdict = judge(replace(summary, out_of_memory=TRIPLES, ending="interrupted"))
-    assert [each.code for each in verdict.findings] == ["out-of-memory"]
+    ended = replace(summary, out_of_memory=TRIPLES, ending="interrupted")
+    assert findings(ended) == ["out-of-memory"]
 
 
 MIB = 2**20
-IN_PREDICT = ScriptError("ResourceExhaustedError", "OOM", "a.py:9", "predict", 60, 75, "CPU:0", MIB)
+IN_PREDICT = records.ScriptError(
+    "ResourceExhaustedError", "OOM", "a.py:9", "predict", 60, 75, "CPU:0", MIB
+)
+KEPT = records.Kept("kept", "CPU:0", 380 * MIB, "a.py", 95)
+OF_KEPT = records.ScriptError(
+    *("ResourceExhaustedError", "OOM", "a.py:9", None, None, None, "CPU:0", MIB, KEPT, "a.py:12")
+)
 
 
 @pytest.mark.parametrize(
@@ -290,10 +249,7 @@ IN_PREDICT = ScriptError("ResourceExhaustedError", "OOM", "a.py:9", "predict", 6
             "A smaller batch_size in predict",
         ),
         (
-            ScriptError(
-                *("ResourceExhaustedError", "OOM", "a.py:9", None, None, None, "CPU:0", MIB),
-                *(Kept("kept", "CPU:0", 380 * MIB, "a.py", 95), "a.py:12"),
-            ),
+            OF_KEPT,
             "The script ran out of memory on CPU:0: kept (a.py:12) keeps 95 results on the device, "
             "380 MiB",
             "Keep NumPy arrays",
@@ -301,10 +257,9 @@ IN_PREDICT = ScriptError("ResourceExhaustedError", "OOM", "a.py:9", "predict", 6
     ],
 )
 def test_what_took_the_memory_outside_fit_is_said_first(error, title, advice):
-    script = ScriptRecord(30.0, 9.0, 2.0, ended_by=error)
-    first = judge(replace(RUN, ending="completed", script=script)).findings[0]
-    assert (first.code, first.title) == ("out-of-memory", title)
-    assert first.advice[0].startswith(advice)
+    found = first(ending="completed", script=records.ScriptRecord(30.0, 9.0, 2.0, ended_by=error))
+    assert (found.code, found.title) == ("out-of-memory", title)
+    assert found.advice[0].startswith(advice)
 
 
 @pytest.mark.parametrize(
@@ -324,8 +279,7 @@ def test_what_took_the_memory_outside_fit_is_said_first(error, title, advice):
     ],
 )
 def test_a_smaller_batch_is_not_advised_where_it_is_not_the_cause(changes, title, advice):
-    record = replace(RAN_OUT, part="training", shape=(2400, 9), **changes)
-    first = judge(replace(RUN, out_of_memory=record, ending="interrupted")).findings[0]
-    assert first.title.endswith(title)
-    assert first.advice[0].startswith(advice)
-    assert "maller batch" not in " ".join(first.advice[1:])
+    found = ran_out(RAN_OUT, part="training", shape=(2400, 9), **changes)
+    assert found.title.endswith(title)
+    assert found.advice[0].startswith(advice)
+    assert "maller batch" not in " ".join(found.advice[1:])

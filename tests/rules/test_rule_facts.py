@@ -1,7 +1,5 @@
 """A rule's class says all of its facts: what it measures in sentences, its charts, its remedies."""
 
-from __future__ import annotations
-
 import ast
 from inspect import getmembers
 from pathlib import Path

@@ -1,22 +1,11 @@
 """Which changes stand for a finding, and what it promises."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.records import (
-    Environment,
-    Finding,
-    InputRecord,
-    Promise,
-    RunSummary,
-    Saving,
-    TimeBreakdown,
-    Verdict,
-)
+from keras_gpukit import records
 from keras_gpukit.rules import speedups
 
 
@@ -29,22 +18,24 @@ def test_codes_and_names_can_be_asked_for():
     )
     with pytest.raises(ValueError, match="no change to try for 'no-gpu'"):
         speedups.changes_to_try(["no-gpu"])
+    # Of several findings, the one that promises most counts.
+    made = (records.Promise("slow-epoch-start", 1.1, 3.0), records.Promise("input-bound", 1.2, 1.5))
+    assert speedups.promise_of("input", made) == made[0]
+    assert speedups.promise_of("jit", made) is None
 
 
 def test_a_promise_is_about_the_steps_alone():
-    parts = TimeBreakdown(20.0, 6.0, 4.0, 0.0, 0.0, 10.0, 0.0, 0.0)
-    finding = Finding("input-bound", "", "critical", (), (), Saving(2.0, None, 20.0, "wait"))
-    summary = RunSummary(
-        Environment({}), input=InputRecord("fit", breakdown=parts), verdict=Verdict((finding,))
+    parts = records.TimeBreakdown(20.0, 6.0, 4.0, 0.0, 0.0, 10.0, 0.0, 0.0)
+    finding = records.Finding(
+        "input-bound", "", "critical", (), (), records.Saving(2.0, None, 20.0, "wait")
     )
-    assert speedups.promises(summary) == (Promise("input-bound", 1.25, None),)
-    assert speedups.promises(replace(summary, verdict=Verdict())) == ()
-
-
-def test_of_several_findings_the_one_that_promises_most_counts():
-    made = (Promise("slow-epoch-start", 1.1, 3.0), Promise("input-bound", 1.2, 1.5))
-    assert speedups.promise_of("input", made) == made[0]
-    assert speedups.promise_of("jit", made) is None
+    summary = records.RunSummary(
+        records.Environment({}),
+        input=records.InputRecord("fit", breakdown=parts),
+        verdict=records.Verdict((finding,)),
+    )
+    assert speedups.promises(summary) == (records.Promise("input-bound", 1.25, None),)
+    assert speedups.promises(replace(summary, verdict=records.Verdict())) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from helpers.recorded_runs import BEGAN_S, run_lines, with_validation, write_lines
+from helpers.recorded_runs import BEGAN_S, only_run, run_lines, with_validation
 
 from keras_gpukit.records import RunEvent
-from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 
 def test_events_and_windows_of_validation_are_read_back(tmp_path):
-    write_lines(tmp_path, with_validation(run_lines()))
-    (run,) = load_report(tmp_path).runs
-    assert [event.kind for event in run.events if event.kind != "epoch"] == [
-        "first step",
-        "validation",
-        "checkpoint",
-    ]
+    run = only_run(tmp_path, with_validation(run_lines()))
+    others = [event.kind for event in run.events if event.kind != "epoch"]
+    assert others == ["first step", "validation", "checkpoint"]
     assert [event.number for event in run.events if event.kind == "epoch"] == [1, 2]
-    assert run.validation.readings == 2
-    assert run.steps.readings == 60
+    assert (run.validation.readings, run.steps.readings) == (2, 60)
 
 
 def test_of_many_events_neighbours_are_merged_and_their_time_is_kept():
@@ -40,7 +34,6 @@ def test_of_many_events_neighbours_are_merged_and_their_time_is_kept():
 def test_an_event_at_no_time_is_counted_as_unreadable(tmp_path):
     lines = run_lines(3)
     lines.insert(-1, (BEGAN_S + 3, 0, "event", RunEvent("epoch", -5.0, 1.0)))
-    write_lines(tmp_path, lines)
-    (run,) = load_report(tmp_path).runs
+    run = only_run(tmp_path, lines)
     assert run.events == ()
     assert "an event at no time" in run.notes[0]

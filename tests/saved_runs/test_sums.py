@@ -32,7 +32,7 @@ def summed_up(*samples: GPUSample):
     return found
 
 
-def test_a_gpu_is_summed_up_over_the_run():
+def test_a_gpu_is_summed_up_over_the_run_and_what_nobody_could_tell_is_unknown():
     hot, power = "hardware thermal slowdown", "software power cap"
     summary = summed_up(
         GPUSample(1, 100.0, 5, 3, 2, 10, 300.0, 70.0, 1400, 60.0, 4.0, 30.0, (power, hot)),
@@ -51,9 +51,6 @@ def test_a_gpu_is_summed_up_over_the_run():
         "throttle_fractions": dict.fromkeys((hot, power), pytest.approx(2 / 3)),
         "lost_because": None,
     }
-
-
-def test_throttling_nobody_could_tell_is_unknown():
     summary = summed_up(GPUSample(0, 50.0))
     assert summary.throttle_fractions is None
 
@@ -69,11 +66,12 @@ def test_a_gpu_that_was_lost_is_named_with_its_readings():
     assert found == [(50.0, None), (50.0, "GPU is lost"), (None, "absent")]
 
 
-def test_the_host_is_summed_up_over_the_run():
+def test_the_host_is_summed_up_over_the_run_and_nothing_read_is_not():
     samples = HostSample(10.0, 4.0, 9, 90, 100, None), HostSample(30.0, 8.0, 7, 80, 100, 50.0)
     found = folded("host", samples)
     assert found.samples == 2
     assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100)
+    assert folded("host", ()) is None
 
 
 def test_page_faults_and_the_kernel_s_time_are_means_over_readings_within_steps():
@@ -91,10 +89,6 @@ def test_a_container_s_limit_leaves_less_than_the_machine():
     wide = replace(reading, memory_limit_bytes=200, memory_limit_used_bytes=9)
     assert folded("host", [wide]).host.memory_available_min_bytes == 80
     assert found.host.cpu_percent is None
-
-
-def test_nothing_read_has_no_summary():
-    assert folded("host", ()) is None
 
 
 def window(step, duration_s=0.1, **others):
@@ -118,13 +112,15 @@ def test_a_long_series_stays_small_and_loses_nothing():
     assert (series.mean[0], series.mean[-1]) == (40.0, 250.0)
 
 
-def test_points_have_the_weighted_mean_and_gaps_have_none():
+def test_points_have_the_weighted_mean_gaps_have_none_and_those_of_one_step_are_kept():
     known = [window(step, 0.1 if step % 2 else 0.4, input_wait_s=0.05) for step in range(1, 301)]
     found = series_of([*(replace(each, input_wait_s=None) for each in known[:30]), *known[30:]])
     assert set(found["input/stall_percent"].mean) == {20.0}
     assert set(found["step/time_ms"].mean) == {83.3333}
     assert found["step/time_ms"].step[:2] == (4, 8)
     assert found["input/wait_ms"].step[0] == 32
+    found = series_of([window(1), window(1), window(2)])
+    assert found["step/time_ms"].weight == (3.0, 3.0, 3.0)
 
 
 def test_steps_after_the_last_record_count_next_to_those_that_were_in_no_window():
@@ -143,8 +139,3 @@ def test_overhead_is_per_step_and_shown_in_microseconds():
     summary = fold.summary()
     assert (summary.overhead_s, summary.startup_s) == (pytest.approx(5e-6), 0.1)
     assert {series.tag: series.mean for series in summary.series} == {OVERHEAD: (4.0,)}
-
-
-def test_several_points_of_one_step_are_all_kept():
-    found = series_of([window(1), window(1), window(2)])
-    assert found["step/time_ms"].weight == (3.0, 3.0, 3.0)

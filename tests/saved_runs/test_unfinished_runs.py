@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
+from helpers.recorded_runs import BEGAN_S, SUMMARY, only_run, run_lines
 
 from keras_gpukit.records import Progress, RunHeader, TimeBreakdown
 from keras_gpukit.reports.html import render
@@ -44,14 +44,8 @@ def noted(second: float, record=SO_FAR):
     return (BEGAN_S + second, None, "input", record)
 
 
-def only_run(folder):
-    (run,) = load_report(folder).runs
-    return run
-
-
 def test_a_killed_run_names_the_stage_that_it_noted(tmp_path):
-    write_lines(tmp_path, killed(20, noted(4, replace(SO_FAR, pipeline=None)), noted(12)))
-    run = only_run(tmp_path)
+    run = only_run(tmp_path, killed(20, noted(4, replace(SO_FAR, pipeline=None)), noted(12)))
     assert run.state == "unfinished"
     (worst, *_) = run.summary.findings
     assert worst.title.endswith(
@@ -64,39 +58,33 @@ def test_a_killed_run_names_the_stage_that_it_noted(tmp_path):
 
 
 def test_a_run_so_far_keeps_the_reason_and_judges_no_unknown_wait(tmp_path):
+    def with_other(lines, kind, **fields):
+        return [(*a, k, replace(r, **fields) if k == kind else r) for *a, k, r in lines]
+
     unknown = replace(SO_FAR, wait_s=None, stall_fraction=None, unknown_because="autotuning is off")
-    without = [
-        (*line[:3], replace(line[3], input_wait_s=None)) if line[2] == "steps" else line
-        for line in killed(20, noted(4, unknown))
-    ]
-    write_lines(tmp_path / "one", without)
-    assert only_run(tmp_path / "one").summary.input.unknown_because == "autotuning is off"
+    without = with_other(killed(20, noted(4, unknown)), "steps", input_wait_s=None)
+    summary = only_run(tmp_path / "one", without).summary
+    assert summary.input.unknown_because == "autotuning is off"
     # There is no note yet of how the wait is measured.
-    several = [
-        (*line[:3], replace(line[3], steps_per_execution=2)) if line[2] == "environment" else line
-        for line in killed(20)
-    ]
-    write_lines(tmp_path / "two", several)
-    verdict = only_run(tmp_path / "two").summary.verdict
+    several = with_other(killed(20), "environment", steps_per_execution=2)
+    verdict = only_run(tmp_path / "two", several).summary.verdict
     assert "upper bound" in verdict.not_applicable["input-bound"]
 
 
 def test_a_killed_run_says_when_it_was_alive_how_long_and_at_what(tmp_path):
-    steps = progress(13, "steps", 520, epoch=2)
-    write_lines(tmp_path, killed(20, progress(1, "first step", 0), steps))
-    run = only_run(tmp_path)
+    parts = progress(1, "first step", 0), progress(13, "steps", 520, epoch=2)
+    run = only_run(tmp_path, killed(20, *parts))
     assert run.progress == Progress("fit", "steps", 800, 2, 3, 1000)  # as of the last window
+    assert run.summary.first_step_s is None  # it got past its first step
     note = state_note(run)
-    alive = "last alive at 2023-11-1"
-    assert alive in note
+    assert "last alive at 2023-11-1" in note
     assert ", 20 s after it began, while training, at step 800 in epoch 2 of 3." in note
     assert note in render(load_report(tmp_path), plotly_src="plotly.js")
 
 
 def test_a_run_killed_before_its_first_window_says_that_it_was_tracing(tmp_path):
     lines = [line for line in killed(9, progress(1, "first step", 0)) if line[2] != "steps"]
-    write_lines(tmp_path, lines)
-    run = only_run(tmp_path)
+    run = only_run(tmp_path, lines)
     assert (run.phase, run.summary.steps) == ("fit", None)
     doing = "while in its first step, which fetches a batch, traces and compiles."
     assert f"9 s after it began, {doing}" in state_note(run)
@@ -133,44 +121,41 @@ def now(monkeypatch):
 def test_a_run_in_its_first_step_is_judged_as_it_goes_on(tmp_path, now):
     parts = [progress(second, "first step", 0) for second in (3, 13)]
     lines = killed(20, progress(1, "callbacks", 0), *parts)
-    write_lines(tmp_path, [line for line in lines if line[2] not in ("steps", "host", "gpu")])
-    run = only_run(tmp_path)
+    run = only_run(tmp_path, [line for line in lines if line[2] not in ("steps", "host", "gpu")])
     assert run.state == "running"
     assert run.summary.first_step_s == pytest.approx(17)
     assert "warning: No step has ended after 17" in verdict_line(run)
 
 
-def test_a_run_that_got_past_its_first_step_is_not_in_it(tmp_path):
-    write_lines(tmp_path, killed(20, progress(1, "first step", 0), progress(13, "steps", 400)))
-    assert only_run(tmp_path).summary.first_step_s is None
-
-
 @pytest.mark.parametrize(
-    ("part", "words"),
+    ("progress", "words"),
     [
-        ("steps", "training, at step 7 in epoch 2 of 3"),
-        ("validation", "validating after step 7, in epoch 2 of 3"),
-        ("callbacks", "in callbacks, after step 7, in epoch 2 of 3"),
-        ("epoch start", "starting the input pipeline of epoch 2 of 3, after step 7"),
-        ("first step", "in its first step, which fetches a batch, traces and compiles"),
-        ("other", "at the end of epoch 2 of 3, after step 7"),
+        (Progress("fit", "steps", 7, 2, 3), "training, at step 7 in epoch 2 of 3"),
+        (Progress("fit", "validation", 7, 2, 3), "validating after step 7, in epoch 2 of 3"),
+        (Progress("fit", "callbacks", 7, 2, 3), "in callbacks, after step 7, in epoch 2 of 3"),
+        (
+            Progress("fit", "epoch start", 7, 2, 3),
+            "starting the input pipeline of epoch 2 of 3, after step 7",
+        ),
+        (
+            Progress("fit", "first step", 7, 2, 3),
+            "in its first step, which fetches a batch, traces and compiles",
+        ),
+        (Progress("fit", "other", 7, 2, 3), "at the end of epoch 2 of 3, after step 7"),
+        (Progress("predict", "steps", 7), "predicting, at step 7"),
+        (Progress("evaluate", "steps", 7), "evaluating, at step 7"),
+        (
+            Progress("evaluate", "epoch start", 0),
+            "starting the input pipeline of its data, after step 0",
+        ),
     ],
 )
-def test_every_part_of_a_run_has_its_words(part, words):
-    assert doing(Progress("fit", part, 7, 2, 3)) == words
-
-
-def test_a_call_without_epochs_has_words_too():
-    assert doing(Progress("predict", "steps", 7)) == "predicting, at step 7"
-    assert doing(Progress("evaluate", "steps", 7)) == "evaluating, at step 7"
-    assert doing(Progress("evaluate", "epoch start", 0)).startswith(
-        "starting the input pipeline of"
-    )
+def test_every_part_of_a_run_has_its_words(progress, words):
+    assert doing(progress) == words
 
 
 def test_a_run_in_progress_says_where_it_is_and_names_the_stage(tmp_path, now):
-    write_lines(tmp_path, killed(20, progress(15, "steps", 600, 2), noted(5)))
-    run = only_run(tmp_path)
+    run = only_run(tmp_path, killed(20, progress(15, "steps", 600, 2), noted(5)))
     assert run.state == "running"
     assert state_note(run).startswith("Running for 20 s: training, at step 800 in epoch 2 of 3.")
     assert "decode" in run.summary.findings[0].title
@@ -223,11 +208,10 @@ def test_a_run_whose_process_was_killed_is_unfinished_at_once(tmp_path, is_reape
     ],
 )
 def test_a_process_counts_as_ended_only_where_its_number_is_known(tmp_path, change, state, now):
-    lines = killed(20)
     process = replace(own_identity(), **change)
-    lines[0] = (*lines[0][:3], RunHeader(1, BEGAN_S, process=process))
-    write_lines(tmp_path, lines)
-    assert only_run(tmp_path).state == state
+    began_s, step, kind, _ = killed(20)[0]
+    header = began_s, step, kind, RunHeader(1, BEGAN_S, process=process)
+    assert only_run(tmp_path, [header, *killed(20)[1:]]).state == state
 
 
 @pytest.mark.parametrize("file", ["_BOOT", "_NAMESPACE"])
@@ -238,18 +222,15 @@ def test_a_system_that_does_not_identify_its_processes_is_not_asked(tmp_path, mo
     assert not process_identity.has_ended(replace(identity, pid=2**22 + 1))
 
 
-def test_notes_do_not_change_a_run_that_wrote_its_summary(tmp_path):
-    more = (progress(3, "steps", 9), noted(4))
-    lines = [*killed(20, *more), *run_lines(20)[-1:], progress(22, "callbacks", 800)]
-    write_lines(tmp_path, lines)
-    run = only_run(tmp_path)
+def test_notes_change_no_summary_and_a_record_without_them_says_when_it_was_alive(
+    tmp_path,
+):
+    noted_lines = killed(20, progress(3, "steps", 9), noted(4))
+    over = [*noted_lines, *run_lines(20)[-1:], progress(22, "callbacks", 800)]
+    run = only_run(tmp_path / "over", over)
     assert run.summary == SUMMARY
     assert state_note(run) is None
-
-
-def test_an_old_record_without_notes_still_says_when_it_was_alive(tmp_path):
-    write_lines(tmp_path, killed(20))
-    run = only_run(tmp_path)
+    run = only_run(tmp_path / "old", killed(20))
     assert run.progress is None
     assert "20 s after it began. The page" in state_note(run)
     assert "decode" not in run.summary.findings[0].title

@@ -83,16 +83,13 @@ def test_the_chief_waits_for_records_that_are_about_to_end(tmp_path):
     assert clock.now_s - BEGAN_S - 10 == pytest.approx(0.2)
 
 
-def test_the_chief_waits_for_none_that_has_no_record_and_says_so(tmp_path):
-    write_worker(tmp_path, 0)
+def test_the_chief_waits_for_no_missing_record_and_some_seconds_for_one_that_never_ends(tmp_path):
+    write_worker(tmp_path / "missing", 0)
     clock = Clock(BEGAN_S + 10)
-    compared = compare(tmp_path, clock)
+    compared = compare(tmp_path / "missing", clock)
     assert compared.members == LATE[:1]
     assert "workers 1, 2, 3" in compared.unknown_because
     assert clock.now_s == BEGAN_S + 10
-
-
-def test_a_record_that_never_ends_is_waited_for_some_seconds_only(tmp_path):
     for index in (1, 2, 3):
         write_worker(tmp_path, index, summary=False)
     clock = Clock(BEGAN_S + 9)

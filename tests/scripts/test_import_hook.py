@@ -1,9 +1,8 @@
 """Acting right after an import, without a framework."""
 
-from __future__ import annotations
-
 import importlib
 import sys
+from functools import partial
 
 import pytest
 from helpers.stopped_clock import StoppedClock
@@ -37,14 +36,13 @@ def packages(tmp_path, monkeypatch):
 
 def hook(events):
     finders = tuple(sys.meta_path)
-    made = ImportHook(
-        {
-            f"gpukit_test_{name}": lambda name=name: events.append(
-                f"{name} imported, outer under way: {made.is_under_way('gpukit_test_outer')}"
-            )
-            for name in ("inner", "outer")
-        }
-    )
+
+    def note(name):
+        under_way = made.is_under_way("gpukit_test_outer")
+        events.append(f"{name} imported, outer under way: {under_way}")
+
+    names = ("inner", "outer")
+    made = ImportHook({f"gpukit_test_{name}": partial(note, name) for name in names})
     made.install()
     return finders, made
 
@@ -53,14 +51,9 @@ def test_it_acts_when_a_module_is_complete_and_leaves_nothing_behind(packages):
     finders, made = hook(packages)
     assert packages == []  # nothing is imported by it
     outer = importlib.import_module("gpukit_test_outer.part") and sys.modules["gpukit_test_outer"]
-    assert packages == [
-        "gpukit_test_outer begins",
-        "gpukit_test_inner begins",
-        "gpukit_test_inner ends",
-        "inner imported, outer under way: True",
-        "gpukit_test_outer ends",
-        "outer imported, outer under way: False",
-    ]
+    begins = [f"gpukit_test_{name}" for name in ("outer begins", "inner begins", "inner ends")]
+    ends = "gpukit_test_outer ends", "outer imported, outer under way: False"
+    assert packages == [*begins, "inner imported, outer under way: True", *ends]
     assert tuple(sys.meta_path) == finders
     assert made.spent_s == 4  # the inner import counts once
     assert "exec_module" not in vars(outer.__loader__)
@@ -87,7 +80,6 @@ def test_of_two_hooks_the_later_one_acts(packages):
     finders, _ = hook(packages)
     hook(packages)
     importlib.import_module("gpukit_test_inner")
-    assert [each for each in packages if "imported" in each] == [
-        "inner imported, outer under way: False"
-    ]
+    imported = [each for each in packages if "imported" in each]
+    assert imported == ["inner imported, outer under way: False"]
     sys.meta_path[:] = finders

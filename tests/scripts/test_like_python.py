@@ -3,13 +3,12 @@
 No script here imports a framework, so that a process takes a moment.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 import subprocess
 import sys
+from textwrap import dedent
 
 import pytest
 
@@ -17,9 +16,7 @@ from keras_gpukit.cli.main import main
 
 RUN = (sys.executable, "-m", "keras_gpukit", "run")
 SCRIPTS = {
-    "seen": (
-        0,
-        """
+    "seen": """
         import atexit, sys
         print(sys.argv, sys.path, __file__, __name__, __package__, __spec__, type(__loader__))
         print(list(globals()), type(__builtins__), sys.modules["__main__"].__dict__ is globals())
@@ -27,10 +24,7 @@ SCRIPTS = {
         print({"rich", "msgspec", "numpy", "keras"} & sys.modules.keys())
         atexit.register(lambda: print("exit handler of", __name__))
         """,
-    ),
-    "pickles": (
-        0,
-        """
+    "pickles": """
         import multiprocessing, pickle
 
         class Number:
@@ -45,10 +39,7 @@ SCRIPTS = {
                 print([each.value for each in pool.map(double, [Number(1), Number(2)])])
             print(pickle.loads(pickle.dumps(Number(3))).value)
         """,
-    ),
-    "raises": (
-        1,
-        """
+    "raises": """
         def fail():
             try:
                 {}["key"]
@@ -57,10 +48,7 @@ SCRIPTS = {
 
         fail()
         """,
-    ),
-    "raises in its own hook": (
-        1,
-        """
+    "raises in its own hook": """
         import sys, traceback
 
         def show(kind, error, trace):
@@ -69,21 +57,18 @@ SCRIPTS = {
         sys.excepthook = show
         1 / 0
         """,
-    ),
-    "no python": (1, "a = "),
-    "exits with a number": (5, "raise SystemExit(5)"),
-    "exits with a message": (1, "import sys; sys.exit('because')"),
-    "ends at once": (7, "import os; os._exit(7)"),
-    "thread outlives the script": (
-        0,
-        """
-        import threading, time
-        threading.Thread(target=lambda: (time.sleep(0.2), print("from the thread"))).start()
-        """,
-    ),
-    "interrupted": (-signal.SIGINT, "import os, signal; os.kill(os.getpid(), signal.SIGINT)"),
-    "terminated": (-signal.SIGTERM, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"),
+    "no python": "a = ",
+    "exits with a number": "raise SystemExit(5)",
+    "exits with a message": "import sys; sys.exit('because')",
+    "ends at once": "import os; os._exit(7)",
+    "thread outlives the script": "import threading, time\n"
+    "threading.Thread(target=lambda: (time.sleep(0.2), print('from the thread'))).start()",
+    "interrupted": "import os, signal; os.kill(os.getpid(), signal.SIGINT)",
+    "terminated": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
 }
+CODES = {"exits with a number": 5, "ends at once": 7}
+CODES |= dict.fromkeys(("raises", "raises in its own hook", "no python", "exits with a message"), 1)
+CODES |= {"interrupted": -signal.SIGINT, "terminated": -signal.SIGTERM}
 
 # What `run` says at the very end of a script that ended without an exception.
 SENTENCES = re.compile(
@@ -94,27 +79,19 @@ SENTENCES = re.compile(
 
 def ended(folder, *commands):
     """What came of commands that run side by side: exit code, standard output, standard error."""
-    running = [
-        subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        for command in commands
-    ]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    running = [subprocess.Popen(each, cwd=folder, env=env, **pipes) for each in commands]
     printed = [each.communicate(b"from stdin", timeout=60) for each in running]
     return [(each.returncode, *both) for each, both in zip(running, printed, strict=True)]
 
 
-@pytest.mark.parametrize(("code", "source"), SCRIPTS.values(), ids=SCRIPTS)
-def test_a_script_ends_as_under_python(tmp_path, code, source):
-    (tmp_path / "script.py").write_text(re.sub(r"^ {8}", "", source, flags=re.MULTILINE))
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_ends_as_under_python(tmp_path, name):
+    (tmp_path / "script.py").write_text(dedent(SCRIPTS[name]))
     arguments = ("script.py", "--", "--log-dir", "-m", "x y")
     python, ours = ended(tmp_path, (sys.executable, *arguments), (*RUN, *arguments))
-    assert python[0] == code
+    assert python[0] == CODES.get(name, 0)
     assert (*ours[:2], SENTENCES.sub(b"", ours[2])) == python
     assert not (tmp_path / "logs").exists()  # nothing was monitored
 
@@ -128,9 +105,8 @@ def test_modules_and_folders_run_as_under_python(tmp_path, arguments):
     package.mkdir()
     (package / "__init__.py").touch()
     for name in ("__main__.py", "part.py"):
-        (package / name).write_text(
-            "import sys\nprint(sys.argv, sys.path, __name__, __package__, __spec__.name)\n1 / 0\n"
-        )
+        names = "sys.argv, sys.path, __name__, __package__, __spec__.name"
+        (package / name).write_text(f"import sys\nprint({names})\n1 / 0\n")
     python, ours = ended(tmp_path, (sys.executable, *arguments), (*RUN, *arguments))
     assert ours == python
 
@@ -154,19 +130,16 @@ def test_a_script_that_is_not_there(tmp_path):
     assert error.decode() == f"keras-gpukit run: {missing}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_wrong_arguments_end_it_before_the_script_starts(capsys):
+    for arguments, complaint in (
         ((), "give the SCRIPT to run, or -m MODULE"),
         (("--memory", "8 parsecs", "x.py"), "`memory` must be"),
         (("--memory", "growth,8GiB", "x.py"), "TensorFlow grows the memory of all its GPUs"),
         (("--deterministic", "x.py"), "needs a `seed`"),
         (("--log-dir", __file__, "x.py"), "is not a folder"),
         (("--profil", "x.py"), "unrecognized arguments: --profil"),
-    ],
-)
-def test_wrong_arguments_end_it_before_the_script_starts(capsys, arguments, complaint):
-    with pytest.raises(SystemExit) as ending:
-        main(["run", *arguments])
-    assert ending.value.code == 2
-    assert complaint in capsys.readouterr().err
+    ):
+        with pytest.raises(SystemExit) as ending:
+            main(["run", *arguments])
+        assert ending.value.code == 2
+        assert complaint in capsys.readouterr().err

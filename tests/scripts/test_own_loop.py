@@ -1,7 +1,5 @@
 """A loop over a dataset without `fit`: its waits, its stages and the machine."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -64,6 +62,12 @@ def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
     assert (step.function, step.place) == ("gradient_of", f"tests/scripts/test_own_loop.py:{line}")
     assert (step.is_function, step.steps, step.eager_s) == (True, 11, 1.0)
     assert loops.summary().steps == 11
+    steps = EagerSteps()
+    for _ in range(12):
+        steps._note(sys._getframe())
+    step = steps.record(Sampler())
+    assert not step.is_function  # it stands within its loop
+    assert step.place.startswith("tests/scripts/test_own_loop.py:")
 
 
 @tf.function
@@ -79,10 +83,8 @@ def test_two_watches_at_once_see_each_tracing():
         doubled(tf.zeros(length))
     for each in reversed(watches):
         each.close()
-    assert [[(found.name, found.times) for found in each.record()] for each in watches] == [
-        [("doubled", 2)],
-        [("doubled", 2)],
-    ]
+    for each in watches:
+        assert [(found.name, found.times) for found in each.record()] == [("doubled", 2)]
 
 
 def replicated(strategy, weight):
@@ -98,12 +100,3 @@ def test_an_eager_step_in_replicas_is_the_function_that_runs_the_strategy(loops)
     step = loops.eager.record(Sampler())
     assert (step.function, step.steps, step.in_replicas) == ("replicated", 11, True)
     assert loops.summary().steps == 11
-
-
-def test_a_step_within_its_loop_has_no_function_of_its_own():
-    steps = EagerSteps()
-    for _ in range(12):
-        steps._note(sys._getframe())
-    step = steps.record(Sampler())
-    assert not step.is_function
-    assert step.place.startswith("tests/scripts/test_own_loop.py:")

@@ -1,10 +1,9 @@
-"""Profiles of the script itself, timed by functions like TensorFlow's and a scripted clock."""
-
-from __future__ import annotations
+"""What is kept of a script: profiles, by a scripted clock, and the exception that ends it."""
 
 import pytest
 
 from keras_gpukit.records import ScriptProfile
+from keras_gpukit.scripts.script_error import read_error
 from keras_gpukit.scripts.script_profiles import ScriptProfiles
 
 
@@ -32,9 +31,7 @@ def test_a_profile_around_a_fit_is_timed_with_its_line():
     script.now_s, script.fits = 115.0, (3, 0)
     code("stop()", stop=script.stop)
     assert script.profiles.record() == (ScriptProfile("train.py:2", 15.0, 1, 9.0),)
-
-
-def test_a_profile_within_a_fit_covers_none_and_may_still_be_recorded():
+    # One within a fit covers none, and may still be recorded.
     script = Script()
     script.fits = (2, 1)
     code("start('logs')", start=script.start)
@@ -52,3 +49,24 @@ def test_the_error_of_a_second_start_passes_without_our_frames():
     frames = [entry.name for entry in raised.traceback]
     assert frames[-2:] == ["<module>", "refuse"]
     assert script.profiles.record() == ()
+
+
+def test_the_collection_that_takes_the_devices_memory_is_named_with_its_line():
+    tf = pytest.importorskip("tensorflow")
+
+    def train():
+        kept = []
+        with tf.device("CPU:0"):
+            for number in range(3):
+                value = tf.fill([2**18], float(number))
+                kept.append(value)
+        message = "OOM when allocating tensor with shape[1000] and type float on /device:CPU:0"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    with pytest.raises(tf.errors.ResourceExhaustedError) as raised:
+        train()
+    found = read_error(raised.value)
+    assert (found.device, found.asked_bytes, found.kept.name) == ("CPU:0", 4000, "kept")
+    assert (found.kept.length, found.kept.size_bytes) == (3, 3 * 2**20)
+    line = train.__code__.co_firstlineno + 5
+    assert found.kept_line == f"tests/scripts/test_script_profiles.py:{line}"

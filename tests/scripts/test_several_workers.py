@@ -1,13 +1,10 @@
 """One job of several workers: what Slurm or Kubernetes leave to do, and one folder for all."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 
-import pytest
 from helpers.processes import environment
 
 from keras_gpukit.distributed.clusters import read_cluster, set_tf_config
@@ -24,12 +21,6 @@ def folder(tmp_path, pod, script="train") -> RunFolder:
     return RunFolder(tmp_path, script, job=job_of(pod))
 
 
-def record(of: RunFolder, index: int) -> None:
-    path = of.path() / "digits" / "gpukit" / f"run-{index}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-
-
 def test_a_script_finds_the_cluster_in_tf_config_and_we_know_where_it_is_from():
     variables = pods()[1]
     set_tf_config(variables)
@@ -39,18 +30,15 @@ def test_a_script_finds_the_cluster_in_tf_config_and_we_know_where_it_is_from():
     assert read_cluster(variables).source == "Kubernetes Indexed Job"
 
 
-@pytest.mark.parametrize(
-    "variables", [{}, {"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": '}]
-)
-def test_a_process_of_its_own_and_an_unreadable_cluster_share_no_folder(variables):
-    assert job_of(variables) is None
-
-
 def test_the_workers_of_a_job_share_a_folder_and_the_next_run_gets_another(tmp_path):
+    # A process of its own and an unreadable cluster share none.
+    assert job_of({}) is job_of({"TF_CONFIG": '{"cluster": {"worker": ["a:1", "b:2"]}, '}) is None
     for _ in range(2):
         chief, other = (folder(tmp_path, pod) for pod in pods())
-        record(chief, 0)
-        record(other, 1)
+        for index, of in enumerate((chief, other)):
+            path = of.path() / "digits" / "gpukit" / f"run-{index}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
         assert chief.path() == other.path()
     assert len(list(tmp_path.iterdir())) == 2
 

@@ -1,13 +1,13 @@
-"""Python processes that a script starts: counted, named with the line, and monitored on request."""
-
-from __future__ import annotations
+"""A script that knows nothing of this package under `run`, and Python processes that it starts."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+from helpers import prepared
 from helpers.processes import ROOT
+from unchanged_scripts import DURATIONS, SCRIPTS
 
 from keras_gpukit.scripts.started_processes import in_words, is_python
 
@@ -27,9 +27,9 @@ if __name__ == "__main__":
     process.join()
 """
 CHILD = """
-import os, sys
-print(sys.path, sys.argv, "sitecustomize" in sys.modules and sitecustomize.MINE, flush=True)
-""".replace("sitecustomize.MINE", "sys.modules['sitecustomize'].MINE")
+import sys
+print(sys.path, sys.argv, sys.modules["sitecustomize"].MINE, flush=True)
+"""
 
 
 def run(folder, *options):
@@ -38,15 +38,14 @@ def run(folder, *options):
     own = folder / "own"
     own.mkdir(exist_ok=True)
     (own / "sitecustomize.py").write_text("MINE = 'my own'\n")
-    env = {**os.environ, "PYTHONPATH": f"{own}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [*RUN, *options, "sweep.py"],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    return ended(folder, *options, path=f"{own}{os.pathsep}{ROOT}")
+
+
+def ended(folder, *options, path=str(ROOT)):
+    """What a sweep printed."""
+    env, command = {**os.environ, "PYTHONPATH": path}, [*RUN, *options, "sweep.py"]
+    texts = {"capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=folder, env=env, check=True, **texts)
     return done.stdout, done.stderr
 
 
@@ -64,26 +63,17 @@ def test_processes_are_named_with_their_line_and_a_child_without_keras_notices_n
     assert not (tmp_path / "logs").exists() or not any((tmp_path / "logs").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ([sys.executable, "train.py"], True),
-        ("CUDA_VISIBLE_DEVICES=0 python3 train.py", True),
-        (["bash", "-c", "cd runs; python -m train"], True),
-        (b"./train.py --lr 1", True),
-        (["ls", "train.py"], False),
-        ("ipython-config", False),
-        ([], False),
-    ],
-)
-def test_a_command_is_recognized_as_python(command, expected):
-    assert is_python(command) is expected
+def test_a_command_is_recognized_as_python():
+    by_a_shell = (["bash", "-c", "cd runs; python -m train"], "NO_COLOR=1 python3 train.py")
+    for command in ([sys.executable, "train.py"], *by_a_shell, b"./train.py --lr 1"):
+        assert is_python(command)
+    for command in (["ls", "train.py"], "ipython-config", []):
+        assert not is_python(command)
 
 
 def test_one_process_and_none_are_said_as_such():
-    assert in_words({"os.system (a.py:3)": 1}, follows=False) == (
-        "1 Python process was started by os.system (a.py:3); use --follow to monitor it."
-    )
+    said = "1 Python process was started by os.system (a.py:3); use --follow to monitor it."
+    assert in_words({"os.system (a.py:3)": 1}, follows=False) == said
     assert in_words({}, follows=False) is None
 
 
@@ -102,11 +92,32 @@ def test_followed_processes_have_a_record_each_and_one_conclusion(tmp_path):
         "running = [subprocess.Popen([sys.executable, 'child.py']) for _ in range(2)]\n"
         "sys.exit(sum(each.wait() for each in running))\n"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*RUN, "--follow", "sweep.py"], cwd=tmp_path, env=env, capture_output=True, check=True
-    )
+    _, said = ended(tmp_path, "--follow")
     found = sorted(each.parents[1].name for each in tmp_path.glob("logs/*/*/gpukit/run.jsonl"))
     assert found == ["child", "child-2"]
-    assert b"2 fits were monitored" in done.stderr
-    assert done.stderr.count(b"Verdict") == 1
+    assert "2 fits were monitored" in said
+    assert said.count("Verdict") == 1
+
+
+SCRIPT = str(SCRIPTS / "functional_classifier.py")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.slow
+def test_losses_and_output_are_the_same_and_the_verdict_comes_on_top(tmp_path):
+    arguments = (SCRIPT, "--epochs", "2", "--batch-size=64")
+    ours = ("--log-dir", "runs", "--memory", "growth", "--mixed-precision", "float32", "--open")
+    variables = {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "BROWSER": "echo opened %s"}
+    env = {**os.environ, **variables}
+    expected = prepared.run(*arguments, env=env, folder=tmp_path).stdout.encode()
+    command = [sys.executable, "-m", "keras_gpukit", "run", *ours, *arguments]
+    watched = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, check=True)
+    printed, reported = watched.stdout, watched.stderr
+    assert b"'val_loss': [" in expected
+    assert DURATIONS.sub(b"", printed) == DURATIONS.sub(b"", expected)
+    (report,) = tmp_path.glob("runs/functional_classifier-*/report.html")
+    in_order = [b"GPU setup", b"36 steps", b"Report: runs/", f"opened {report.as_uri()}".encode()]
+    places = [reported.index(each) for each in in_order]
+    assert places == sorted(places)
+    assert (report.parent / "digits" / "gpukit" / "run.jsonl").is_file()
+    assert b"digits" in report.read_bytes()

@@ -1,9 +1,6 @@
 """SIGTERM, as a scheduler sends it before SIGKILL: the record is finished, all else is as plain."""
 
-from __future__ import annotations
-
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -41,20 +38,12 @@ def terminated(folder, argument, steps):
     """Ends a run by SIGTERM after some steps: its exit code, output, errors and last record."""
     (folder / "script.py").write_text(FIT)
     command = [sys.executable, "-m", "keras_gpukit", "run", "script.py", argument]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(COLUMNS="100"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": folder}
+    process = subprocess.Popen(command, env=environment(COLUMNS="100"), **options)
 
     def lines():
-        return [json.loads(line) for path in record() for line in path.read_text().splitlines()]
-
-    def record():
-        return folder.glob("logs/script-*/*/gpukit/run.jsonl")
+        record = folder.glob("logs/script-*/*/gpukit/run.jsonl")
+        return [json.loads(line) for path in record for line in path.read_text().splitlines()]
 
     wait_for(lambda: [line for line in lines() if (line["step"] or 0) >= steps], timeout_s=120)
     process.terminate()
@@ -66,8 +55,7 @@ def terminated(folder, argument, steps):
 @pytest.mark.tensorflow
 def test_a_run_that_waits_for_input_is_finished_and_ends_by_the_signal(tmp_path):
     code, _, errors, last = terminated(tmp_path, "blocks", 30)
-    assert code == -signal.SIGTERM
-    assert last["kind"] == "summary"
+    assert (code, last["kind"]) == (-signal.SIGTERM, "summary")
     assert last["record"]["ending"] == "interrupted"
     assert last["record"]["ended_by"].startswith("SIGTERM after step ")
     assert "Report: logs/script-" in errors
@@ -85,43 +73,30 @@ def test_the_scripts_own_handler_and_exit_code_are_kept(tmp_path):
     assert "Report: " in errors
 
 
-@pytest.mark.parametrize(
-    ("source", "printed", "code"),
-    [
-        # A fork ends as it would, and does not end its parent.
-        (
-            """
+# A fork ends as it would, and does not end its parent.
+FORKS = """
 child = os.fork()
 if not child:
     signal.pause()
 time.sleep(0.3)
 os.kill(child, signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-""",
-            "-15\n",
-            0,
-        ),
-        # A handler of the script that calls the one before it.
-        (
-            """
+"""
+# A handler of the script that calls the one before it.
+CHAINED = """
 before = signal.getsignal(signal.SIGTERM)
 signal.signal(signal.SIGTERM, lambda *arguments: (before(*arguments), print("handled")))
 os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(0.3)
-""",
-            "handled\n",
-            0,
-        ),
-        ("os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(20)\n", "finished\n", -15),
-        # What finishes the record must not keep the process.
-        (
-            "termination.WITHIN_S = 0.2\nended.append(lambda: time.sleep(20))\n"
-            "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(20)\n",
-            "",
-            -15,
-        ),
-    ],
-    ids=["fork", "chained", "default", "stuck"],
+"""
+ENDS = "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(20)\n"
+# What finishes the record must not keep the process.
+STUCK = f"termination.WITHIN_S = 0.2\nended.append(lambda: time.sleep(20))\n{ENDS}"
+
+
+@pytest.mark.parametrize(
+    ("source", "printed", "code"),
+    [(FORKS, "-15\n", 0), (CHAINED, "handled\n", 0), (ENDS, "finished\n", -15), (STUCK, "", -15)],
 )
 def test_the_signal_does_what_it_would(source, printed, code):
     head = """
@@ -129,16 +104,9 @@ import os, signal, time
 from keras_gpukit.scripts import termination
 
 ended = []
-
-def finish():
-    for action in ended:
-        action()
-    print("finished", flush=True)
-
+finish = lambda: ([action() for action in ended], print("finished", flush=True))
 termination.Termination(finish).install()
 """
-    command = [sys.executable, "-c", head + source]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=dict(os.environ), check=False
-    )
+    command, options = [sys.executable, "-c", head + source], {"timeout": 60, "check": False}
+    done = subprocess.run(command, capture_output=True, text=True, **options)
     assert (done.stdout, done.returncode) == (printed, code), done.stderr

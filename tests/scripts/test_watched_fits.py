@@ -1,7 +1,5 @@
 """A `Monitor` in every `fit`: which get one, and where it writes."""
 
-from __future__ import annotations
-
 import json
 import threading
 import traceback
@@ -33,16 +31,19 @@ def watched(tmp_path):
         yield install
 
 
-def steps_by_folder(tmp_path) -> dict[str, list[int]]:
-    """By the model's folder, the steps of each run in it."""
-    return {
-        file.parents[1].name: [
-            line["record"]["throughput"]["steps"]
-            for line in map(json.loads, file.read_text(encoding="utf-8").splitlines())
-            if line["kind"] == "summary"
-        ]
-        for file in sorted(tmp_path.glob("logs/*/*/gpukit/run.jsonl"))
-    }
+def summaries(tmp_path) -> dict[str, list[dict]]:
+    """By the model's folder, the summary of each run in it."""
+    found = {}
+    for file in sorted(tmp_path.glob("logs/*/*/gpukit/run.jsonl")):
+        lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+        of_fits = [line["record"] for line in lines if line["kind"] == "summary"]
+        found[file.parents[1].name] = of_fits
+    return found
+
+
+def fits_in(summary: dict) -> list[int]:
+    """The fits of the script after which memory was read."""
+    return [each["epoch"] for each in summary["memory"]["fits"]]
 
 
 def model(name: str, kind: type[keras.Model] = keras.Sequential) -> keras.Model:
@@ -65,30 +66,14 @@ class Trained(keras.Sequential):
         return super().fit(*args, **options)
 
 
-class InnerFits(keras.callbacks.Callback):
-    """Fits another model, and its own, within a `fit`."""
-
-    def __init__(self, other):
-        super().__init__()
-        self.other = other
-
-    def on_epoch_end(self, epoch, logs=None):
-        fit(self.other)
-        fit(self.model)
-
-
-class Fails(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch, logs=None):
-        if len(self.model.history.history.get("loss", ())) == 2:
-            raise ArithmeticError("of the script")
-
-
 def test_every_fit_is_watched_once_and_each_model_has_a_folder(watched, tmp_path):
     fits = watched()
     first, second, other = model("net"), model("net", Trained), model("a>b")
     fit(first)
     fit(first)
-    outer = fit(second, callbacks=InnerFits(other), epochs=1)
+    # Fits another model, and its own, within a `fit`.
+    inner = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: (fit(other), fit(second)))
+    outer = fit(second, callbacks=inner, epochs=1)
     thread = threading.Thread(target=lambda: fit(model("in-a-thread")))
     thread.start()
     thread.join()
@@ -98,12 +83,11 @@ def test_every_fit_is_watched_once_and_each_model_has_a_folder(watched, tmp_path
     assert [type(each) for each in for_a_loop.callbacks] == [keras.callbacks.History]
     assert fits.count == 5
     assert list(outer) == ["loss"]
-    assert steps_by_folder(tmp_path) == {
-        "a-b": [BATCHES],
-        "in-a-thread": [BATCHES],
-        "net": [BATCHES, BATCHES],
-        "net-2": [2 * BATCHES],  # with those of the fit of the same model within it
-    }
+    found = summaries(tmp_path)
+    steps = {name: [each["throughput"]["steps"] for each in found[name]] for name in found}
+    once = {"a-b": [BATCHES], "in-a-thread": [BATCHES], "net": [BATCHES, BATCHES]}
+    # Of the last one with those of the fit of the same model within it.
+    assert steps == {**once, "net-2": [2 * BATCHES]}
 
 
 def test_memory_is_followed_over_all_fits_of_the_script(watched, tmp_path):
@@ -111,16 +95,8 @@ def test_memory_is_followed_over_all_fits_of_the_script(watched, tmp_path):
     first, second = model("net"), model("other")
     for trained in (first, second, first):
         fit(trained)
-    fits = {
-        (file.parents[1].name, number): [
-            each["epoch"] for each in json.loads(line)["record"]["memory"]["fits"]
-        ]
-        for file in tmp_path.glob("logs/*/*/gpukit/run.jsonl")
-        for number, line in enumerate(
-            line for line in file.read_text().splitlines() if '"summary"' in line
-        )
-    }
-    assert fits == {("net", 0): [], ("other", 0): [1, 2], ("net", 1): [1, 2, 3]}
+    found = {name: [*map(fits_in, several)] for name, several in summaries(tmp_path).items()}
+    assert found == {"net": [[], [1, 2, 3]], "other": [[1, 2]]}
 
 
 def test_of_many_short_fits_only_some_are_monitored_and_all_are_counted(
@@ -136,10 +112,7 @@ def test_of_many_short_fits_only_some_are_monitored_and_all_are_counted(
     assert fits.count == 3
     (calls,) = fits.calls.record(0.0, 0.0).calls
     assert (calls.count, calls.batches) == (5, 5 * BATCHES)
-    (file,) = tmp_path.glob("logs/*/net/gpukit/run.jsonl")
-    summaries = [line for line in file.read_text().splitlines() if '"summary"' in line]
-    memory = json.loads(summaries[-1])["record"]["memory"]
-    assert [each["epoch"] for each in memory["fits"]] == [1, 2, 5]
+    assert fits_in(summaries(tmp_path)["net"][-1]) == [1, 2, 5]
 
 
 def test_callbacks_of_the_script_are_not_doubled(watched, tmp_path):
@@ -156,17 +129,15 @@ def test_callbacks_of_the_script_are_not_doubled(watched, tmp_path):
     assert fits.own_log_dirs == {tmp_path / "own"}
     fit(trained, callbacks=[gpukit.Profiler(tmp_path / "own", at_steps=())])
     assert fits.count == 1
-    assert steps_by_folder(tmp_path) == {}
+    assert summaries(tmp_path) == {}
     lines = (tmp_path / "own" / "gpukit" / "run.jsonl").read_text().splitlines()
     assert [json.loads(line)["kind"] for line in lines].count("summary") == 2
 
 
 def test_a_profiler_is_added_on_request(watched):
     watched(profile=True)
-    seen = []
-    probe = keras.callbacks.LambdaCallback(
-        on_train_begin=lambda logs: seen.extend(map(type, callbacks_of_fit()))
-    )
+    seen, probe = [], keras.callbacks.LambdaCallback()
+    probe.on_train_begin = lambda logs: seen.extend(map(type, callbacks_of_fit()))
     fit(model("net"), callbacks=[probe])
     assert seen[:3] == [keras.callbacks.LambdaCallback, gpukit.Monitor, gpukit.Profiler]
 
@@ -174,8 +145,14 @@ def test_a_profiler_is_added_on_request(watched):
 def test_results_and_tracebacks_are_those_of_an_unwatched_fit(watched):
     def outcome():
         trained = sensitive_model()
+
+        def fail(batch, logs):
+            if len(trained.history.history.get("loss", ())) == 2:
+                raise ArithmeticError("of the script")
+
+        fails = keras.callbacks.LambdaCallback(on_train_batch_end=fail)
         with pytest.raises(ArithmeticError) as failure:
-            fit(trained, epochs=3, callbacks=[Fails()])
+            fit(trained, epochs=3, callbacks=[fails])
         frames = traceback.extract_tb(failure.value.__traceback__)
         return trained.history.history["loss"], [frame.name for frame in frames]
 
@@ -193,25 +170,21 @@ def test_a_failure_of_ours_is_logged_and_the_fit_goes_on(watched, tmp_path, capl
     for _ in range(2):
         assert fit(trained)["loss"]
     assert fits.count == 0
-    assert [record.message for record in caplog.records if "Adding a Monitor" in record.message]
-    assert len(caplog.records) == 1
+    [record] = caplog.records
+    assert "Adding a Monitor" in record.message
 
 
-def test_each_fit_is_logged_to_the_services(watched, monkeypatch):
-    started = []
-    monkeypatch.setattr(run_output, "start_logging", started.append)
-    watched(log_to=["mlflow", "otel"])
-    fit(model("logged"))
-    assert started == ["mlflow", "otel"]
-
-
-def test_a_monitor_of_the_script_logs_to_the_services_too_unless_it_names_its_own(
+def test_each_fit_is_logged_to_the_services_unless_a_monitor_of_the_script_names_its_own(
     watched, monkeypatch
 ):
     started = []
     monkeypatch.setattr(run_output, "start_logging", started.append)
-    watched(log_to=["mlflow"])
-    fit(model("own"), callbacks=[gpukit.Monitor(None, verbose=0)])
-    assert started == ["mlflow"]
-    fit(model("own"), callbacks=[gpukit.Monitor(None, verbose=0, log_to="otel")])
-    assert started == ["mlflow", "otel"]
+    watched(log_to=["mlflow", "otel"])
+    for callbacks, services in (
+        ([], ["mlflow", "otel"]),
+        ([gpukit.Monitor(None, verbose=0)], ["mlflow", "otel"]),
+        ([gpukit.Monitor(None, verbose=0, log_to="otel")], ["otel"]),
+    ):
+        started.clear()
+        fit(model("logged"), callbacks=callbacks)
+        assert started == services

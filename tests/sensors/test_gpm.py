@@ -44,27 +44,21 @@ class Monitoring:
         return asked
 
 
-def test_the_units_are_known_from_the_second_reading_on():
+def test_the_units_are_known_from_the_second_reading_on_if_nvml_answers():
     nvml = Monitoring({SM: 61.5, TENSOR: 4.0, DRAM: 83.25})
     activity = GPUActivity(nvml, "handle")
     assert activity.read() == Activity()
     assert activity.read() == Activity(61.5, 4.0, 83.25)
     activity.close()
     assert nvml.held == 0
-
-
-def test_what_nvml_does_not_answer_is_unknown():
     activity = GPUActivity(Monitoring({SM: 50.0}), "handle")
     activity.read()
     assert activity.read() == Activity(50.0, None, None)
 
 
-def test_an_older_gpu_is_refused():
+def test_an_older_gpu_is_refused_and_read_as_before():
     with pytest.raises(pynvml.NVMLError_NotSupported):
         GPUActivity(Monitoring({}, supported=0), "handle")
-
-
-def test_a_gpu_without_such_monitoring_is_read_as_before():
     gpu = FakeGPU("GPU-0")
     (reading,) = NVMLSensor([GPUInfo(0, uuid="GPU-0")], FakeNVML([gpu])).read()
     assert reading.utilization_percent == 90

@@ -73,22 +73,21 @@ def test_a_gpu_is_described_as_nvml_and_the_log_do():
     )
 
 
-def test_pages_of_older_gpus_wait_for_a_reset_too():
+def test_what_is_not_readable_is_unknown():
+    # Pages of older GPUs wait for a reset, too.
     refuses = {"nvmlDeviceGetRemappedRows": "NotSupported"}
     (found,) = health([FakeGPU("GPU-a", retired_pending=1, refuses=refuses)])
     assert (found.remapping_pending, found.remapping_failed) == (True, None)
+    old, virtual, _ = health(scenario("unreadable_counters", this=1))
+    assert old == GPUHealth(0, memory_used_bytes=GIB)
+    assert virtual == GPUHealth(1)
+    assert read_health((), None, FakeNVML(error="LibraryNotFound")) == ()
 
 
 def test_in_a_container_numbers_of_the_machine_are_not_named(monkeypatch):
     monkeypatch.setattr(gpu_health, "in_first_namespace", lambda: False)
     (found,) = health([FakeGPU("GPU-a", processes={os.getppid(): GIB})])
     assert [each.name for each in found.processes] == [None]
-
-
-def test_what_is_not_readable_is_unknown():
-    old, virtual, _ = health(scenario("unreadable_counters", this=1))
-    assert old == GPUHealth(0, memory_used_bytes=GIB)
-    assert virtual == GPUHealth(1)
 
 
 def test_a_lost_gpu_has_its_errors_of_the_log_and_nothing_else():
@@ -98,19 +97,12 @@ def test_a_lost_gpu_has_its_errors_of_the_log_and_nothing_else():
     assert found[1] == GPUHealth(1)  # NVML no longer says where it is
 
 
-def test_no_driver_has_no_health():
-    assert read_health((), None, FakeNVML(error="LibraryNotFound")) == ()
-
-
-def test_a_working_driver_describes_its_gpus():
+def test_a_working_driver_describes_its_gpus_and_a_missing_one_or_binding_is_no_error():
     gpus = [FakeGPU("GPU-a"), FakeGPU("GPU-b", "NVIDIA A100", 80 * GIB)]
     driver = read_driver(FakeNVML(gpus))
     assert (driver.version, driver.cuda_version) == ("560.35.03", (12, 6))
     expected = DriverGPU(1, "NVIDIA A100", "GPU-b", 80 << 30, (8, 0), "00000000:01:00.0")
     assert driver.gpus[1] == expected
-
-
-def test_a_missing_driver_or_binding_is_no_error():
     driver = read_driver(FakeNVML(error="LibraryNotFound"))
     assert (driver.error, driver.version, driver.gpus) == ("LibraryNotFound", None, ())
     assert read_driver(object()).error == "AttributeError"
@@ -119,14 +111,11 @@ def test_a_missing_driver_or_binding_is_no_error():
 # The kernel's log
 
 
-def test_errors_are_found_in_the_kernels_log(tmp_path):
+def test_errors_are_found_in_the_kernels_log_if_it_is_readable(tmp_path):
     log = tmp_path / "kmsg"
     log.write_text(LOG)
     assert read_xids(str(log)) == XIDS
     assert xids_in(["NVRM: Xid (0000:01:00): 3, an older form"]) == ()
-
-
-def test_a_log_that_is_not_readable_is_unknown(tmp_path):
     assert read_xids(str(tmp_path / "none")) is None
 
 

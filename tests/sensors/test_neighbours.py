@@ -47,9 +47,13 @@ class FakeHost:
             raise psutil.AccessDenied(pid)
         return self.environments.get(pid, {})
 
-    def note(self, at_s, others_percent):
+    def note(self, at_s, others_percent=60.0):
         self.now_s = at_s
         self.sensor.note(HostSample(others_percent + 30.0, 30.0))
+
+    def end(self):
+        self.now_s = 11.0
+        self.sensor.end()
 
 
 @pytest.fixture
@@ -60,11 +64,10 @@ def host(monkeypatch):
 def test_processes_are_named_by_what_they_used_while_others_used_much(host):
     host.spent_s = {(1, "init"): 5.0, (7, "make"): 100.0, (os.getpid(), "python"): 9.0}
     host.children = [8]
-    host.note(1.0, 60.0)
+    host.note(1.0)
     host.spent_s |= {(7, "make"): 110.0, (9, "blender"): 20.0, (8, "worker"): 4.0, (3, None): None}
     host.spent_s[os.getpid(), "python"] = 19.0
-    host.now_s = 11.0
-    host.sensor.end()
+    host.end()
     found = [(use.name, use.pid, use.cpu_percent) for use in host.sensor.uses()]
     assert found == [("blender", 9, 50.0), ("make", 7, 25.0)]
     assert host.sensor.children_percent() == 10.0
@@ -72,10 +75,9 @@ def test_processes_are_named_by_what_they_used_while_others_used_much(host):
 
 def test_children_that_ended_between_looks_count_as_children(host):
     host.children, host.spent_s = [8], {(8, "ffmpeg"): 3.0}
-    host.note(1.0, 60.0)
+    host.note(1.0)
     host.children, host.spent_s, host.ended_s = [9], {(9, "ffmpeg"): 2.0}, 9.0
-    host.now_s = 11.0
-    host.sensor.end()
+    host.end()
     # 9 s of children that have ended, of which 3 s were before, and 2 s of one that lives.
     assert host.sensor.children_percent() == 20.0
     assert host.sensor.uses() == ()
@@ -85,10 +87,9 @@ def test_children_that_ended_between_looks_count_as_children(host):
 def test_threads_of_the_kernel_are_not_named(host, second, named):
     host.spent_s = {(1, "init"): 5.0, (2, second): 0.0, (19, "kworker/1:1"): 0.0}
     host.parents = {19: 2}
-    host.note(1.0, 60.0)
+    host.note(1.0)
     host.spent_s[19, "kworker/1:1"] = 20.0
-    host.now_s = 11.0
-    host.sensor.end()
+    host.end()
     assert [use.name for use in host.sensor.uses()] == named
 
 
@@ -103,7 +104,7 @@ def test_nothing_is_looked_at_while_others_use_little(host):
 
 def test_looks_get_rarer_the_longer_a_run_lasts(host):
     for second in range(1, 101):
-        host.note(float(second), 60.0)
+        host.note(float(second))
     assert host.looks == 7  # at 1, 3, 5, 9, 17, 33 and 65 seconds
 
 
@@ -131,10 +132,9 @@ def test_processes_of_the_same_job_are_told_apart_from_those_of_others(host, own
     host.children = [8]
     names = [(1, "init"), (7, "python"), (8, "python"), (9, "python")]
     host.spent_s = dict.fromkeys(names, 5.0)
-    host.note(1.0, 60.0)
+    host.note(1.0)
     host.spent_s = dict.fromkeys(names, 15.0)
-    host.now_s = 11.0
-    host.sensor.end()
+    host.end()
     assert [use.pid for use in host.sensor.uses()] == [1, 9]
     assert host.sensor.job_percent() == 25.0
     assert host.sensor.children_percent() == 25.0
@@ -145,10 +145,9 @@ def test_processes_of_the_same_job_are_told_apart_from_those_of_others(host, own
 def test_outside_a_job_no_process_is_asked(host, own):
     host.environments = {os.getpid(): own}
     host.spent_s = {(7, "python"): 5.0}
-    host.note(1.0, 60.0)
+    host.note(1.0)
     host.spent_s = {(7, "python"): 15.0}
-    host.now_s = 11.0
-    host.sensor.end()
+    host.end()
     assert host.asked == [os.getpid()]
     assert [use.pid for use in host.sensor.uses()] == [7]
     assert host.sensor.job_percent() == 0.0

@@ -43,11 +43,15 @@ def test_threads_that_were_there_do_not_count_and_new_ones_do_even_if_they_ended
     assert process.sensor.cores() == pytest.approx(0.5)
 
 
-def test_only_time_between_two_readings_within_steps_counts():
+def test_only_time_between_two_readings_within_steps_counts_and_a_short_time_says_nothing():
     process = Process()
     for new_s, in_steps in [(0.5, True), (0.5, True), (9.0, False), (9.0, True), (0.5, True)]:
         process.run(0.1, new_s, in_steps)
     assert process.sensor.cores() == pytest.approx(0.5)
+    process = Process()
+    process.run(0.1, 0.5)
+    process.run(0.1, 0.5)
+    assert process.sensor.cores() is None
 
 
 def test_threads_that_xla_starts_for_the_steps_do_not_count():
@@ -67,13 +71,6 @@ def test_time_in_which_xla_compiled_does_not_count():
         process.compiled = Compilations(2 + number // 3, 1.0)
         process.run(0.1, 0.5 if number % 3 else 5.0)
     assert process.sensor.cores() == pytest.approx(0.5)
-
-
-def test_a_short_time_says_nothing():
-    process = Process()
-    process.run(0.1, 0.5)
-    process.run(0.1, 0.5)
-    assert process.sensor.cores() is None
 
 
 def test_how_long_new_threads_waited_for_a_core_counts_until_they_ended():

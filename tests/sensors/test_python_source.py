@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import keras
-from helpers.training import (
-    SlowPyDataset,
-    fast_dataset,
-    slow_generator,
-    small_model,
-)
-
-import keras_gpukit as gpukit
+from helpers.training import SlowPyDataset, fast_dataset, input_of, slow_generator
 
 
-def source_of(data, **fit_options):
-    callback = gpukit.InputStall(None)
-    small_model().fit(data, verbose=0, callbacks=[callback], **fit_options)
-    return callback.summary.python
-
-
-def test_a_generator_is_named_and_a_short_run_not_timed():
-    source = source_of(slow_generator(10, 0.01))
+def test_a_generator_is_named_and_not_timed_processes_are_out_of_sight_and_a_dataset_has_none():
+    source = input_of(slow_generator(10, 0.01)).python
     assert source.name == "slow_generator"
     assert source.workers == 1
     assert source.busy_workers is None
     assert source.time_per_batch_s is None
-
-
-def test_processes_are_out_of_sight():
-    source = source_of(SlowPyDataset(10, 0.01, workers=2, use_multiprocessing=True))
+    source = input_of(SlowPyDataset(10, 0.01, workers=2, use_multiprocessing=True)).python
     assert source.in_processes
     assert source.busy_workers is None
-
-
-def test_a_dataset_has_no_python_code_behind_it():
-    assert source_of(fast_dataset(5)) is None
+    assert input_of(fast_dataset(5)).python is None
 
 
 def test_the_stage_and_the_code_carry_the_same_name():
-    callback = gpukit.InputStall(None)
-    small_model().fit(
-        SlowPyDataset(40, 0.02), verbose=0, callbacks=[callback, keras.callbacks.Callback()]
-    )
-    stage = callback.summary.pipeline.bottleneck
-    assert (stage.name, stage.location) == (
-        callback.summary.python.name,
-        callback.summary.python.location,
-    )
+    record = input_of(SlowPyDataset(40, 0.02))
+    stage = record.pipeline.bottleneck
+    assert (stage.name, stage.location) == (record.python.name, record.python.location)
     assert stage.work == "python"

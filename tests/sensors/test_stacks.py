@@ -16,6 +16,9 @@ TRAINER = f"{KERAS}/backend/tensorflow/trainer.py"
 FIT = (TRAINER, "fit", 300)
 CALLBACKS = (f"{KERAS}/callbacks/callback_list.py", "on_train_batch_end", 90)
 MAIN = ("train.py", "<module>", 60)
+CALL = ("call", "train.py:60", "<module>")
+AROUND = ("lib/keras_gpukit/scripts/script_calls.py", "call", 1)
+SLOW = ("train.py", "Slow.on_train_batch_end", 12)
 
 
 def test_a_line_is_named_with_what_it_calls_outside_the_script():
@@ -33,86 +36,54 @@ def test_a_line_is_named_with_what_it_calls_outside_the_script():
 
 
 @pytest.mark.parametrize(
-    ("stack", "part", "place", "entry"),
+    ("found", "stack"),
     [
-        ((MAIN, FIT, (f"{KERAS}/x.py", "f", 1)), "call", "train.py:60", "<module>"),
+        (CALL, (MAIN, FIT, (f"{KERAS}/x.py", "f", 1))),
         (
-            (
-                MAIN,
-                FIT,
-                CALLBACKS,
-                ("train.py", "Slow.on_train_batch_end", 12),
-                ("train.py", "f", 9),
-            ),
-            "callback",
-            "train.py:9",
-            "Slow.on_train_batch_end",
+            ("callback", "train.py:9", "Slow.on_train_batch_end"),
+            (MAIN, FIT, CALLBACKS, SLOW, ("train.py", "f", 9)),
         ),
         (
+            ("callback", "other.py:5", "Other.on_train_batch_end"),
             (MAIN, FIT, CALLBACKS, ("lib/other.py", "Other.on_train_batch_end", 5)),
-            "callback",
-            "other.py:5",
-            "Other.on_train_batch_end",
         ),
         # a callback that evaluates
         (
-            (MAIN, FIT, CALLBACKS, ("train.py", "Slow.on_epoch_end", 14), (TRAINER, "evaluate", 1)),
-            "callback",
-            "train.py:14",
-            "Slow.on_epoch_end",
+            ("callback", "train.py:12", "Slow.on_train_batch_end"),
+            (MAIN, FIT, CALLBACKS, SLOW, (TRAINER, "evaluate", 1)),
         ),
-        # our own work around a call belongs to the call
+        # our own work around a call belongs to the call, and our own callback is not the script's
+        (CALL, (MAIN, AROUND, ("lib/x.py", "f", 1))),
+        (CALL, (MAIN, FIT, CALLBACKS, ("lib/keras_gpukit/a.py", "f", 1))),
         (
-            (MAIN, ("lib/keras_gpukit/scripts/script_calls.py", "call", 1), ("lib/x.py", "f", 1)),
-            "call",
-            "train.py:60",
-            "<module>",
-        ),
-        # our own callback is not the script's
-        (
-            (MAIN, FIT, CALLBACKS, ("lib/keras_gpukit/a.py", "f", 1)),
-            "call",
-            "train.py:60",
-            "<module>",
-        ),
-        (
+            ("step", "train.py:33", "Model.train_step"),
             (MAIN, FIT, ("train.py", "Model.train_step", 33)),
-            "step",
-            "train.py:33",
-            "Model.train_step",
         ),
         (
+            ("import", "train.py:60", "<module>"),
             (MAIN, ("<frozen importlib._bootstrap>", "_find", 1)),
-            "import",
-            "train.py:60",
-            "<module>",
         ),
         (
+            ("python", "train.py:9", "load"),
             (
                 (f"{TENSORFLOW}/ops/script_ops.py", "__call__", 5),
                 ("train.py", "load", 21),
                 ("train.py", "decode", 9),
             ),
-            "python",
-            "train.py:9",
-            "load",
         ),
     ],
 )
-def test_what_runs_a_line(stack, part, place, entry):
+def test_what_runs_a_line(found, stack):
     script = Script()
     script.look(1.0, *stack)
     (line,) = script.times().lines
-    assert (line.part, line.place, line.entry) == (part, place, entry)
+    assert (line.part, line.place, line.entry) == found
 
 
-def test_threads_outside_the_script_do_not_count():
+def test_threads_outside_the_script_or_waiting_for_a_fit_do_not_count():
     script = Script()
     script.look_at(1.0, {1: (MAIN,), 2: (("lib/pool.py", "worker", 3),)})
     assert [line.place for line in script.times().lines] == ["train.py:60"]
-
-
-def test_a_thread_that_waits_for_a_fit_in_another_is_not_outside_of_calls():
     script = Script()
     script.look_at(5.0, {1: (MAIN,), 2: (("train.py", "train", 20), FIT)})
     script.look(1.0, MAIN)

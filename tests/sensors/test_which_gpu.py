@@ -147,10 +147,6 @@ def test_an_instance_of_a_gpu_in_mig_mode_has_its_own_counters():
     (found,) = identify(tensorflow_gpus(1), driver, (CUDADevice(gpus[0].mig[0].uuid),))
     (reading,) = NVMLSensor([found], nvml).read()
     assert (reading.memory_process_bytes, reading.memory_others_bytes) == (9 * GIB, 0)
-
-
-def test_a_driver_lists_the_instances_of_a_gpu_in_mig_mode():
-    _, _, driver = machine("mig")
     divided, whole = driver.gpus
     assert whole.mig is None
     assert [each.name for each in divided.mig] == ["NVIDIA A100-SXM4-40GB MIG 3g.20gb"] * 2
@@ -197,13 +193,11 @@ def test_no_gpu_at_all_is_nvmls_own_error():
 # CUDA
 
 
-def test_cuda_without_its_second_question_identifies_whole_gpus():
+def test_cuda_without_its_second_question_identifies_whole_gpus_and_none_if_it_is_not_there():
     gpus, _, _ = machine("eight_gpus")
     library = FakeCUDA(as_cuda(gpus[5]), without=["cuDeviceGetUuid_v2"])
     assert cuda_devices(lambda name: library)[0].uuid == gpus[5].uuid
 
-
-def test_no_devices_where_cuda_does_not_start_or_is_not_there():
     def load(name):
         raise OSError(f"{name}: cannot open shared object file")
 

@@ -132,8 +132,7 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     assert VERDICT in frame.inner_text("body")
     assert_background(frame, light=False)
     view = frame.evaluate(VIEW, plot)
-    assert view["range"] == [0.5, 1.5]
-    assert view["hidden"] == 1
+    assert (view["range"], view["hidden"]) == ([0.5, 1.5], 1)
     assert view["last"] > before["last"]  # points may become fewer: neighbours are joined
     assert view["top"] == pytest.approx(before["top"], abs=50)
     assert frame.locator("figure details[open]").count() == 1
@@ -143,7 +142,8 @@ def test_the_tab_follows_a_fit_to_its_verdict(watched, page):
     there = profile_page(watched.address, run, "trace_viewer@", host["hostname"])
     assert trace.evaluate("link => link.href") == there
     assert page.errors == []
-    assert outside(page, watched.address) == []
+    own = (watched.address, "data:", "blob:")
+    assert [url for url in page.asked if not url.startswith(own)] == []
 
     page.evaluate("location.hash = '#text'")  # whether TensorBoard has found texts yet or not
     page.wait_for_timeout(1000)  # for what was under way
@@ -189,7 +189,7 @@ def test_many_runs_are_sorted_filtered_compared_and_linked(watched, page):
     assert page.errors == []
 
 
-def test_the_profile_tab_shows_steps_and_what_held_them_up(watched, page):
+def test_the_profile_tab_shows_steps_and_what_held_them_up_and_its_other_tools_open(watched, page):
     watched.end()
     (run,) = wait_until(lambda: watched.profile("runs"))
     (host,) = watched.profile("hosts", run=run, tag="overview_page")
@@ -200,57 +200,45 @@ def test_the_profile_tab_shows_steps_and_what_held_them_up(watched, page):
     memory = watched.profile("data", run=run, tag="memory_profile", host=host["hostname"])
     assert memory["memoryProfilePerAllocator"]
 
-    page.goto(profile_page(watched.address, run, "input_pipeline_analyzer", host["hostname"]))
-    shown = profile_frame(page)
-    shown.get_by_text("input-bound because").wait_for()
-    assert shown.get_by_text(run, exact=False).first.is_visible()
-    average = re.search(r"Average: ([\d.]+) ms", shown.locator("body").inner_text())
+    def shown(tool):
+        page.goto(profile_page(watched.address, run, tool, host["hostname"]))
+        return page.frame_locator("iframe[src*='profile'], iframe")
+
+    frame = shown("input_pipeline_analyzer")
+    frame.get_by_text("input-bound because").wait_for()
+    assert frame.get_by_text(run, exact=False).first.is_visible()
+    average = re.search(r"Average: ([\d.]+) ms", frame.locator("body").inner_text())
     assert average
     assert float(average[1]) > 1
+    for tool, words in {"memory_profile": "Memory ID", "trace_viewer@": "/host:CPU"}.items():
+        frame = shown(tool)
+        if tool == "trace_viewer@":
+            frame = frame.frame_locator("iframe")
+        frame.get_by_text(words).locator("visible=true").first.wait_for()
+        assert "no memory activity" not in frame.locator("body").inner_text()
 
 
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    [("memory_profile", "Memory ID"), ("trace_viewer@", "/host:CPU")],
-)
-def test_the_profile_tabs_other_tools_open(watched, page, tool, words):
+def test_the_report_opens_from_a_file_without_a_network(watched, page, tmp_path):
     watched.end()
-    (run,) = wait_until(lambda: watched.profile("runs"))
-    (host,) = watched.profile("hosts", run=run, tag="overview_page")
-    page.goto(profile_page(watched.address, run, tool, host["hostname"]))
-    frame = profile_frame(page)
-    if tool == "trace_viewer@":
-        frame = frame.frame_locator("iframe")
-    frame.get_by_text(words).locator("visible=true").first.wait_for()
-    assert "no memory activity" not in frame.locator("body").inner_text()
-
-
-@pytest.fixture(scope="module")
-def report(watched, tmp_path_factory) -> str:
-    """The address of a report's file."""
-    watched.end()
-    file = tmp_path_factory.mktemp("report") / "report.html"
+    file = tmp_path / "report.html"
     command = [sys.executable, "-m", "keras_gpukit", "report", watched.log_dir, "--out", file]
     subprocess.run(command, check=True, timeout=DEADLINE_S, capture_output=True)
-    return file.as_uri()
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1300), ("dark", 375)])
-def test_the_report_opens_from_a_file_without_a_network(report, page, scheme, width):
-    page.emulate_media(color_scheme=scheme)
-    page.set_viewport_size({"width": width, "height": 800})
-    page.goto(report)
-    wait_for_charts(page)
-    assert VERDICT in page.inner_text("body")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
     heights = "Array.from(document.querySelectorAll('.plot'), (plot) => plot.clientHeight)"
-    before = page.evaluate(heights)
-    resize(page, width - 50, 700)
-    # Legends of more lines make a chart higher.
-    assert all(now >= old for now, old in zip(page.evaluate(heights), before, strict=True))
-    assert_background(page, light=scheme == "light")
-    assert page.errors == []
-    assert [url for url in page.asked if not url.startswith("data:")] == [report]
+    for scheme, width in (("light", 1300), ("dark", 375)):
+        page.asked.clear()
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(file.as_uri())
+        wait_for_charts(page)
+        assert VERDICT in page.inner_text("body")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        before = page.evaluate(heights)
+        resize(page, width - 50, 700)
+        # Legends of more lines make a chart higher.
+        assert all(now >= old for now, old in zip(page.evaluate(heights), before, strict=True))
+        assert_background(page, light=scheme == "light")
+        assert page.errors == []
+        assert [url for url in page.asked if not url.startswith("data:")] == [file.as_uri()]
 
 
 def body(page) -> str:
@@ -271,14 +259,3 @@ def steps_told(page) -> str | None:
     """The figure "steps" of the report in the tab."""
     result = re.search(r"^steps\s+([\d,]+)$", body(page), re.MULTILINE)
     return result[1] if result else None
-
-
-def profile_frame(page) -> Any:
-    """Where TensorBoard shows the Profile tab."""
-    return page.frame_locator("iframe[src*='profile'], iframe")
-
-
-def outside(page, address: str) -> list[str]:
-    """Requests to other hosts."""
-    own = (address, "data:", "blob:")
-    return [url for url in page.asked if not url.startswith(own)]

@@ -6,11 +6,10 @@ import contextlib
 import json
 import os
 import random
-import subprocess
 import sys
 import sysconfig
-import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,11 +22,13 @@ from tensorboard.backend import application
 from tensorboard.plugins.core import core_plugin
 from werkzeug.test import Client
 
-from keras_gpukit.records import find_run_files
+from keras_gpukit.records import CaptureRecord, find_run_files
 from keras_gpukit.records import names as search
+from keras_gpukit.reports import html
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 from keras_gpukit.tensorboard_plugin.plugin import MODULES
+from keras_gpukit.tensorboard_plugin.report_pages import trace_url
 
 DEADLINE_S = 60
 SECRET = "no-one-may-read-this"
@@ -97,20 +98,27 @@ def tab_on(logdir: Path, *options: str) -> Tab:
 
 
 class TestTheTab:
-    def test_stands_beside_the_others_where_there_is_a_run(self, tmp_path):
-        write_run(tmp_path / "mine")
-        listing = tab_on(tmp_path).listing()
-        assert (listing["enabled"], listing["tab_name"]) == (True, "GPU Kit")
-
-    def test_is_not_offered_where_there_is_none(self, tmp_path):
+    def test_is_not_offered_where_there_is_no_run_and_tells_how_to_begin(self, tmp_path):
         (tmp_path / "mine" / "gpukit").mkdir(parents=True)
-        assert tab_on(tmp_path).listing()["enabled"] is False
+        tab = tab_on(tmp_path)
+        assert tab.listing()["enabled"] is False
+        page = tab.report()
+        assert page.status_code == 200
+        assert "gpukit.Monitor(" in page.text
+        assert str(tmp_path) in page.text
+        plotly = tab.get("plugin/gpukit/plotly.js")  # is fetched once and kept
+        assert plotly.cache_control.max_age >= 3600
+        assert len(plotly.data) > 1_000_000
 
     @pytest.mark.parametrize("prefix", ["", "/behind/a/proxy"])
-    def test_every_part_of_the_page_is_found_below_the_path_prefix(self, tmp_path, prefix):
+    def test_stands_beside_the_others_and_has_all_parts_below_the_path_prefix(
+        self, tmp_path, prefix
+    ):
         write_run(tmp_path)
         tab = tab_on(tmp_path, "--path_prefix", prefix)
-        module = tab.listing()["loading_mechanism"]["module_path"]
+        listing = tab.listing()
+        assert (listing["enabled"], listing["tab_name"]) == (True, "GPU Kit")
+        module = listing["loading_mechanism"]["module_path"]
         assert module == f"{prefix}/data/plugin/gpukit/index.js"
         kinds = {"tab.css": "css", **dict.fromkeys((*MODULES, "plotly.js"), "javascript")}
         for name, kind in kinds.items():
@@ -120,25 +128,8 @@ class TestTheTab:
         wait_until(tab.folders)
         assert "<h1" in tab.report().text
 
-    def test_plotly_is_fetched_once_and_kept(self, tmp_path):
-        answer = tab_on(tmp_path).get("plugin/gpukit/plotly.js")
-        assert answer.cache_control.max_age >= 3600
-        assert len(answer.data) > 1_000_000
-
-    def test_tells_how_to_begin_where_there_is_no_run(self, tmp_path):
-        page = tab_on(tmp_path).report()
-        assert page.status_code == 200
-        assert "gpukit.Monitor(" in page.text
-        assert str(tmp_path) in page.text
-
 
 class TestWhichRuns:
-    def test_one_folder_is_shown_without_a_choice(self, tmp_path):
-        write_run(tmp_path / "mine")
-        tab = tab_on(tmp_path)
-        tab.wait_for("mine")
-        assert "mine" in tab.report().text
-
     def test_tensorboard_may_be_started_on_the_folder_that_is_written(self, tmp_path):
         write_run(tmp_path / "mine")
         tab = tab_on(tmp_path / "mine" / "gpukit")
@@ -225,27 +216,45 @@ class TestWhichRuns:
         assert tab.report(f"?folder={ids['caf�']}").status_code == 200
 
 
+class TestLinksToTraces:
+    """From a report in the tab to its captures in the Profile tab."""
+
+    PATH = "gpukit/plugins/profile/2026_step_34/vm.local.xplane.pb"
+    CAPTURE = CaptureRecord("2026_step_34", "steps", "step 34", 34, 10, 1.7e9, 1.0, 0.0, path=PATH)
+
+    def test_a_capture_that_is_there_leads_to_its_trace(self, tmp_path):
+        log_dir = tmp_path / "a b"
+        (log_dir / self.PATH).parent.mkdir(parents=True)
+        (log_dir / self.PATH).touch()
+        run = "a%20b%2Fgpukit%2F2026_step_34"
+        address = f"../../../?run={run}&tag=trace_viewer%40&host=vm.local#profile"
+        assert trace_url(tmp_path, log_dir, self.CAPTURE) == address
+        alone = trace_url(log_dir, log_dir, self.CAPTURE)
+        assert alone.startswith("../../../?run=gpukit%2F2026_step_34&")
+        assert trace_url(None, log_dir, self.CAPTURE) is None
+        assert trace_url(tmp_path, log_dir, replace(self.CAPTURE, path=None)) is None
+        assert trace_url(tmp_path, tmp_path / "removed", self.CAPTURE) is None
+
+
 class TestFreshness:
     def test_a_line_more_is_a_new_stamp_and_a_new_page(self, tmp_path):
         write_run(tmp_path / "mine")
         tab = tab_on(tmp_path)
         tab.wait_for("mine")
         stamp, page = tab.state()["stamp"], tab.report().text
+        assert "mine" in page  # one folder is shown without a choice
         assert (tab.state()["stamp"], tab.report().text) == (stamp, page)
         write_run(tmp_path / "mine")
         assert tab.state()["stamp"] != stamp
         assert tab.report().text != page
 
     def test_an_unchanged_report_is_not_made_again(self, tmp_path, monkeypatch):
-        from keras_gpukit.reports import html
-
         made = []
         monkeypatch.setattr(html, "render", lambda report, **_: made.append(report) or "<h1>r</h1>")
         write_run(tmp_path / "mine")
         tab = tab_on(tmp_path)
         tab.wait_for("mine")
-        for _ in range(3):
-            assert tab.report().text == "<h1>r</h1>"
+        assert {tab.report().text for _ in range(3)} == {"<h1>r</h1>"}
         assert len(made) == 1
         write_lines(tmp_path / "mine", [(1.0, None, "note", {})])
         tab.report()
@@ -265,67 +274,36 @@ class TestNothingOutsideTheLogDirectory:
         write_run(tmp_path / "logs" / "mine")
         return tmp_path / "logs"
 
-    @pytest.mark.parametrize(
-        "asked",
-        [
-            "..",
-            "../outside",
-            "%2e%2e%2foutside",
-            "%252e%252e%252foutside",
-            "mine/../../outside",
-            "/etc/passwd",
-            "/etc",
-            "C:\\",
-            "file:///etc/passwd",
-            "mine%00",
-            "%00",
-            "mine",
-            "%ff%fe",
-            "",
-        ],
-    )
-    def test_only_ids_that_were_given_out_are_answered(self, logdir, outside, asked):
-        tab = tab_on(logdir)
-        tab.wait_for("mine")
-        answer = tab.report(f"?folder={asked}")
-        assert answer.status_code == 404
-        assert SECRET not in answer.text
-        assert "root:" not in answer.text
-
-    @pytest.mark.parametrize(
-        "path",
-        ["../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "static/index.js", "plugin.py"],
-    )
-    def test_there_are_no_files_to_ask_for(self, logdir, path):
-        assert tab_on(logdir).get(f"plugin/gpukit/{path}").status_code == 404
-
-    def test_the_id_of_a_folder_elsewhere_says_nothing_here(self, logdir, outside):
+    def test_only_ids_that_were_given_out_are_answered(self, logdir, outside):
         elsewhere = tab_on(outside).wait_for(SECRET)
         tab = tab_on(logdir)
         tab.wait_for("mine")
-        assert tab.report(f"?folder={elsewhere[SECRET]}").status_code == 404
+        paths = ["..", "../outside", "%2e%2e%2foutside", "%252e%252e%252foutside"]
+        paths += ["mine/../../outside", "/etc/passwd", "/etc", "C:\\", "file:///etc/passwd"]
+        paths += ["mine%00", "%00", "mine", "%ff%fe", "", elsewhere[SECRET]]
+        for asked in paths:
+            answer = tab.report(f"?folder={asked}")
+            assert answer.status_code == 404, asked
+            assert SECRET not in answer.text
+            assert "root:" not in answer.text
+        files = "../../../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "static/index.js", "plugin.py"
+        assert {tab.get(f"plugin/gpukit/{path}").status_code for path in files} == {404}
 
-    @pytest.mark.parametrize("linked", ["a folder", "its gpukit", "its record", "its profiles"])
-    def test_links_are_not_followed(self, logdir, outside, linked):
-        foreign, link = outside / SECRET, logdir / "link"
-        if linked == "a folder":
-            link.symlink_to(foreign)
-        elif linked == "its gpukit":
-            link.mkdir()
-            (link / "gpukit").symlink_to(foreign / "gpukit")
-        elif linked == "its record":
-            (link / "gpukit").mkdir(parents=True)
-            (link / "gpukit" / "run.jsonl").symlink_to(foreign / "gpukit" / "run.jsonl")
-        else:
-            profiles = foreign / "gpukit" / "plugins" / "profile" / SECRET
-            profiles.mkdir(parents=True)
-            (profiles / "host.xplane.pb").write_bytes(b"")
-            (logdir / "mine" / "gpukit" / "plugins").symlink_to(profiles.parent.parent)
+    def test_links_are_not_followed(self, logdir, outside):
+        foreign = outside / SECRET
+        (logdir / "link").symlink_to(foreign)
+        (logdir / "of gpukit").mkdir()
+        (logdir / "of gpukit" / "gpukit").symlink_to(foreign / "gpukit")
+        (logdir / "of a record" / "gpukit").mkdir(parents=True)
+        record = logdir / "of a record" / "gpukit" / "run.jsonl"
+        record.symlink_to(foreign / "gpukit" / "run.jsonl")
+        profiles = foreign / "gpukit" / "plugins" / "profile" / SECRET
+        profiles.mkdir(parents=True)
+        (profiles / "host.xplane.pb").write_bytes(b"")
+        (logdir / "mine" / "gpukit" / "plugins").symlink_to(profiles.parent.parent)
         tab = tab_on(logdir)
         tab.wait_for("mine")
-        report = tab.report().text
-        assert SECRET not in report
-        assert "link" not in tab.folders()
+        assert SECRET not in tab.report().text
 
     def test_a_record_that_becomes_a_link_later_is_not_followed_either(self, logdir, outside):
         tab = tab_on(logdir)
@@ -381,32 +359,27 @@ class TestHostileRuns:
         assert "<img src=x" not in tab.report().text
         assert "<img src=x" not in Tab("--logdir", str(tmp_path / name / "none")).report().text
 
-    @pytest.mark.parametrize(
-        "record",
-        [
-            b"",
-            b"\x00\xff\xfe" * 1000,
-            b"{" * 100_000,
-            b'{"kind": "run", "record": {"schema": 99}}\n',
-            b'{"kind": "steps", "record": [1, 2]}\n' * 3,
-            b'{"kind": "run", "record": {"schema": 1, "time_s": NaN}}\n',
-        ],
-        ids=["empty", "binary", "deep", "of the future", "wrong", "no number"],
-    )
-    def test_a_record_that_cannot_be_read_is_said_to_be_so(self, tmp_path, record):
-        path = tmp_path / "mine" / "gpukit" / "run.jsonl"
-        path.parent.mkdir(parents=True)
-        path.write_bytes(record)
+    def test_a_record_that_cannot_be_read_is_said_to_be_so(self, tmp_path):
+        records = {
+            "empty": b"",
+            "binary": b"\x00\xff\xfe" * 1000,
+            "deep": b"{" * 100_000,
+            "of the future": b'{"kind": "run", "record": {"schema": 99}}\n',
+            "wrong": b'{"kind": "steps", "record": [1, 2]}\n' * 3,
+            "no number": b'{"kind": "run", "record": {"schema": 1, "time_s": NaN}}\n',
+        }
+        for name, record in records.items():
+            path = tmp_path / name / "gpukit" / "run.jsonl"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(record)
         tab = tab_on(tmp_path)
-        tab.wait_for("mine")
-        answer = tab.report()
-        assert answer.content_type.startswith("text/html")
-        assert "<h1" in answer.text
-        assert "Traceback" not in answer.text
+        for name, its_id in tab.wait_for("All 6 folders", *records).items():
+            answer = tab.report(f"?folder={its_id}")
+            assert answer.content_type.startswith("text/html"), name
+            assert "<h1" in answer.text
+            assert "Traceback" not in answer.text
 
     def test_a_report_that_fails_says_why_and_leaves_the_tab_alone(self, tmp_path, monkeypatch):
-        from keras_gpukit.reports import html
-
         def fail(report, **_):
             raise ValueError("<script>alert(1)</script>")
 
@@ -420,15 +393,7 @@ class TestHostileRuns:
         assert "<script>alert" not in answer.text
         assert tab.listing()["enabled"] is True
 
-    @pytest.mark.parametrize("route", ["index.js", "plotly.js", "state", "report"])
-    def test_nothing_is_taken_in(self, tmp_path, route):
-        tab = tab_on(tmp_path)
-        for method in ("post", "put", "delete", "patch"):
-            answer = getattr(tab.client, method)(f"/data/plugin/gpukit/{route}", data={"a": "b"})
-            assert answer.status_code == 405
-            assert answer.headers["Allow"] == "GET, HEAD"
-
-    def test_pages_may_run_no_script_but_the_plugins_own(self, tmp_path):
+    def test_pages_may_run_no_script_but_the_plugins_own_and_take_nothing_in(self, tmp_path):
         write_run(tmp_path)
         tab = tab_on(tmp_path)
         wait_until(tab.folders)
@@ -438,6 +403,11 @@ class TestHostileRuns:
         strict = next(one for one in policies if "default-src 'none'" in one)
         assert "unsafe-inline" not in strict.split("script-src")[1].split(";")[0]
         assert "http" not in strict
+        for route in ("index.js", "plotly.js", "state", "report"):
+            for method in ("post", "put", "delete", "patch"):
+                ask = getattr(tab.client, method)
+                answer = ask(f"/data/plugin/gpukit/{route}", data={"a": "b"})
+                assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
 class TestHugeLogDirectories:
@@ -448,12 +418,10 @@ class TestHugeLogDirectories:
         write_run(tmp_path / "zz" / "deep")
         return tmp_path
 
-    def test_the_search_ends_and_says_so(self, logdir):
+    def test_the_search_ends_and_says_so_and_runs_near_the_top_are_found_first(self, logdir):
         assert find_run_files(logdir)[1] is True
         assert find_run_files(logdir, most_folders=50) == ([], False)
         assert find_run_files(logdir, within_s=-1.0) == ([], False)
-
-    def test_runs_near_the_top_are_found_first(self, logdir):
         record = write_run(logdir / "zz")
         assert find_run_files(logdir, most_folders=204) == ([record], False)
 
@@ -480,30 +448,23 @@ class TestHugeLogDirectories:
 
 
 @pytest.mark.heavy
-def test_tensorboard_loads_nothing_heavy_for_it():
+def test_tensorboard_loads_nothing_heavy_for_it(run_python):
     loading = """
-        import json, sys
-        import tensorboard.default, tensorboard.backend.http_util
-        from tensorboard.plugins import base_plugin
-        from importlib.metadata import entry_points
-        from argparse import Namespace
-        before = set(sys.modules)
-        (entry,) = entry_points(group="tensorboard_plugins", name="gpukit")
-        flags = Namespace(logdir="/nowhere", logdir_spec="")
-        plugin = entry.load()().load(base_plugin.TBContext(flags=flags, logdir="/nowhere"))
-        plugin.get_plugin_apps(), plugin.frontend_metadata()
-        at_start = set(sys.modules) - before
-        plugin.is_active()
-        print(json.dumps([sorted(at_start), sorted(set(sys.modules) - before)]))
-    """
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(loading)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
-    at_start, later = json.loads(result.stdout)
+import json, sys
+import tensorboard.default, tensorboard.backend.http_util
+from tensorboard.plugins import base_plugin
+from importlib.metadata import entry_points
+from argparse import Namespace
+before = set(sys.modules)
+(entry,) = entry_points(group="tensorboard_plugins", name="gpukit")
+flags = Namespace(logdir="/nowhere", logdir_spec="")
+plugin = entry.load()().load(base_plugin.TBContext(flags=flags, logdir="/nowhere"))
+plugin.get_plugin_apps(), plugin.frontend_metadata()
+at_start = set(sys.modules) - before
+plugin.is_active()
+print(json.dumps([sorted(at_start), sorted(set(sys.modules) - before)]))
+"""
+    at_start, later = json.loads(run_python(loading).stdout)
     assert all(module.partition(".")[0] == "keras_gpukit" for module in at_start), at_start
     heavy = {"tensorflow", "keras", "plotly", "jinja2", "xprof", "numpy", "psutil", "msgspec"}
     assert not heavy & set(later)

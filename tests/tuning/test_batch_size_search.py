@@ -1,7 +1,5 @@
 """The search for batch sizes, on devices that are made up."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -16,20 +14,15 @@ MIB = 2**20
 class MadeUp:
     """Takes as many bytes per example as it is made for, and trains at a rate with a knee."""
 
-    def __init__(
-        self, limit_mib=None, *, example_mib=1.0, predicted_mib=1.0, base_mib=20.0, **more
-    ):
+    def __init__(self, limit_mib=None, *, predicted_mib=1.0, knee=64, **more):
         self.limit = None if limit_mib is None else limit_mib * MIB
-        self.example, self.base = example_mib * MIB, base_mib * MIB
-        self.predicted = predicted_mib * MIB
-        self.knee = more.get("knee", 64)
+        self.example, self.base, self.predicted = MIB, 20 * MIB, predicted_mib * MIB
+        self.knee = knee
         self.fails_when_long = more.get("fails_when_long", lambda size: False)
         # Seconds that a trial takes to start, an example to train, and a failure to show.
-        self.start_s, self.example_s = more.get("start_s", 0.0), more.get("example_s", 0.0)
-        self.failure_s = more.get("failure_s", 0.0)
-        self.now = 0.0
-        self.fresh = True
-        self.renewed = 0
+        times = (more.get(name, 0.0) for name in ("start_s", "example_s", "failure_s"))
+        self.start_s, self.example_s, self.failure_s = times
+        self.now, self.fresh, self.renewed = 0.0, True, 0
 
     def survey(self):
         known = self.limit is not None
@@ -59,20 +52,17 @@ class MadeUp:
     def rate(self, batch_size, seconds):
         peak = int(self.base + batch_size * self.example)
         self._takes(batch_size, 5 if self.example_s else 0)
-        rate = 1000.0 * min(batch_size, self.knee) + batch_size
-        if self.example_s:
-            rate = 1 / self.example_s
+        of_its_size = 1000.0 * min(batch_size, self.knee) + batch_size
+        rate = 1 / self.example_s if self.example_s else of_its_size
         return Rate(rate, rate, rate, "examples/s"), peak
 
     def renew(self):
-        self.fresh = True
-        self.renewed += 1
+        self.fresh, self.renewed = True, self.renewed + 1
 
 
 def find(trials, *, most=2**16, seconds=1e6, input_rate=None):
-    search = SizeSearch(
-        trials, most=most, seconds=seconds, input_rate=input_rate, tell=lambda what: None
-    )
+    options = {"most": most, "seconds": seconds, "input_rate": input_rate}
+    search = SizeSearch(trials, tell=lambda what: None, **options)
     search.run()
     return search
 
@@ -90,21 +80,20 @@ def test_without_a_prediction_the_bracket_is_found_by_trials():
     trials = MadeUp(20 + 333.5)
     trials.survey = lambda: Survey("graph", trials.limit)
     assert 0.95 * 333 <= find(trials).largest < 333
-
-
-def test_each_size_that_may_run_out_of_memory_has_renewed_memory():
-    trials = MadeUp(20 + 333.5)
-    found = find(trials)
-    large = [each for each in found.done if each.rate is None and each.batch_size > 150]
-    assert trials.renewed == len(large)
+    # Everything may fit up to the most, or not even one example.
+    found = find(MadeUp(20 + 333.5), most=100)
+    assert found.largest == 100
+    assert all(each.fits for each in found.done)
+    found = find(MadeUp(10))
+    assert found.largest is None
+    assert found.ending == "not even one example fits"
+    assert [each.fits for each in found.done] == [False]
 
 
 def test_what_fails_in_the_longer_trial_is_not_recommended():
     found = find(MadeUp(20 + 333.5, fails_when_long=lambda size: size > 300))
     assert 280 <= found.largest <= 300
-
-
-def test_each_recommended_size_is_confirmed_in_several_processes():
+    # Each recommended size is confirmed in several processes.
     fails = iter([False, True])  # the second time
     found = find(MadeUp(20 + 333.5, fails_when_long=lambda size: next(fails, False)))
     assert [each.fits for each in found.done if each.note.startswith("later")] == [False]
@@ -126,25 +115,14 @@ def test_a_size_that_passes_only_by_a_little_luck_is_not_recommended():
     assert 0.95 * truth < found.largest <= truth
 
 
-def test_everything_fits_up_to_the_most():
-    found = find(MadeUp(20 + 333.5), most=100)
-    assert found.largest == 100
-    assert all(each.fits for each in found.done)
-
-
-def test_not_even_one_example_fits():
-    found = find(MadeUp(10))
-    assert found.largest is None
-    assert found.ending == "not even one example fits"
-    assert [each.fits for each in found.done] == [False]
-
-
-def test_rates_are_measured_from_the_largest_down_past_the_knee():
-    found = find(MadeUp(20 + 333.5, knee=64))
+def test_rates_are_measured_from_the_largest_down_past_the_knee_and_memory_is_renewed():
+    trials = MadeUp(20 + 333.5, knee=64)
+    found = find(trials)
     assert sorted(found.rates) == [32, 64, 128, 256, found.largest]
-
-
-def test_without_a_limit_larger_ones_are_tried_as_long_as_they_bring_something():
+    # Before each size that may run out of memory.
+    large = [each for each in found.done if each.rate is None and each.batch_size > 150]
+    assert trials.renewed == len(large)
+    # Without a limit, larger ones are tried as long as they bring something.
     found = find(MadeUp(knee=64))
     assert found.largest is None
     assert max(found.rates) == 256  # two more without a gain
@@ -162,13 +140,8 @@ def test_no_trial_of_memory_is_made_when_time_is_over_but_the_last():
 @pytest.mark.parametrize(("start_s", "step_s"), [(0.5, 0.1), (4.0, 0.5), (10.0, 0.5), (4.0, 3.0)])
 @pytest.mark.parametrize("predicted", [0.5, 0.9, 1.1])
 def test_the_search_ends_near_its_time(monkeypatch, predicted, start_s, step_s):
-    trials = MadeUp(
-        20 + 333.5,
-        predicted_mib=predicted,
-        start_s=start_s,
-        example_s=step_s / 333,
-        failure_s=10.0,
-    )
+    times = {"start_s": start_s, "example_s": step_s / 333, "failure_s": 10.0}
+    trials = MadeUp(20 + 333.5, predicted_mib=predicted, **times)
     monkeypatch.setattr(time, "perf_counter", lambda: trials.now)
     found = find(trials, seconds=90)
     assert trials.now < 120  # a rate is measured in any case

@@ -1,6 +1,7 @@
 """`keras-gpukit bench`: rows by importance, each with a result or a reason, within a budget."""
 
 import multiprocessing
+from dataclasses import replace
 
 import pytest
 from helpers import bench_tasks
@@ -8,7 +9,7 @@ from helpers.json_output import valid_json
 from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit.cli.main import main
-from keras_gpukit.records import BenchmarkRow, Driver, DriverGPU
+from keras_gpukit.records import BenchmarkRow, Driver, DriverGPU, from_dict
 from keras_gpukit.reports.benchmark import render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.sensors.ceilings import measured_ceilings
@@ -35,8 +36,13 @@ def text(found):
 
 
 @pytest.mark.heavy
-def test_each_device_gets_its_ceilings_and_rows(gpu):
-    found = machine.bench(60.0)
+def test_each_device_gets_its_ceilings_and_rows_which_the_command_writes_and_keeps(gpu, capsys):
+    assert main(["bench", "--json"]) == 0
+    printed = valid_json("bench", capsys.readouterr().out)
+    found = from_dict(printed, machine.MachineBenchmark)
+    assert found.devices[1].rows[0].rate.median == 5.0
+    assert measured_ceilings("A fast CPU").tflops["bfloat16"] == 1.5
+    assert measured_ceilings("A slow CPU") is None
     on_gpu, on_cpu = found.devices
     assert (on_gpu.name, on_cpu.name) == ("A fast GPU", "A fast CPU")
     assert (on_gpu.ceilings.to_device_gb_per_s, on_cpu.ceilings.to_device_gb_per_s) == (12.0, None)
@@ -112,15 +118,6 @@ def test_a_gpu_that_tensorflow_does_not_see_leaves_the_cpu(gpu, monkeypatch):
     assert "Not measured within" not in text(found)
 
 
-@pytest.mark.heavy
-def test_the_command_writes_json_and_keeps_the_ceilings(capsys):
-    assert main(["bench", "--json"]) == 0
-    [on_cpu] = valid_json("bench", capsys.readouterr().out)["devices"]
-    assert on_cpu["rows"][0]["rate"]["median"] == 5.0
-    assert measured_ceilings("A fast CPU").tflops["bfloat16"] == 1.5
-    assert measured_ceilings("A slow CPU") is None
-
-
 def test_no_time_at_all_measures_nothing(capsys):
     assert main(["bench", "--seconds", "1e-9"]) == 2
     shown = capsys.readouterr()
@@ -130,13 +127,10 @@ def test_no_time_at_all_measures_nothing(capsys):
 
 
 def test_a_gain_inside_the_noise_is_none():
-    rows = [
-        bench_tasks.measure_row(BenchmarkRow("CPU", "dense", "float32", jit, 64))
-        for jit in (False, True)
-    ]
-    faster = machine.replace(rows[1].rate, median=rows[1].rate.median * 1.04)
-    rows[1] = machine.replace(rows[1], rate=faster)
-    found = machine.DeviceBenchmark("CPU", 2, "", "A CPU", rows=tuple(rows))
+    before = bench_tasks.measure_row(BenchmarkRow("CPU", "dense", "float32", False, 64))
+    faster = replace(before.rate, median=before.rate.median * 1.04)
+    rows = before, replace(before, jit=True, rate=faster)
+    found = machine.DeviceBenchmark("CPU", 2, "", "A CPU", rows=rows)
     shown = text(machine.MachineBenchmark((found,), 60.0))
     assert "dense: fastest is CPU float32 jit, not measurably faster than CPU float32." in shown
 

@@ -1,7 +1,5 @@
 """Where an exception came from: the input or the step, the call, and the line of user code."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.watching.call_errors import (
@@ -23,20 +21,15 @@ OUT = "OOM when allocating tensor with shape[3600,3600,3600] and type bool\n"
 def test_the_line_within_a_step_is_not_the_one_that_calls_fit():
     error = RuntimeError(HEAD + CALL + EVALUATE + LOSS + OWN + OUT)
     assert line_within_step(error) == ("/home/me/train.py", 35, "batch_all")
-    assert call_within(error) == "evaluate"
-    assert role_within_step(error) == "loss"
+    assert (call_within(error), role_within_step(error)) == ("evaluate", "loss")
     metric = LOSS.replace("losses/loss.py", "metrics/reduction_metrics.py")
     assert role_within_step(RuntimeError(HEAD + CALL + EVALUATE + metric + OWN)) == "metric"
     layer = LOSS.replace("losses/loss.py", "layers/core/dense.py")
     by_a_layer = RuntimeError(HEAD + CALL + layer + OUT)
-    assert role_within_step(by_a_layer) is None
-    assert line_within_step(by_a_layer) is None
+    assert role_within_step(by_a_layer) is line_within_step(by_a_layer) is None
     assert call_within(by_a_layer) == "fit"
-    assert line_within_step(RuntimeError(OUT)) is None
-    assert call_within(RuntimeError(OUT)) is None
-
-
-def test_a_train_step_is_named_by_the_line_that_calls_into_keras():
+    assert line_within_step(RuntimeError(OUT)) is call_within(RuntimeError(OUT)) is None
+    # A `train_step` is named by the line that calls into Keras.
     own = 'File "/home/me/train.py", line 20, in train_step\n'
     inner = f'File "{KERAS}", line 387, in compute_loss\n'
     error = RuntimeError(HEAD + CALL + own + inner + LOSS + OUT)
@@ -60,12 +53,27 @@ def test_an_exception_of_the_input_is_told_from_one_of_the_step(report, epoch, m
     assert errors.source == report.removeprefix("of_")
 
 
+def test_a_signal_is_named_with_what_it_interrupted():
+    parts = {"validation": "in a validation", "first step": "in the first step"}
+    for part, where in {**parts, "steps": "after step 1,250"}.items():
+        errors = CallErrors(lambda: 1250)
+        errors.ended_by("SIGTERM", part)
+        assert (errors.last, errors.kind) == (f"SIGTERM {where}", "signal")
+
+
 def test_a_call_that_failed_at_once_names_no_step_of_those_before():
     # Steps are counted by the optimizer, which may have trained another model.
     errors = CallErrors(lambda: 264, lambda: 1, first_step=264)
     errors.of_step(ValueError(f"Unknown variable: {'x' * 90}. Make a new optimizer instead."))
     assert errors.last == "ValueError in its first step, in epoch 1"
     assert errors.message.endswith("Make a new optimizer instead.")
+    # A callback is named with the key that its logs lack.
+    errors = CallErrors(lambda: 100, lambda: 1)
+    with pytest.raises(KeyError) as raised:
+        ModelCheckpoint().on_epoch_end(0, {"accuracy": 0.5, "val_accuracy": 0.4})
+    errors.of_callback(raised.value)
+    assert errors.last == "KeyError in ModelCheckpoint, after step 100, in epoch 1"
+    assert errors.message == "no 'val_acc' in the logs, which have accuracy, val_accuracy"
 
 
 class ModelCheckpoint:
@@ -76,12 +84,3 @@ class ModelCheckpoint:
             return "{val_acc}".format(**logs)
         except KeyError as error:
             raise KeyError(f'Failed to format: "{{val_acc}}". Reason: {error}') from error
-
-
-def test_a_callback_is_named_with_the_key_that_its_logs_lack():
-    errors = CallErrors(lambda: 100, lambda: 1)
-    with pytest.raises(KeyError) as raised:
-        ModelCheckpoint().on_epoch_end(0, {"accuracy": 0.5, "val_accuracy": 0.4})
-    errors.of_callback(raised.value)
-    assert errors.last == "KeyError in ModelCheckpoint, after step 100, in epoch 1"
-    assert errors.message == "no 'val_acc' in the logs, which have accuracy, val_accuracy"

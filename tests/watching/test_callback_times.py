@@ -1,7 +1,6 @@
-"""How long each callback of a call takes, by their classes."""
+"""How long each callback of a call takes, by their classes, and the thread that looks at stacks."""
 
-from __future__ import annotations
-
+import os
 import threading
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ from helpers.stopped_clock import StoppedClock
 from keras_gpukit.records import OWN_WORK
 from keras_gpukit.watching import callback_list
 from keras_gpukit.watching.callback_list import CallbackTimes
+from keras_gpukit.watching.script_stacks import ScriptStacks
 
 
 class Waits:
@@ -53,16 +53,9 @@ def test_each_callback_is_timed_at_an_epochs_end_and_the_list_is_left_as_it_was(
     times = CallbackTimes(listed, threading.get_ident())
     times.timed(hook)(3)
     assert times.by_class(9.0, 0.0) == {"Waits": 4.0, "SimpleNamespace": 0.0}
+    times.own(clock.takes(2))  # our own work is named as ours
+    assert times.by_class(9.0, 0.0)[OWN_WORK] == 2.0
     assert listed.callbacks is before == list(callbacks)
-
-
-def test_our_own_work_at_an_epochs_end_is_named_as_ours(clock):
-    times = CallbackTimes(keras_list()[0], threading.get_ident())
-    times.own(clock.takes(4))
-    assert times.by_class(9.0, 0.0) == {OWN_WORK: 4.0}
-
-
-def test_what_a_callback_raises_passes_and_the_list_is_left_as_it_was():
     listed, hook = keras_list(Raises())
     before = listed.callbacks
     with pytest.raises(ValueError, match="in a callback"):
@@ -77,15 +70,11 @@ def test_a_callback_that_is_added_within_a_hook_is_not_undone(through):
     CallbackTimes(listed, 0).timed(lambda epoch: through(listed, kept).append("new"))(0)
     assert listed.callbacks is kept == ["new"]
     assert type(kept) is list
-
-
-def test_what_is_added_later_through_a_list_that_was_kept_in_a_hook_is_not_lost():
-    listed, _ = keras_list()
-    kept = []
-    CallbackTimes(listed, 0).timed(lambda epoch: kept.append(listed.callbacks))(0)
-    kept[0].append("new")
-    assert listed.callbacks == ["new"]
-    assert list(kept[0]) == ["new"]
+    # What is added later through a list that was kept in a hook is not lost.
+    seen = []
+    CallbackTimes(listed, 0).timed(lambda epoch: seen.append(listed.callbacks))(0)
+    seen[0].append("newer")
+    assert listed.callbacks == list(seen[0]) == ["new", "newer"]
 
 
 def look_at(times, *functions, thread=1):
@@ -100,18 +89,12 @@ def test_a_callback_seen_between_steps_counts_for_its_share_of_the_looks():
     assert times.by_class(10.0, 8.0) == {"Waits": 5.0}
     assert times.by_class(10.0, 2.0) == {"Waits": 2.0}  # no more than passed between steps
 
-
-def test_a_hook_that_two_classes_inherit_is_not_named_after_one_of_them():
+    # A hook that two classes inherit is not named after one of them.
     class Base(Waits):
         def on_train_batch_end(self, batch, logs=None):
             super().on_train_batch_end(batch, logs)
 
-    class Slow(Base):
-        pass
-
-    class Quick(Base):
-        pass
-
+    Slow, Quick = type("Slow", (Base,), {}), type("Quick", (Base,), {})
     for callbacks, name in (((Slow(), Quick()), "Base"), ((Slow(), Slow()), "Slow")):
         times = CallbackTimes(keras_list(*callbacks)[0], 1)
         look_at(times, Base.on_train_batch_end)
@@ -127,3 +110,45 @@ def test_the_first_and_last_third_of_epochs_are_averaged_in_little_memory(epochs
         times.at_epochs_s["Scores"] += (1.0, 2.0, 5.0)[3 * epoch // epochs]
         times.epoch_ended()
     assert times.by_thirds()["Scores"] == pytest.approx((1.0, 5.0))
+
+
+class Sampler:
+    def __init__(self):
+        self.looked = threading.Event()
+        self.resume, self.look = self.looked.clear, self.looked.set
+
+
+def test_it_looks_while_anyone_needs_it_and_is_no_thread_that_a_script_can_wait_for():
+    threads = threading.active_count()
+    stacks = ScriptStacks(Sampler())
+    stacks.acquire()
+    assert stacks.acquire().looked.wait(60)
+    assert threading.active_count() == threads
+    stacks.release()
+    stacks.sampler.looked.clear()
+    assert stacks.sampler.looked.wait(60)
+    stacks.release()
+    stacks.sampler.looked.clear()
+    assert not stacks.sampler.looked.wait(0.5)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
+def test_it_goes_on_in_a_fork():
+    stacks = ScriptStacks(Sampler())
+    stacks.acquire()
+    if (child := os.fork()) == 0:
+        os._exit(0 if stacks.sampler.looked.wait(60) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    stacks.sampler.looked.clear()
+    assert stacks.sampler.looked.wait(60)
+    stacks.release()
+
+
+def test_a_sampler_that_fails_ends_without_harm(caplog):
+    sampler = Sampler()
+    sampler.look = lambda: (sampler.looked.set(), 1 / 0)
+    stacks = ScriptStacks(sampler)
+    stacks.acquire()
+    assert sampler.looked.wait(60)
+    stacks.release()
+    assert caplog.text.count("Sampling stacks failed") == 1

@@ -21,6 +21,13 @@ def clock(monkeypatch):
     return StoppedClock.of(monkeypatch, epoch_memory)
 
 
+def watched(session, read, look, add=None):
+    """The watch of a session's memory; what is kept is looked at each time."""
+    kept = SimpleNamespace(read=look)
+    fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=kept, add=add)
+    return epoch_memory.EpochMemoryWatch(session, SimpleNamespace(read=read), fits)
+
+
 def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
     actions, looks, reads = [], [], []
 
@@ -29,9 +36,7 @@ def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
         clock.now_s += 1.0
         return ()
 
-    fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=SimpleNamespace(read=look))
-    sensor = SimpleNamespace(read=lambda: reads.append(clock.now_s) or ())
-    epoch_memory.EpochMemoryWatch(session(actions.append), sensor, fits)
+    watched(session(actions.append), lambda: reads.append(clock.now_s) or (), look)
     for _ in range(EPOCHS):
         clock.now_s += 1.0
         actions[0]()
@@ -64,9 +69,7 @@ def test_a_look_that_takes_the_processor_long_is_not_repeated_at_each_of_the_fir
         clock.now_s += look_s
         return ()
 
-    fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=SimpleNamespace(read=look))
-    sensor = SimpleNamespace(read=lambda: ())
-    epoch_memory.EpochMemoryWatch(session(actions.append), sensor, fits)
+    watched(session(actions.append), tuple, look)
     for _ in range(10):
         actions[0]()
     assert len(looked) == looks
@@ -74,35 +77,27 @@ def test_a_look_that_takes_the_processor_long_is_not_repeated_at_each_of_the_fir
 
 def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
     seen, added = (Kept("Saver.outputs", "host", 50_000_000),), []
-    fits = SimpleNamespace(
-        has_grown=lambda in_use_bytes: True,
-        kept=SimpleNamespace(read=lambda owners: seen),
-        add=lambda reading, model: added.append(reading),
-    )
-    sensor = SimpleNamespace(read=lambda: ())
     # The epochs were too short to be read.
-    epoch_memory.EpochMemoryWatch(session(lambda action: None), sensor, fits).end()
+    nothing = session(lambda action: None)
+    watched(nothing, tuple, lambda owners: seen, lambda reading, _: added.append(reading)).end()
     assert [each.kept for each in added] == [seen]
     assert added[0].left_bytes > 0
 
 
-def test_a_model_that_is_compiled_before_each_fit_is_traced_again_in_each():
-    model, memory = keras.Sequential([keras.layers.Dense(1)]), GPUMemory(None)
+def test_a_model_that_is_compiled_before_each_fit_is_traced_again_but_not_two_in_turns():
+    x, y = np.ones((8, 2)), np.ones((8, 1))
+    first, second = (keras.Sequential([keras.layers.Dense(1)]) for _ in range(2))
+    memory = GPUMemory(None)
     for compiles in (True, True, False, True):
         if compiles:
-            model.compile("sgd", "mse")
-        model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0, callbacks=[memory])
+            first.compile("sgd", "mse")
+        first.fit(x, y, verbose=0, callbacks=[memory])
     assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 2]
-
-
-def test_two_models_in_turns_are_not_traced_again():
-    models, memory = [keras.Sequential([keras.layers.Dense(1)]) for _ in range(2)], GPUMemory(None)
-    for model in models:
-        model.compile("sgd", "mse")
-    for model in models * 3:
-        model.fit(np.ones((8, 2)), np.ones((8, 1)), verbose=0, callbacks=[memory])
+    second.compile("sgd", "mse")
+    for model in (second, first, second, first):
+        model.fit(x, y, verbose=0, callbacks=[memory])
     # The second model's first trace is one more, and the only one.
-    assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 1, 1, 1]
+    assert [each.tracings for each in memory.summary.fits][4:] == [3, 3, 3, 3]
 
 
 class Model:

@@ -1,7 +1,5 @@
 """What is said of a run in which no step ends for long, and what its record keeps."""
 
-from __future__ import annotations
-
 import json
 import threading
 from dataclasses import replace
@@ -20,14 +18,13 @@ from keras_gpukit.watching import hangs, session
 from keras_gpukit.watching.hangs import HangWatch
 from keras_gpukit.watching.thread_activity import Frame, describe
 
-LIBRARY = "/usr/lib/python3/site-packages/"
-EXECUTE = Frame(f"{LIBRARY}tensorflow/python/eager/execute.py", "quick_execute", 53)
-PY_FUNC = Frame(f"{LIBRARY}tensorflow/python/ops/script_ops.py", "__call__", 271)
-CALLBACKS = Frame(f"{LIBRARY}keras/src/callbacks/callback_list.py", "on_epoch_end", 170)
-SAVES = Frame(
-    f"{LIBRARY}keras/src/callbacks/model_checkpoint.py", "ModelCheckpoint.on_epoch_end", 9
-)
-TRACES = Frame(f"{LIBRARY}tensorflow/python/framework/func_graph.py", "func_graph_from_py_func", 1)
+LIBRARY = "/usr/lib/python3/site-packages"
+TF, KERAS = f"{LIBRARY}/tensorflow/python", f"{LIBRARY}/keras/src"
+EXECUTE = Frame(f"{TF}/eager/execute.py", "quick_execute", 53)
+PY_FUNC = Frame(f"{TF}/ops/script_ops.py", "__call__", 271)
+CALLBACKS = Frame(f"{KERAS}/callbacks/callback_list.py", "on_epoch_end", 170)
+SAVES = Frame(f"{KERAS}/callbacks/model_checkpoint.py", "ModelCheckpoint.on_epoch_end", 9)
+TRACES = Frame(f"{TF}/framework/func_graph.py", "func_graph_from_py_func", 1)
 LOAD = Frame("/home/me/train.py", "load", 31)
 SLEEPS = Frame("/home/me/train.py", "Late.on_epoch_end", 7)
 STEP = Frame("/home/me/train.py", "train_step", 50)
@@ -75,14 +72,9 @@ class Call:
 
 
 @pytest.fixture
-def call():
-    return Call()
-
-
-@pytest.fixture
-def after(call):
+def after():
     """Lets seconds pass and looks."""
-    clock = SimpleNamespace(s=100.0)
+    clock, call = SimpleNamespace(s=100.0), Call()
     watch = HangWatch(call, now=lambda: clock.s, process_s=lambda: 0.0)
 
     def pass_and_look(seconds, *, steps=0):
@@ -90,6 +82,7 @@ def after(call):
         call.executions += steps
         watch.look()
 
+    pass_and_look.call = call
     return pass_and_look
 
 
@@ -97,15 +90,15 @@ def printed(capsys):
     return capsys.readouterr().err.splitlines()
 
 
-def test_a_hang_is_said_once_and_once_that_it_is_over(call, after, capsys):
+def test_a_hang_is_said_once_and_once_that_it_is_over(after, capsys):
+    call = after.call
     after(59)
     assert not printed(capsys)
     after(2)
     after(2)
     [line] = printed(capsys)
-    assert line.startswith(
-        "keras-gpukit: no step has ended for 61 s: waiting for input or a device"
-    )
+    said = "keras-gpukit: no step has ended for 61 s: waiting for input or a device"
+    assert line.startswith(said)
     after(70)
     assert not printed(capsys)  # the record has the stacks of then
     after(1, steps=1)
@@ -116,7 +109,13 @@ def test_a_hang_is_said_once_and_once_that_it_is_over(call, after, capsys):
     assert last.lasted_s == event == pytest.approx(134)
 
 
-def test_the_limit_follows_the_steps(call, after, capsys):
+def test_a_suspended_process_does_not_hang_and_the_limit_follows_the_steps(after, capsys):
+    call = after.call
+    call.stood_still = True
+    after(3600)
+    call.stood_still = False
+    after(30)
+    assert not printed(capsys)
     call.own_steps.step_time_s = 5.0
     after(1, steps=1)
     after(99)
@@ -125,7 +124,8 @@ def test_the_limit_follows_the_steps(call, after, capsys):
     assert "no step has ended for 101 s (usually 5 s)" in printed(capsys)[0]
 
 
-def test_a_long_part_is_not_said_again_until_it_takes_twice_as_long(call, after, capsys):
+def test_a_long_part_is_not_said_again_until_it_takes_twice_as_long(after, capsys):
+    call = after.call
     call.wall.part = "callbacks"
     after(70)
     after(1, steps=1)
@@ -147,14 +147,6 @@ def test_the_live_page_says_so_while_it_lasts():
     assert "No step has ended" not in state_note(over)
 
 
-def test_a_suspended_process_does_not_hang(call, after, capsys):
-    call.stood_still = True
-    after(3600)
-    call.stood_still = False
-    after(30)
-    assert not printed(capsys)
-
-
 def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(session, "SAMPLE_EVERY_S", 0.1)
     monkeypatch.setattr(hangs, "LEAST_S", 1.0)
@@ -162,17 +154,16 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
 
     blocked, said, over = (threading.Event() for _ in range(3))
 
-    def then(method, event):
-        original = getattr(HangWatch, method)
-
+    def then(event, original):
         def told(watch, *arguments):
             original(watch, *arguments)
             if blocked.is_set():
                 event.set()
 
-        monkeypatch.setattr(HangWatch, method, told)
+        return told
 
-    then("_tell", said), then("_tell_end", over)
+    for name, event in (("_tell", said), ("_tell_end", over)):
+        monkeypatch.setattr(HangWatch, name, then(event, getattr(HangWatch, name)))
 
     def batches():
         for number in range(30):
@@ -183,8 +174,7 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
                 over.wait(60)
             yield np.zeros((8, 8), "float32"), np.zeros((8, 1), "float32")
 
-    model = small_model()
-    model.fit(batches(), verbose=0, callbacks=[gpukit.Monitor(tmp_path)])
+    small_model().fit(batches(), verbose=0, callbacks=[gpukit.Monitor(tmp_path)])
     *_, first, last = printed(capsys)  # before them, those on the first step's tracing
     where = place(__file__, batches.__code__.co_firstlineno + 4)
     assert f": waiting for input, batches ({where}), which waits for another thread" in first

@@ -1,7 +1,5 @@
 """An interrupt at any line of a measurement leaves what was measured before it, or all of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,6 +11,7 @@ from interrupts import InterruptAt
 from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
+from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.records import EpochMemory, GPUSample, HostSample, StepWindow
@@ -69,10 +68,6 @@ def add_window(totals, number):
     totals.add(StepWindow("fit", 1.0, number, 8, 0.4, 0.1, 64, 1.5, 0.01))
 
 
-def add_start(totals, number):
-    totals.add_start(PipelineStart(1.0 + number, 0.5))
-
-
 def turn(wall, number):
     wall.turn("steps" if number % 2 else "epoch start", 10.0 + number)
 
@@ -85,10 +80,6 @@ def move(wall, number):
 def trace(wall, number):
     wall.set_apart(1.0)
     wall.add_tracing(0.5)
-
-
-def read_threads(sensor, number):
-    sensor.read(in_steps=True)
 
 
 def new_threads():
@@ -108,11 +99,15 @@ WHOLE = {
     "windows": (step_totals, add_window, lambda made: made.step_time_s),
     "pipeline starts": (
         step_totals,
-        add_start,
+        lambda made, number: made.add_start(PipelineStart(1.0 + number, 0.5)),
         lambda made: made.input(None, None, None).pipeline_start,
     ),
     "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(9.0, 0.0))),
-    "processor time of threads": (new_threads, read_threads, lambda sensor: sensor.cores()),
+    "processor time of threads": (
+        new_threads,
+        lambda sensor, number: sensor.read(in_steps=True),
+        lambda sensor: sensor.cores(),
+    ),
 }
 
 
@@ -125,18 +120,16 @@ def test_a_record_is_that_of_before_or_of_after(make, change, record, changes):
         assert record(made) in (before, done)
 
 
-def add_waits(histogram, number):
-    histogram.add(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4]))
-
-
 SUMMED_UP = {
+    # Interrupted on its way out of a `with` block, Python leaves a lock as it is.
+    "stages": (PipelineWatch, lambda made, _: made.record(None), lambda made: made.record(None)),
     "records": (lambda: RunFold(4), add_records, lambda made: made.summary()),
-    "input": (
-        step_totals,
-        add_window,
-        lambda made: made.input("tf.data model", "exact", None),
+    "input": (step_totals, add_window, lambda made: made.input("tf.data model", "exact", None)),
+    "waits": (
+        lambda: WaitHistogram(1),
+        lambda made, number: made.add(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4])),
+        lambda made: made.record(),
     ),
-    "waits": (lambda: WaitHistogram(1), add_waits, lambda made: made.record()),
     "waits for first batches": (wall_time, move, lambda made: made.breakdown(9.0, 0.0)),
     "tracings": (wall_time, trace, lambda made: made.breakdown(9.0, 0.0)),
     "ends": (wall_time, lambda made, number: made.end(), lambda made: made.breakdown(9.0, 0.0)),

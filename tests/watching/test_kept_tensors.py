@@ -1,7 +1,5 @@
 """Which collections of tensors are seen, of callbacks, the model and the script's own modules."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections import deque
@@ -34,9 +32,8 @@ def module(tmp_path, monkeypatch):
 
 def seen(owners=()) -> dict[str, tuple[int, int]]:
     """By the label of what is kept, its MiB and its items."""
-    return {
-        each.label: (each.size_bytes // MIB, each.length) for each in KeptTensors().read(owners)
-    }
+    found = KeptTensors().read(owners)
+    return {each.label: (each.size_bytes // MIB, each.length) for each in found}
 
 
 def test_a_list_of_a_module_is_named_with_it_its_length_and_its_bytes(module):
@@ -58,22 +55,21 @@ def test_attributes_of_the_scripts_own_classes_and_objects_are_seen(module):
 
     Buffer.__module__ = module.__name__
     module.Buffer, module.buffer = Buffer, Buffer()
-    assert seen() == {
-        "buffer.items of project.data": (2, 1),
-        "Buffer.shared of project.data": (1, 1),
-    }
+    found = {"buffer.items of project.data": (2, 1), "Buffer.shared of project.data": (1, 1)}
+    assert seen() == found
+    # What has two names is kept once.
+    assert seen([module.buffer])["Buffer.items"] == (2, 1)
+    assert "buffer.items of project.data" not in seen([module.buffer])
 
 
-def test_what_is_installed_is_no_module_of_the_script(module, monkeypatch):
+def test_what_is_installed_is_no_module_of_the_script_in_whatever_folder(
+    module, tmp_path, monkeypatch
+):
     module.kept = [array()]
     installed = ModuleType("numpy.more")
     installed.__file__, installed.kept = np.__file__, [array()]
     monkeypatch.setitem(sys.modules, installed.__name__, installed)
     assert seen() == {"kept of project.data": (1, 1)}
-
-
-def test_nor_is_what_is_installed_into_a_folder_of_another_name(module, tmp_path, monkeypatch):
-    module.kept = [array()]
     (tmp_path / "site" / "more-1.0.dist-info").mkdir(parents=True)  # as of `pip install --target`
     installed = ModuleType("more")
     installed.__file__, installed.kept = str(tmp_path / "site" / "more.py"), [array()]
@@ -85,24 +81,12 @@ def test_nor_is_what_is_installed_into_a_folder_of_another_name(module, tmp_path
     assert seen() == {"kept of project.data": (1, 1)}
 
 
-def test_what_has_two_names_is_kept_once(module):
-    class Saver:
-        pass
-
-    saver = Saver()
-    saver.outputs = module.kept = [array()]
-    assert seen([saver]) == {"Saver.outputs": (1, 1)}
-
-
 def test_views_repeats_and_mapped_files_take_nothing_of_their_own(module, tmp_path):
     whole = array(4)
     module.views = [whole[place : place + 100] for place in range(0, 4000, 100)]
     module.repeats = [whole] * 5000
     module.mapped = [np.memmap(tmp_path / "mapped", "uint8", "w+", shape=(4 * MIB,))]
-    assert seen() == {
-        "views of project.data": (4, 40),
-        "repeats of project.data": (4, 5000),
-    }
+    assert seen() == {"views of project.data": (4, 40), "repeats of project.data": (4, 5000)}
 
 
 def test_of_a_long_list_a_sample_stands_for_all(module):

@@ -1,7 +1,5 @@
 """Losses and weights of real fits: where a NaN began, and whether weights change."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -14,17 +12,17 @@ X = np.linspace(-1, 1, 96, dtype="float32").reshape(24, 4)
 Y = X.sum(-1, keepdims=True)
 
 
-def watched(model, x=X, y=Y, optimizer="adam", epochs=1, spe=1, **fit):
+def watched(model, x=X, y=Y, optimizer="adam", epochs=1, spe=1, also=(), **fit):
     if not model.compiled:
         model.compile(optimizer, "mse", steps_per_execution=spe)
     monitor = gpukit.Monitor(None, verbose=0)
     fit = {"batch_size": 2, "shuffle": False, **fit}
-    model.fit(x, y, epochs=epochs, verbose=0, callbacks=[monitor], **fit)
+    model.fit(x, y, epochs=epochs, verbose=0, callbacks=[monitor, *also], **fit)
     return monitor.summary
 
 
-def dense(**last):
-    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, **last)])
+def dense(kind=keras.Sequential, **last):
+    return kind([keras.Input((4,)), keras.layers.Dense(1, **last)])
 
 
 @pytest.mark.parametrize(("spe", "first", "last"), [(1, 17, 17), (4, 17, 20)])
@@ -39,37 +37,22 @@ def test_the_step_at_which_a_loss_became_nan_is_named(spe, first, last):
     assert summary.findings[0].code == "loss-not-finite"
 
 
-class Recovers(keras.Model):
+class Recovers(keras.Sequential):
     """Reports an infinite loss in its first epoch, and none in later ones."""
-
-    def __init__(self):
-        super().__init__()
-        self.dense, self.seen = keras.layers.Dense(1), tf.Variable(0)
-
-    def call(self, x):
-        return self.dense(x)
 
     def train_step(self, data):
         logs = super().train_step(data)
-        self.seen.assign_add(1)
-        return {**logs, "extra_loss": tf.where(self.seen <= 12, np.inf, 0.5)}
+        return {**logs, "extra_loss": tf.where(self.optimizer.iterations.value <= 12, np.inf, 0.5)}
 
 
 def test_a_loss_that_recovers_and_weights_that_change_are_healthy():
-    summary = watched(Recovers(), epochs=3)
+    summary = watched(dense(Recovers), epochs=3)
     assert summary.learning.non_finite is None
     assert summary.learning.changed is True
     assert {"loss-not-finite", "not-learning"} <= set(summary.verdict.passed)
 
 
-class NeverApplies(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(1)
-
-    def call(self, x):
-        return self.dense(x)
-
+class NeverApplies(keras.Sequential):
     def train_step(self, data):
         self.optimizer.build(self.trainable_variables)
         return {"loss": self.compute_loss(data[0], data[1], self(data[0]))}
@@ -81,7 +64,7 @@ class NeverApplies(keras.Model):
     [
         (dense, 0.0, "the learning rate is 0"),
         (lambda: dense(trainable=False), 0.1, "none is trainable"),
-        (NeverApplies, 0.1, "the optimizer applied no update"),
+        (lambda: dense(NeverApplies), 0.1, "the optimizer applied no update"),
         (lambda: dense(activation="softmax"), 0.1, "every gradient is 0"),
     ],
 )
@@ -98,14 +81,13 @@ def test_loss_scaling_that_skips_every_update_is_named_and_a_few_are_healthy(row
         def call(self, x):
             return keras.ops.sqrt(keras.ops.maximum(x, 0))
 
-    model = keras.Sequential(
-        [keras.Input((4,)), keras.layers.Dense(2, use_bias=False), Root(), keras.layers.Dense(1)],
-    )
+    hidden = keras.layers.Dense(2, use_bias=False)
+    model = keras.Sequential([keras.Input((4,)), hidden, Root(), keras.layers.Dense(1)])
     for layer in model.layers:
         layer.dtype_policy = keras.DTypePolicy("mixed_float16")
     model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()), "mse")
     x = np.abs(X) + 1
-    model.layers[0].set_weights([np.ones((4, 2), "float32")])
+    hidden.set_weights([np.ones((4, 2), "float32")])
     x[slice(None) if rows is None else rows] = 0
     summary = watched(model, x, epochs=3)
     dead = [each for each in summary.findings if each.code in ("not-learning", "loss-not-finite")]
@@ -128,10 +110,7 @@ class StopsInEpoch(keras.callbacks.Callback):
 def test_epochs_whose_data_run_out_are_counted(spe, repeats, callbacks, cut_short, missing):
     """The epoch after one that the data cut short starts from their beginning: 8 steps, 4, 8, 4."""
     data = tf.data.Dataset.from_tensor_slices((X, Y)).batch(2).repeat(repeats)
-    monitor = gpukit.Monitor(None, verbose=0)
-    model = dense()
-    model.compile("adam", "mse", steps_per_execution=spe)
-    model.fit(data, epochs=4, steps_per_epoch=8, verbose=0, callbacks=[monitor, *callbacks])
-    learning = monitor.summary.learning
+    fit = {"batch_size": None, "steps_per_epoch": 8}
+    learning = watched(dense(), data, None, epochs=4, spe=spe, also=callbacks, **fit).learning
     assert (learning.cut_short, learning.steps_missing) == (cut_short, missing)
     assert learning.steps_asked == 8

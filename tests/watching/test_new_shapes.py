@@ -1,7 +1,5 @@
 """Steps that are compiled or traced again, on a CPU, and a first step that is interrupted."""
 
-from __future__ import annotations
-
 import time
 
 import keras
@@ -47,8 +45,8 @@ def test_compilations_for_new_shapes_are_counted_and_timed(steps_per_execution):
 def test_without_xla_nothing_is_compiled_again():
     monitor = gpukit.Monitor(None, verbose=0)
     model(jit_compile=False).fit(padded(range(20, 40)), callbacks=[monitor], verbose=0)
-    assert not monitor.summary.breakdown.compilations
     parts = monitor.summary.breakdown
+    assert not parts.compilations
     # From Keras 3.16 on the step is traced again for another shape.
     assert (parts.tracing_s > 0) == (parts.tracings_of_shapes > 0)
     assert parts.tracings == parts.tracings_of_shapes
@@ -64,7 +62,7 @@ def test_functions_that_eager_steps_trace_again_say_what_changed():
     def total(x):
         return tf.reduce_sum(x)
 
-    class Counts(keras.Model):
+    class Counts(keras.Sequential):
         steps = 0
 
         def train_step(self, data):
@@ -79,8 +77,7 @@ def test_functions_that_eager_steps_trace_again_say_what_changed():
             inner()
             return super().train_step(data)
 
-    inputs = keras.Input((2,))
-    made = Counts(inputs, keras.layers.Dense(1)(inputs))
+    made = Counts([keras.Input((2,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse", run_eagerly=True)
     monitor = gpukit.Monitor(None, verbose=0)
     made.fit(np.zeros((20, 2)), np.zeros(20), batch_size=4, callbacks=[monitor], verbose=0)

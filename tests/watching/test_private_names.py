@@ -37,16 +37,8 @@ NAMES = sorted({name for kind in NEEDED_FOR.keys() - ELSEWHERE for name in NEEDE
 
 
 # Counts of what was measured, and details of the wait, which may really be 0.
-VARYING = (
-    "measured_steps",
-    "batches",
-    "costs",
-    "_fraction",
-    "median_s",
-    "p95_s",
-    "bursts",
-    "gil_wait_s",
-)
+VARYING = ("measured_steps", "batches", "costs", "_fraction", "bursts")
+VARYING += ("median_s", "p95_s", "gil_wait_s")
 SHORT = "only the first execution of each epoch was measured"
 SAID: dict[str, tuple[str, str, str | None]] = {
     "OwnedIterator._iterator_resource": ("input", "unknown_because", "could not be read"),
@@ -79,9 +71,8 @@ def hide(monkeypatch, name):
             raise AttributeError(f"no attribute {last!r}")
         return original(self, attribute)
 
-    original = type(owner).__getattribute__
+    original = (owner if isinstance(owner, type) else type(owner)).__getattribute__
     if isinstance(owner, type):
-        original = owner.__getattribute__
         monkeypatch.setattr(owner, "__getattribute__", found)
     elif hasattr(owner, last):
         hiding = type("Hiding", (type(owner),), {"__getattribute__": found})
@@ -106,13 +97,9 @@ class TracesAgain(keras.callbacks.Callback):
 
 
 def batches(count):
-    inputs, targets = (each.reshape(count, BATCH, -1) for each in arrays(count))
-
-    def examples():
-        yield from zip(inputs, targets, strict=True)
-
+    parts = [each.reshape(count, BATCH, -1) for each in arrays(count)]
     spec = tf.TensorSpec((BATCH, FEATURES)), tf.TensorSpec((BATCH, 1))
-    made = tf.data.Dataset.from_generator(examples, output_signature=spec)
+    made = tf.data.Dataset.from_generator(lambda: zip(*parts, strict=True), output_signature=spec)
     return made.map(lambda x, y: (2.0 * x, y))
 
 

@@ -1,7 +1,5 @@
 """A run on a GPU records the operations of its step, and what `keras-gpukit bench` measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import keras
@@ -64,14 +62,11 @@ def test_a_run_records_its_flops_and_the_measured_ceilings(tmp_path):
 
 
 @pytest.mark.usefixtures("pretended_gpu")
-def test_eager_steps_have_a_reason(tmp_path):
+def test_eager_steps_and_a_step_function_of_ones_own_have_a_reason(tmp_path, monkeypatch):
     found = fit(tmp_path, run_eagerly=True).flops
     assert (found.total, found.ceilings) == (None, None)
     assert found.unknown_because == "eager steps have no graph"
 
-
-@pytest.mark.usefixtures("pretended_gpu")
-def test_a_step_function_of_ones_own_has_a_reason(tmp_path, monkeypatch):
     def make(self, force=False):
         self.train_function = lambda iterator: {"loss": next(iterator)[0][0, 0]}
         return self.train_function

@@ -1,7 +1,5 @@
 """Which steps are kept for a comparison with other workers, and what of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.watching.worker_watch import FIRST_STEPS, MOST_STEPS, StepShares
@@ -37,6 +35,16 @@ def test_a_step_lasts_until_the_next_one_begins():
     assert [each.step for each in steps] == list(range(101 + FIRST_STEPS, 120))
     assert all(each.duration_s == pytest.approx(0.012) for each in steps)
     assert all(each.busy_s == pytest.approx(0.008) for each in steps)
+    # Of several steps in an execution each has its part.
+    steps = Worker(steps_per_execution=4).run(20)
+    assert steps[0].duration_s == pytest.approx(0.0025)
+    assert {each.step % 4 for each in steps} == {0}
+    # Without collectives nothing is known.
+    idle = StepShares(lambda: 0.0, now=iter(range(1000)).__next__)
+    step = idle.wrap(lambda batches: None)
+    for _ in range(20):
+        step(None)
+    assert idle.steps == ()
 
 
 def test_what_comes_between_epochs_is_no_step():
@@ -61,17 +69,3 @@ def test_long_runs_keep_steps_from_begin_to_end_and_all_workers_the_same():
     assert numbers[0] < 100
     assert numbers[-1] > 4_900
     assert {each.step for each in others} | {50} >= set(numbers)
-
-
-def test_of_several_steps_in_an_execution_each_has_its_part():
-    steps = Worker(steps_per_execution=4).run(20)
-    assert steps[0].duration_s == pytest.approx(0.0025)
-    assert {each.step % 4 for each in steps} == {0}
-
-
-def test_without_collectives_nothing_is_known():
-    idle = StepShares(lambda: 0.0, now=iter(range(1000)).__next__)
-    step = idle.wrap(lambda batches: None)
-    for _ in range(20):
-        step(None)
-    assert idle.steps == ()

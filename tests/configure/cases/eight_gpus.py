@@ -1,7 +1,8 @@
 import os
 
+import pytest
 import tensorflow as tf
-from stand_in import gpu_options, pretend, raises
+from stand_in import gpu_options, pretend, refused
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.errors import AlreadyInitializedError
@@ -11,7 +12,8 @@ pretend(8)
 # What TensorFlow itself would refuse only at its start is fixed.
 tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[3], False)
 tf.config.experimental.set_memory_growth(tf.config.list_physical_devices("GPU")[5], True)
-raises(ValueError, "cannot differ", call=gpu_options)
+with pytest.raises(ValueError, match="cannot differ"):
+    gpu_options()
 
 setup = configure_gpus(devices=[5, 1, 3], jit="auto", verbose=False)
 assert gpu_options().visible_device_list == "1,3,5"
@@ -28,16 +30,12 @@ assert setup.plan.value_of("mirrored_strategy") == ("/GPU:0", "/GPU:1", "/GPU:2"
 assert configure_gpus(devices=[1, 3, 5], strategy="mirrored", verbose=False).strategy is (
     setup.strategy
 )
-raises(ValueError, "A process can have one MirroredStrategy", call=configure_gpus)
-raises(
+refused(ValueError, "A process can have one MirroredStrategy")
+refused(
     AlreadyInitializedError,
     "visible_gpus = (0, 1, 2, 3, 4, 5, 6, 7)",
     "The MirroredStrategy of this process",
-    call=lambda: configure_gpus(strategy="none"),
+    strategy="none",
 )
 os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "false"
-raises(
-    AlreadyInitializedError,
-    "TF_FORCE_GPU_ALLOW_GROWTH = true",
-    call=lambda: configure_gpus(devices=[1, 3, 5]),
-)
+refused(AlreadyInitializedError, "TF_FORCE_GPU_ALLOW_GROWTH = true", devices=[1, 3, 5])

@@ -3,7 +3,7 @@
 import os
 
 import tensorflow as tf
-from stand_in import gpu_options, pretend, raises
+from stand_in import gpu_options, pretend, refused
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.errors import AlreadyInitializedError
@@ -27,4 +27,4 @@ assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
 
 # What leaves no trace is not guessed at.
 tf.config.list_logical_devices()
-raises(AlreadyInitializedError, "is unknown", call=lambda: configure_gpus(devices=1, memory="all"))
+refused(AlreadyInitializedError, "is unknown", devices=1, memory="all")

@@ -9,7 +9,7 @@ import sys
 import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
-__all__ = ["GIB", "FakeNVML", "gpu_options", "pretend", "raises", "uuid"]
+__all__ = ["GIB", "FakeNVML", "gpu_options", "pretend", "refused", "uuid"]
 
 
 def uuid(index):
@@ -43,8 +43,10 @@ def gpu_options():
     return context.context().config.gpu_options
 
 
-def raises(error, *words, call):
-    """Asserts that `call` raises `error` with all the words in its message."""
+def refused(error, *words, **arguments):
+    """Asserts that `configure_gpus` raises an error with all the words in its message."""
+    from keras_gpukit import configure_gpus
+
     with pytest.raises(error) as caught:
-        call()
+        configure_gpus(**arguments)
     assert [word for word in words if word not in str(caught.value)] == [], caught.value

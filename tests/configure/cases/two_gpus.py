@@ -2,7 +2,7 @@ import os
 import warnings
 
 import keras
-from stand_in import GIB, gpu_options, pretend, raises, uuid
+from stand_in import GIB, gpu_options, pretend, refused, uuid
 
 from keras_gpukit import configure_gpus
 from keras_gpukit.distributed.strategies import mirrored_devices
@@ -33,7 +33,7 @@ for arguments, words in [
     ({"jit": True, "strategy": "auto"}, "XLA cannot compile a step that spans devices"),
 ]:
     arguments = {"tf32": False, "allocator": "cuda_malloc", **quiet, **arguments}
-    raises(ValueError, words, "Received: ", call=lambda a=arguments: configure_gpus(**a))
+    refused(ValueError, words, "Received: ", **arguments)
 assert gpu_options() == before
 assert "TF_GPU_ALLOCATOR" not in os.environ
 
@@ -77,14 +77,11 @@ setup = configure_gpus(memory="all", logical_gpus=2, **quiet)
 assert limits() == [[14745, 14745]] * 2  # nine tenths of 32 GiB, halved
 
 # Sizes cannot be undone, so growth is refused where TensorFlow would drop it without a word.
-raises(ValueError, "can change but not undo", call=lambda: configure_gpus(**quiet))
+refused(ValueError, "can change but not undo", **quiet)
 
 # Too late, no strategy is made, nor blamed for having started the devices.
 optimizer = keras.optimizers.SGD()
-raises(
-    AlreadyInitializedError,
-    "a Keras optimizer",
-    "done: tf32 = False.",
-    call=lambda: configure_gpus(memory="2GiB", tf32=False),
+refused(
+    AlreadyInitializedError, "a Keras optimizer", "done: tf32 = False.", memory="2GiB", tf32=False
 )
 assert mirrored_devices() is None

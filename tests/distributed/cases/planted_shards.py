@@ -5,8 +5,6 @@
 Writes the record of each fit to `<name><index>.json` in the folder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

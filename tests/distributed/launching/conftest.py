@@ -1,7 +1,5 @@
 """What tests of launched processes share."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.launches import Launch, end_all
 

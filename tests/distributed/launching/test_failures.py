@@ -1,7 +1,5 @@
 """Which of several failing processes is named."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest
@@ -15,11 +13,19 @@ LOST = "keras_gpukit.errors.WorkerError: Lost contact with worker 1 at 127.0.0.1
 UNAVAILABLE = "tensorflow.python.framework.errors_impl.UnavailableError: worker:1 is gone"
 
 
-def ending(index: int, code: int | None, at_s: float, exception: str = "", **kwargs) -> Ending:
+TRACEBACK = "Traceback (most recent call last):\n  File x, line 1\n"
+
+
+def tail_of(text: str, at_s: float | None = None) -> Tail:
     tail = Tail()
-    if exception:
-        for line in ("Traceback (most recent call last):", '  File "x.py", line 1', exception):
-            tail.add(line.encode(), kwargs.get("raised_s", at_s), is_error=True)
+    for number, line in enumerate(text.encode().splitlines()):
+        tail.add(line, number if at_s is None else at_s, is_error=True)
+    return tail
+
+
+def ending(index: int, code: int | None, at_s: float, exception: str = "", **kwargs) -> Ending:
+    text = f"{TRACEBACK}{exception}" if exception else ""
+    tail = tail_of(text, kwargs.get("raised_s", at_s))
     return Ending(WORKERS[index], code, at_s, tail, kwargs.get("missing_s"))
 
 
@@ -58,16 +64,10 @@ def test_how_it_failed_is_said(failure, exit_code, words):
     assert words in describe(failure)
 
 
-def test_what_followed_is_said_after_it():
+def test_what_followed_is_said_after_the_one_that_failed():
     text = describe(ending(1, -9, 1.0), [ending(0, 1, 1.1, UNAVAILABLE), ending(2, 1, 1.2)])
     assert text.startswith("worker 1 was killed by SIGKILL")
     assert f"worker 0 failed after it ({UNAVAILABLE}). worker 2 failed after it." in text
-
-
-def test_a_killed_process_has_no_traceback_of_its_end():
-    killed = ending(1, -9, 1.0, "ValueError: caught and logged long before")
-    assert killed.traceback is None
-    assert killed.last_words[-1] == b"ValueError: caught and logged long before"
 
 
 def test_who_does_not_come_is_known_after_the_timeout():
@@ -83,16 +83,6 @@ def test_who_does_not_come_is_known_after_the_timeout():
     assert arrivals.overdue(2012.0) == ()
 
 
-def tail_of(text: str) -> Tail:
-    tail = Tail()
-    for at_s, line in enumerate(text.encode().splitlines()):
-        tail.add(line, float(at_s), is_error=True)
-    return tail
-
-
-TRACEBACK = "Traceback (most recent call last):\n  File x, line 1\n"
-
-
 def test_the_traceback_is_found_with_what_led_to_it():
     traceback = tail_of(
         f"starting\n{TRACEBACK}OSError: an old one, which was logged\nstill running\n"
@@ -106,18 +96,18 @@ def test_the_traceback_is_found_with_what_led_to_it():
     assert traceback.exception == b"ValueError: boom"
     assert traceback.lines[2] == b"KeyError: 'a'"
     assert traceback.lines[-2:] == (b"ValueError: boom", b"in two lines")
+    tail = tail_of(f"{TRACEBACK}ValueError: boom")
+    tail.add(b"1/3 of a bar", 9.0, is_error=False)  # standard output does not interrupt it
+    assert tail.traceback().lines[-1] == b"ValueError: boom"
+    assert tail.last(1) == (b"1/3 of a bar",)
 
 
-def test_without_a_traceback_there_are_the_last_lines():
+def test_without_a_traceback_as_of_a_killed_process_there_are_the_last_lines():
+    killed = ending(1, -9, 1.0, "ValueError: caught and logged long before")
+    assert killed.traceback is None
+    assert killed.last_words[-1] == b"ValueError: caught and logged long before"
     tail = tail_of("\n".join(str(number) for number in range(1000)))
     tail.add(b"I0000 00:00:1795552837.367649    1222 port.cc:153] On.", 1000.0, is_error=True)
     tail.add(b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed", 1000.0, is_error=True)
     assert tail.traceback() is None
     assert tail.last(2) == (b"999", b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed")
-
-
-def test_standard_output_does_not_interrupt_a_traceback():
-    tail = tail_of(f"{TRACEBACK}ValueError: boom")
-    tail.add(b"1/3 of a bar", 9.0, is_error=False)
-    assert tail.traceback().lines[-1] == b"ValueError: boom"
-    assert tail.last(1) == (b"1/3 of a bar",)

@@ -1,7 +1,5 @@
 """Manifests: valid for Kubernetes and Kubeflow, and such that the pods find each other."""
 
-from __future__ import annotations
-
 import kubernetes_validate
 import pytest
 import yaml
@@ -9,6 +7,7 @@ import yaml
 from keras_gpukit.distributed.clusters import read_cluster
 from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
 from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.records import Cluster
 
 STARTED = ["python", "-m", "keras_gpukit.scripts.launched_script"]
 PODS = Pods(image="registry.example/team/train:1")
@@ -39,27 +38,26 @@ def of_train_job(which: Job, pods: Pods = PODS) -> tuple[dict, dict]:
 
 @pytest.mark.parametrize("case", JOBS)
 def test_an_indexed_job_and_its_service_fit_the_schemas_of_kubernetes(case):
-    for manifest in of_indexed_job(job(**JOBS[case]), Pods(image="train", volume=("data", "/d"))):
+    which = job(**JOBS[case])
+    manifests = of_indexed_job(which, Pods(image="train", volume=("data", "/d")))
+    for manifest in manifests:
         kubernetes_validate.validate(manifest, kubernetes_validate.latest_version(), strict=True)
+    (container,) = manifests[1]["spec"]["template"]["spec"]["containers"]
+    assert container["command"] == [*STARTED, *which.command]
 
 
 @pytest.mark.parametrize("case", JOBS)
 def test_a_train_job_and_its_runtime_fit_what_kubeflow_publishes(case):
-    runtime, manifest = of_train_job(job(**JOBS[case]), Pods(image="train", volume=("data", "/d")))
+    which = job(**JOBS[case])
+    runtime, manifest = of_train_job(which, Pods(image="train", volume=("data", "/d")))
     assert_known(runtime, "TrainingRuntime")
     assert_known(manifest, "TrainJob")
+    assert manifest["spec"]["trainer"]["command"] == [*STARTED, *which.command]
     # What the models do not check: the pods, by the schema of a Pod of Kubernetes itself.
     (node,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "node"}}
     pod["spec"] = node["template"]["spec"]["template"]["spec"]
     kubernetes_validate.validate(pod, kubernetes_validate.latest_version(), strict=True)
-
-
-def test_what_kubeflow_does_not_know_is_found():
-    runtime, _ = of_train_job(job(gpus_per_worker=0))
-    runtime["spec"]["template"]["spec"]["failurePolicy"]["restarts"] = 1
-    with pytest.raises(AssertionError):
-        assert_known(runtime, "TrainingRuntime")
 
 
 def assert_known(manifest: dict, kind: str) -> None:
@@ -83,21 +81,18 @@ def assert_within(part, whole) -> None:
         assert part == whole
 
 
-def environments(manifest: dict, container: dict) -> list[dict[str, str]]:
-    """Each pod's variables: the manifest's, and those that Kubernetes sets."""
+def clusters_of(manifest: dict, container: dict) -> list[Cluster]:
+    """What each pod reads from its variables: the manifest's, and those that Kubernetes sets."""
     given = {each["name"]: each["value"] for each in container["env"]}
+    given["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
     size = manifest["spec"].get("completions") or manifest["spec"]["trainer"]["numNodes"]
-    return [
-        {**given, "KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": str(index)}
-        for index in range(size)
-    ]
+    return [read_cluster({**given, "JOB_COMPLETION_INDEX": str(pod)}) for pod in range(size)]
 
 
-def test_the_pods_of_an_indexed_job_find_each_other():
+def test_the_pods_of_a_job_find_each_other():
     service, manifest = of_indexed_job(job("my_train", gpus_per_worker=0, workers=3))
     spec = manifest["spec"]["template"]["spec"]
-    pods = environments(manifest, spec["containers"][0])
-    clusters = [read_cluster(each) for each in pods]
+    clusters = clusters_of(manifest, spec["containers"][0])
     # Kubernetes names pod i of an Indexed Job JOB-i, in the domain of the headless Service.
     assert (manifest["metadata"]["name"], spec["subdomain"]) == ("my-train", "my-train")
     assert service["metadata"]["name"] == "my-train"
@@ -105,12 +100,9 @@ def test_the_pods_of_an_indexed_job_find_each_other():
     addresses = tuple(f"my-train-{index}.my-train:2222" for index in range(3))
     assert [each.addresses for each in clusters] == [{"worker": addresses}] * 3
     assert [each.worker.index for each in clusters] == [0, 1, 2]
-
-
-def test_the_pods_of_a_train_job_find_each_other():
+    # Those of a TrainJob do too.
     _, manifest = of_train_job(job(gpus_per_worker=0))
-    pods = environments(manifest, manifest["spec"]["trainer"])
-    clusters = [read_cluster(each) for each in pods]
+    clusters = clusters_of(manifest, manifest["spec"]["trainer"])
     # A JobSet names pod i of its first replica of "node" JOBSET-node-0-i, in its own domain.
     addresses = ("train-node-0-0.train:2222", "train-node-0-1.train:2222")
     assert [each.addresses for each in clusters] == [{"worker": addresses}] * 2
@@ -120,8 +112,8 @@ def test_the_pods_of_a_train_job_find_each_other():
 def test_parameter_servers_are_the_last_pods_and_the_job_ends_with_its_chief():
     which = job(gpus_per_worker=0, parameter_servers=1)
     _, manifest = of_indexed_job(which)
-    pods = environments(manifest, manifest["spec"]["template"]["spec"]["containers"][0])
-    roles = [(each.task_type, each.task_index) for each in map(read_cluster, pods)]
+    pods = clusters_of(manifest, manifest["spec"]["template"]["spec"]["containers"][0])
+    roles = [(each.task_type, each.task_index) for each in pods]
     assert roles == [("chief", 0), ("worker", 0), ("worker", 1), ("ps", 0)]
     ends_with = {"rules": [{"succeededIndexes": "0"}]}
     assert manifest["spec"]["successPolicy"] == ends_with
@@ -130,7 +122,7 @@ def test_parameter_servers_are_the_last_pods_and_the_job_ends_with_its_chief():
     assert node["template"]["spec"]["successPolicy"] == ends_with
 
 
-def test_each_worker_gets_its_gpus_cores_and_shared_memory():
+def test_each_worker_gets_its_gpus_cores_and_memory_and_restarts_start_all_pods_again():
     which = job(gpus_per_worker=4, cpus_per_worker=16)
     resources = {"limits": {"nvidia.com/gpu": 4}, "requests": {"cpu": 16}}
     _, manifest = of_indexed_job(which, Pods(image="train:1", shared_memory="2Gi"))
@@ -143,9 +135,6 @@ def test_each_worker_gets_its_gpus_cores_and_shared_memory():
     assert {"name": "NCCL_DEBUG", "value": "WARN"} in container["env"]
     _, manifest = of_train_job(which)
     assert manifest["spec"]["trainer"]["resourcesPerNode"] == resources
-
-
-def test_restarts_start_all_pods_again():
     which = job(gpus_per_worker=0, restarts=3)
     _, manifest = of_indexed_job(which)
     assert manifest["spec"]["backoffLimit"] == 6  # the death of one pod ends the other, too
@@ -158,25 +147,11 @@ def test_restarts_start_all_pods_again():
 @pytest.mark.parametrize("write", [indexed_job, train_job])
 def test_each_setting_says_why(write):
     lines = write(job(gpus_per_worker=1, restarts=1), PODS).splitlines()
-    # Where a setting stands, and how many lines above it the comment may begin.
-    for setting in (
-        "sizeLimit",
-        "NCCL_DEBUG",
-        "nvidia.com/gpu: 1",
-        "publishNotReady",
-        "tolerations",
-    ):
+    settings = ("sizeLimit", "NCCL_DEBUG", "nvidia.com/gpu: 1", "publishNotReady", "tolerations")
+    for setting in settings:
         at = next(index for index, line in enumerate(lines) if setting in line)
+        # The comment may begin some lines above it.
         assert any(line.strip().startswith("#") for line in lines[max(0, at - 6) : at]), setting
-
-
-def test_arguments_reach_the_script_as_they_were_given():
-    which = job(**JOBS["whose arguments need quotes"])
-    _, manifest = of_indexed_job(which)
-    (container,) = manifest["spec"]["template"]["spec"]["containers"]
-    assert container["command"] == [*STARTED, *which.command]
-    _, manifest = of_train_job(which)
-    assert manifest["spec"]["trainer"]["command"] == [*STARTED, *which.command]
 
 
 @pytest.mark.parametrize("write", [indexed_job, train_job])

@@ -1,7 +1,5 @@
 """Whatever ends the launcher, none of its processes is left. The scripts need no framework."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal
@@ -11,7 +9,7 @@ from helpers.launches import Launch, left_of, wait_for
 from helpers.screens import displayed
 
 pytestmark = pytest.mark.heavy
-TRIALS = 10
+TRIALS = 5
 
 # Ignores every signal that can be ignored, and has children: one in its process group, one in a
 # session of its own, and one whose parent has ended.
@@ -48,23 +46,22 @@ def test_the_launcher_is_killed_and_no_orphan_is_left(tmp_path):
         launch.process.communicate()
 
 
-def test_a_signal_ends_all(tmp_path):
-    launch = Launch(tmp_path, STUBBORN, "--workers=2", "--grace=0.2")
+@pytest.mark.parametrize(
+    ("source", "code", "said"),
+    [
+        (STUBBORN, 128 + signal.SIGHUP, ""),
+        ("ready(); time.sleep(100)", 137, "worker 1 was killed by SIGKILL"),
+    ],
+    ids=["the launcher gets a signal", "a keeper is killed"],
+)
+def test_a_signal_and_the_death_of_a_keeper_end_all(tmp_path, source, code, said):
+    launch = Launch(tmp_path, source, "--workers=2", "--grace=0.2")
     process = launch.start()
-    launch.workers(ready=2)
-    process.send_signal(signal.SIGHUP)
-    process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGHUP
-    assert launch.left() == []
-
-
-def test_the_keeper_is_killed_and_its_worker_ends(tmp_path):
-    launch = Launch(tmp_path, "ready(); time.sleep(100)", "--workers=2", "--grace=0.2")
-    process = launch.start()
-    launch.workers(ready=2)[1].parent().kill()
+    workers = launch.workers(ready=2)
+    workers[1].parent().kill() if said else process.send_signal(signal.SIGHUP)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 137
-    assert "worker 1 was killed by SIGKILL" in errors
+    assert process.returncode == code
+    assert said in errors
     assert launch.left() == []
 
 
@@ -107,29 +104,25 @@ class InTerminal:
         return displayed(self.raw)
 
 
-def test_ctrl_c_is_passed_on_and_ends_all(tmp_path):
-    shown = InTerminal(Launch(tmp_path, "ready(); time.sleep(100)", "--workers=2"))
-    shown.launch.workers(ready=2)
-    os.write(shown.terminal, b"\x03")
-    assert shown.wait() == 130
-    assert shown.launch.left() == []
-    for index in (0, 1):
-        assert f"[worker {index}] KeyboardInterrupt" in shown.displayed
-
-
-def test_a_script_that_finishes_after_ctrl_c_has_succeeded(tmp_path):
-    source = """
+@pytest.mark.parametrize(
+    ("after", "code", "last"), [("raise", 130, "KeyboardInterrupt"), ("print('saved')", 0, "saved")]
+)
+def test_ctrl_c_is_passed_on_and_ends_all_and_a_script_that_finishes_has_succeeded(
+    tmp_path, after, code, last
+):
+    source = f"""
         try:
             ready()
             time.sleep(100)
         except KeyboardInterrupt:
-            print("saved")
+            {after}
         """
     shown = InTerminal(Launch(tmp_path, source, "--workers=2"))
     shown.launch.workers(ready=2)
     os.write(shown.terminal, b"\x03")
-    assert shown.wait() == 0
-    assert sum("saved" in line for line in shown.displayed) == 2
+    assert shown.wait() == code
+    assert shown.launch.left() == []
+    assert {f"[worker {index}] {last}" for index in (0, 1)} <= {*shown.displayed}
 
 
 def test_stubborn_processes_are_killed_by_a_second_ctrl_c(tmp_path):

@@ -1,7 +1,5 @@
 """What the processes print, as lines, and as one screen."""
 
-from __future__ import annotations
-
 import os
 import time
 
@@ -26,31 +24,21 @@ def test_lines_are_cut_wherever_the_reads_end():
             found += lines.feed(data[start : start + size])
         assert found == [b"one", b"two", b"2/2", b""]
         assert lines.unfinished == b"rest"
-
-
-def test_a_bar_without_an_end_takes_no_memory():
-    lines = Lines()
-    for step in range(20_000):
+    for step in range(20_000):  # a bar without an end takes no memory
         assert lines.feed(f"\r{step}/20000 is the step".encode()) == []
     assert lines.unfinished == b"19999/20000 is the step"
 
 
-@pytest.mark.parametrize(
-    ("line", "left"),
-    [
-        ("Epoch 1/3", ""),
-        (BAR.format(7), ""),
-        (BAR.format(7) + "printed by a callback", "printed by a callback"),
-        ("    17/Unknown \x1b[1m3s\x1b[0m 2ms/step - loss: nan", ""),
-        ("10/10 - 1s - 108ms/step - accuracy: 0.5 - val_loss: 2.5000e+03", ""),
-        ("\x1b[1mbold\x1b[0m", "\x1b[1mbold\x1b[0m"),
-        ("Epoch 1: val_loss improved", "Epoch 1: val_loss improved"),
-        ("10/10 tests passed", "10/10 tests passed"),
-        ("", ""),
-    ],
-)
-def test_keras_progress_is_told_from_other_output(line, left):
-    assert without_progress(line.encode()).decode() == left
+def test_keras_progress_is_told_from_other_output():
+    for line in (
+        *("Epoch 1/3", BAR.format(7), ""),
+        "    17/Unknown \x1b[1m3s\x1b[0m 2ms/step - loss: nan",
+        "10/10 - 1s - 108ms/step - accuracy: 0.5 - val_loss: 2.5000e+03",
+    ):
+        assert without_progress(line.encode()) == b""
+    assert without_progress(BAR.format(7).encode() + b"printed") == b"printed"
+    for line in (b"\x1b[1mbold\x1b[0m", b"Epoch 1: val_loss improved", b"10/10 tests passed"):
+        assert without_progress(line) == line
 
 
 @pytest.mark.tensorflow
@@ -76,18 +64,13 @@ def test_lines_of_others_stand_above_the_bar(tmp_path):
         screen.draw(b"2/3 \x1b[1mloss", "worker 0")
         screen.write_line(b"again", "worker 1")
         shown = ["[worker 1] hello", "[worker 1] again"]
-        assert displayed((tmp_path / "output").read_bytes().decode()) == [
-            *shown,
-            "[worker 0] 2/3 loss",
-        ]
+        drawn = (tmp_path / "output").read_bytes().decode()
+        assert displayed(drawn) == [*shown, "[worker 0] 2/3 loss"]
         screen.draw(b"")
         screen.write_line(b"3/3 loss", "worker 0")
-    assert displayed((tmp_path / "output").read_bytes().decode()) == [*shown, "[worker 0] 3/3 loss"]
-
-
-def test_what_tensorflow_logs_as_processes_are_stopped_does_not_count_as_the_last_line(tmp_path):
-    with (tmp_path / "output").open("w") as output:
-        screen = Screen(output, {})
+        drawn = (tmp_path / "output").read_bytes().decode()
+        assert displayed(drawn) == [*shown, "[worker 0] 3/3 loss"]
+        # What TensorFlow logs as processes are stopped does not count as the last line.
         screen.write_line(b"RuntimeError: disk full", "worker 1")
         log = b"0000 00:00:1795597207.071420   29417 preemption_notifier.cc:90] SIGTERM caught"
         screen.write_line(b"W" + log, "worker 0")

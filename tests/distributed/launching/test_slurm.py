@@ -1,7 +1,5 @@
 """Batch scripts: what they ask of Slurm, and what a real Slurm of two nodes makes of them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -46,11 +44,8 @@ def options(script: str) -> set[str]:
 )
 def test_a_script_asks_for_what_the_job_needs(settings, asked):
     assert asked <= options(batch_script(job(**settings)))
-
-
-def test_a_script_does_not_ask_for_what_the_job_does_not_need():
-    asked = options(batch_script(job(gpus_per_worker=0)))
-    assert not [each for each in asked if "gpu" in each or "exclusive" in each or "cpus" in each]
+    of_none = options(batch_script(job(gpus_per_worker=0)))
+    assert not [each for each in of_none if "gpu" in each or "exclusive" in each or "cpus" in each]
 
 
 @pytest.mark.parametrize(
@@ -80,10 +75,10 @@ def slurm(tmp_path_factory):
         yield running
 
 
-def submit(slurm, folder: Path, source: str, *options: str, arguments=()) -> int:
+def submit(slurm, folder: Path, source: str, *options: str) -> int:
     """Submits the script that `launch` writes for Python source to run on both nodes."""
     (folder / "train.py").write_text(source)
-    words = ("--workers=2", "--gpus-per-worker=0", *options, "--slurm", "train.py", *arguments)
+    words = ("--workers=2", "--gpus-per-worker=0", *options, "--slurm", "train.py")
     script = slurm.run(sys.executable, "-m", "keras_gpukit", "launch", *words, cwd=folder)
     (folder / "train.sbatch").write_text(script)
     return int(slurm.run("sbatch", "--parsable", "train.sbatch", cwd=folder))
@@ -96,11 +91,16 @@ def output(folder: Path, job_id: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.slurm
-def test_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
+def test_a_job_is_submitted_and_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
+    (tmp_path / "train.py").write_text(SHOW_CLUSTER)
     arguments = ["a b", "$HOME", "it's", "--slurm"]
-    job_id = submit(slurm, tmp_path, SHOW_CLUSTER, arguments=arguments)
-    assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
-    lines = output(tmp_path, job_id).splitlines()
+    words = ("--workers=2", "--gpus-per-worker=0", "--slurm", "--submit", "--log-dir=logs")
+    launch = (sys.executable, "-m", "keras_gpukit", "launch", *words, "--name=mine", "train.py")
+    printed = slurm.run(*launch, *arguments, cwd=tmp_path)
+    job_id = int(printed.split()[-1])
+    assert printed == f"Submitted batch job {job_id}\n"
+    assert slurm.wait_for_end(job_id) == "COMPLETED"
+    lines = (tmp_path / "logs" / f"mine-{job_id}.out").read_text().splitlines()
     first = 10_000 + job_id % 312 * 64
     addresses = {"worker": (f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}")}
     assert "Attempt 1 of 1, on n1 n2" in lines
@@ -112,20 +112,11 @@ def test_each_node_runs_one_worker_which_knows_the_others(slurm, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.slurm
-def test_parameter_servers_share_the_workers_nodes(slurm, tmp_path):
-    job_id = submit(slurm, tmp_path, SHOW_CLUSTER, "--ps=1")
-    assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
-    lines = [line for line in output(tmp_path, job_id).splitlines() if " on n" in line]
-    places = {line.split(": ")[1].rpartition(" ")[0] for line in lines if ": " in line}
-    assert places == {"chief 0 on n1", "worker 0 on n2", "worker 1 on n1", "ps 0 on n2"}
-
-
-@pytest.mark.long
-@pytest.mark.slow
-@pytest.mark.slurm
-def test_a_job_with_parameter_servers_ends_as_its_chief_does(slurm, tmp_path):
-    source = """
-import os, time
+def test_parameter_servers_share_the_workers_nodes_and_the_job_ends_as_its_chief_does(
+    slurm, tmp_path
+):
+    source = f"""{SHOW_CLUSTER}
+import time
 rank = int(os.environ["SLURM_PROCID"])
 if rank == 1:
     raise SystemExit("a worker failed")
@@ -136,21 +127,10 @@ print("went on")
     assert slurm.wait_for_end(job_id) == "COMPLETED", output(tmp_path, job_id)
     lines = output(tmp_path, job_id).splitlines()
     assert {"0: went on", "2: went on", "3: went on", "1: a worker failed"} <= set(lines)
+    places = re.findall(r"^\d: (\w+ \d on n\d)", output(tmp_path, job_id), re.MULTILINE)
+    assert {*places} == {"chief 0 on n1", "worker 0 on n2", "worker 1 on n1", "ps 0 on n2"}
     failing = source.replace("rank == 1", "rank == 0")
     assert slurm.wait_for_end(submit(slurm, tmp_path, failing, "--ps=1")) == "FAILED"
-
-
-@pytest.mark.slow
-@pytest.mark.slurm
-def test_a_job_is_submitted(slurm, tmp_path):
-    (tmp_path / "train.py").write_text("print('ran')")
-    words = ("--workers=2", "--slurm", "--submit", "--log-dir=logs", "--name=mine", "train.py")
-    printed = slurm.run(sys.executable, "-m", "keras_gpukit", "launch", *words, cwd=tmp_path)
-    job_id = int(printed.split()[-1])
-    assert printed == f"Submitted batch job {job_id}\n"
-    assert slurm.wait_for_end(job_id) == "COMPLETED"
-    log = tmp_path / "logs" / f"mine-{job_id}.out"
-    assert {"0: ran", "1: ran"} <= set(log.read_text().splitlines())
 
 
 @pytest.mark.slow
@@ -160,10 +140,8 @@ def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
     job_id = submit(slurm, tmp_path, source, "--restarts=1")
     assert slurm.wait_for_end(job_id) == "FAILED"
     lines = output(tmp_path, job_id).splitlines()
-    assert [line for line in lines if line.startswith("Attempt")] == [
-        "Attempt 1 of 2, on n1 n2",
-        "Attempt 2 of 2, on n1 n2",
-    ]
+    attempts = [line for line in lines if line.startswith("Attempt")]
+    assert attempts == [f"Attempt {number} of 2, on n1 n2" for number in (1, 2)]
     assert "keras-gpukit: the job goes back into the queue." in lines
     assert lines[-1] == "keras-gpukit: training failed; the first process that failed says why."
     assert any(line.endswith("Exited with exit code 3") for line in lines)
@@ -193,27 +171,21 @@ raise SystemExit("the other worker stopped sending heartbeats")
 
 
 @pytest.fixture(scope="module")
-def guides_script() -> str:
-    """The training script in the guide to Slurm."""
+def guides(tmp_path_factory) -> tuple[str, str]:
+    """The training script in the guide to Slurm, and its last line on one machine."""
     guide = (ROOT / "docs" / "guides" / "slurm.md").read_text()
     (script,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    return script
-
-
-@pytest.fixture(scope="module")
-def loss_on_one_machine(guides_script, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("one-machine")
-    (folder / "train.py").write_text(guides_script)
+    (folder / "train.py").write_text(script)
     variables = {name: value for name, value in environment().items() if name != "TF_CONFIG"}
     finished = prepared.run(folder / "train.py", env=variables, folder=folder, timeout=240)
-    return finished.stdout.splitlines()[-1]
+    return script, finished.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
 @pytest.mark.slurm
-def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(
-    slurm, tmp_path, guides_script, loss_on_one_machine
-):
+def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(slurm, tmp_path, guides):
+    guides_script, loss_on_one_machine = guides
     job_id = submit(slurm, tmp_path, guides_script)
     assert slurm.wait_for_end(job_id, 240) == "COMPLETED", output(tmp_path, job_id)[-5000:]
     lines = output(tmp_path, job_id).splitlines()
@@ -223,9 +195,8 @@ def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(
 
 
 @pytest.mark.long
-def test_training_resumes_after_a_node_was_killed(
-    slurm, tmp_path, guides_script, loss_on_one_machine
-):
+def test_training_resumes_after_a_node_was_killed(slurm, tmp_path, guides):
+    guides_script, loss_on_one_machine = guides
     job_id = submit(slurm, tmp_path, guides_script, "--restarts=1")
     wait_for(lambda: "0: Epoch 2/3" in output(tmp_path, job_id), "the second epoch", 240)
     slurm.kill_node("n2", job_id)

@@ -1,7 +1,5 @@
 """Measures a slice in small, as the runner's process does. Arguments: its name, a folder."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -2,11 +2,8 @@
 
 
 def busy(sm: float | None, tensor: float, memory: float) -> dict:
-    return {
-        "sm_active_percent": sm,
-        "tensor_active_percent": tensor,
-        "memory_bandwidth_percent": memory,
-    }
+    names = ("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent")
+    return dict(zip(names, (sm, tensor, memory), strict=True))
 
 
 KINDS = {

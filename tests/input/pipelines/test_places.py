@@ -34,12 +34,9 @@ def jupyter(monkeypatch):
     return shell
 
 
-def test_a_cell_has_its_number(jupyter):
+def test_a_cell_has_its_number_if_it_is_known(jupyter):
     assert located(IN_JUPYTER) == ("lambda at cell 3, line 3", "cell 3, line 3")
     assert located("/home/me/train.py") == ("lambda at train.py:3", "train.py:3")
-
-
-def test_a_cell_whose_number_is_unknown(jupyter):
     other = "/tmp/ipykernel_4711/99.py"
     assert located(other)[1] == "a notebook's cell, line 3"
     del jupyter.compile.format_code_name  # as in an old IPython

@@ -8,16 +8,18 @@ from __future__ import annotations
 import itertools
 import sys
 import time
+from typing import ClassVar
 
 import keras
 import pytest
 import tensorflow as tf
-from helpers.clocked_steps import clocked_steps
+from helpers.clocked_steps import Meter, Pipeline, clocked_steps
 from helpers.training import (
     BATCH,
     SlowPyDataset,
     arrays,
     fast_dataset,
+    input_of,
     slow_generator,
     small_model,
     without_autotuning,
@@ -29,23 +31,6 @@ from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.meters import WaitReading
 
 BATCHES = 40
-
-
-def stall(data, model=None, **fit_options):
-    callback = gpukit.InputStall(None)
-    model = model or small_model()
-    model.fit(data, verbose=0, callbacks=[callback], **fit_options)
-    return callback.summary
-
-
-@pytest.mark.parametrize("options", [{"jit_compile": True}, {"run_eagerly": True}])
-@pytest.mark.parametrize("steps", [1, 4])
-def test_jit_and_eager_steps(options, steps):
-    record = stall(fast_dataset(BATCHES), small_model(steps_per_execution=steps, **options))
-    hides = steps > 1 and "jit_compile" in options
-    assert record.mechanism == "pipeline model"
-    assert record.confidence == ("sampled" if hides else "exact")
-    assert record.measured_steps == BATCHES - 2 * steps
 
 
 def asking_to_be_tuned(data):
@@ -60,31 +45,49 @@ def untuned(change, batches=BATCHES):
     return without_autotuning(change(fast_dataset(batches)))
 
 
-INPUTS = {
-    "dataset": (lambda: fast_dataset(BATCHES), 1, "pipeline model", "exact"),
-    "PyDataset": (lambda: SlowPyDataset(BATCHES, 0.0), 1, "pipeline model", "exact"),
+INPUTS = {  # options of the model, how it is measured, and how exactly
+    "dataset": (lambda: fast_dataset(BATCHES), {}, "pipeline model", "exact"),
+    "PyDataset": (lambda: SlowPyDataset(BATCHES, 0.0), {}, "pipeline model", "exact"),
     "PyDataset, two workers": (
-        lambda: SlowPyDataset(BATCHES, 0.0, workers=2), 1, "fetch latency", "exact"
+        lambda: SlowPyDataset(BATCHES, 0.0, workers=2), {}, "fetch latency", "exact"
     ),
-    "generator": (lambda: slow_generator(BATCHES, 0.0), 1, "pipeline model", "exact"),
-    "autotuning is off": (lambda: untuned(shuffled), 1, "fetch latency", "exact"),
-    "a stage asks to be tuned": (lambda: untuned(asking_to_be_tuned), 1, "fetch latency", "exact"),
-    "executions": (lambda: fast_dataset(64), 8, "pipeline model", "sampled"),
-    "executions of two": (lambda: fast_dataset(24), 2, "pipeline model", "upper bound"),
+    "generator": (lambda: slow_generator(BATCHES, 0.0), {}, "pipeline model", "exact"),
+    "autotuning is off": (lambda: untuned(shuffled), {}, "fetch latency", "exact"),
+    "a stage asks to be tuned": (lambda: untuned(asking_to_be_tuned), {}, "fetch latency", "exact"),
+    "jit": (lambda: fast_dataset(BATCHES), {"jit_compile": True}, "pipeline model", "exact"),
+    "eager": (lambda: fast_dataset(BATCHES), {"run_eagerly": True}, "pipeline model", "exact"),
+    "executions": (
+        lambda: fast_dataset(64), {"steps_per_execution": 8}, "pipeline model", "sampled"
+    ),
+    "jit executions": (
+        lambda: fast_dataset(BATCHES), {"steps_per_execution": 4, "jit_compile": True},
+        "pipeline model", "sampled"
+    ),
+    "eager executions": (
+        lambda: fast_dataset(BATCHES), {"steps_per_execution": 4, "run_eagerly": True},
+        "pipeline model", "exact"
+    ),
+    "executions of two": (
+        lambda: fast_dataset(24), {"steps_per_execution": 2}, "pipeline model", "upper bound"
+    ),
     "executions, autotuning is off": (
-        lambda: untuned(shuffled, 64), 8, "pipeline model", "sampled"
+        lambda: untuned(shuffled, 64), {"steps_per_execution": 8}, "pipeline model", "sampled"
     ),
     "executions, a stage asks to be tuned": (
-        lambda: untuned(asking_to_be_tuned, 64), 8, "fetch latency", "upper bound"
+        lambda: untuned(asking_to_be_tuned, 64), {"steps_per_execution": 8},
+        "fetch latency", "upper bound"
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "steps", "mechanism", "confidence"), INPUTS.values(), ids=INPUTS)
-def test_each_input_has_its_way_to_be_measured(data, steps, mechanism, confidence):
-    record = stall(data(), small_model(steps_per_execution=steps))
+@pytest.mark.parametrize("case", INPUTS)
+def test_each_input_has_its_way_to_be_measured(case):
+    data, options, mechanism, confidence = INPUTS[case]
+    record = input_of(data(), small_model(**options))
     assert (record.mechanism, record.confidence) == (mechanism, confidence)
     assert 0 <= record.stall_fraction <= 1
+    if {"jit_compile", "run_eagerly"} & options.keys():
+        assert record.measured_steps == BATCHES - 2 * options.get("steps_per_execution", 1)
 
 
 def nested_buffer(_):
@@ -104,39 +107,38 @@ def nested_buffer(_):
 def test_only_a_buffer_of_batches_counts_as_the_last_buffer(data, has_one):
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
-    buffered = stall(data().with_options(options)).buffered_batches
+    buffered = input_of(data().with_options(options)).buffered_batches
     assert buffered is not None if has_one else buffered is None
 
 
 def test_a_pipeline_that_is_out_of_reach_is_unknown_and_says_why(monkeypatch):
     monkeypatch.setattr("keras_gpukit.watching.phase_steps.epoch_iterator", lambda _: None)
-    record = stall(without_autotuning(fast_dataset(4)))
+    record = input_of(without_autotuning(fast_dataset(4)))
     assert record.stall_fraction is None
     assert "autotuning is off" in record.unknown_because
 
 
 def test_epochs_over_one_endless_pipeline_go_on_being_measured():
-    record = stall(fast_dataset(BATCHES).repeat(3), epochs=4, steps_per_epoch=20)
+    record = input_of(fast_dataset(BATCHES).repeat(3), epochs=4, steps_per_epoch=20)
     assert record.measured_steps > 60
     assert record.pipeline_start is None
 
 
 def test_an_endless_python_pipeline_without_autotuning_is_not_begun_anew():
     # Made rebuilt in the second epoch, it would give its first elements again.
-    seen = []
-
     class Counts(SlowPyDataset):
+        seen: ClassVar[list[int]] = []
+
         def __getitem__(self, index):
-            seen.append(index)
+            self.seen.append(index)
             return super().__getitem__(index)
 
-    callback = gpukit.InputStall(None)
-    data = Counts(12, 0.0, workers=2)
-    small_model().fit(data, epochs=3, steps_per_epoch=4, verbose=0, callbacks=[callback])
-    watched, seen = seen, []
-    small_model().fit(Counts(12, 0.0, workers=2), epochs=3, steps_per_epoch=4, verbose=0)
-    assert set(watched) == set(seen)
-    assert callback.summary.mechanism == "fetch latency"
+    options = {"epochs": 3, "steps_per_epoch": 4}
+    record = input_of(Counts(12, 0.0, workers=2), **options)
+    watched, Counts.seen = Counts.seen, []
+    small_model().fit(Counts(12, 0.0, workers=2), **options, verbose=0)
+    assert set(watched) == set(Counts.seen)
+    assert record.mechanism == "fetch latency"
 
 
 @pytest.mark.parametrize("phase", ["evaluate", "predict"])
@@ -173,83 +175,40 @@ def test_throughput_counts_every_example_and_step():
     assert rate == pytest.approx(BATCH / whole.summary.step_time_s)
 
 
-class FakeMeter:
+class FakeMeter(Meter):
     """Waits a quarter of each stretch."""
-
-    mechanism = "fake"
-    confidence = "exact"
-    reads_early = True
-
-    def waited_s(self):
-        return None
-
-    def take(self):
-        return None
-
-    def start(self, taken, first):
-        return None
 
     def read(self, taken, stretch):
         waits_s = stretch.durations_s / 4
         return WaitReading(float(waits_s.sum()), waits_s, 1.0)
 
 
-class Pipeline:
-    """Stands in for an iterator; what matters is only which one it is."""
+def fake_steps(on_window=print, **options):
+    return clocked_steps(lambda source: FakeMeter(), on_window, **options)
 
 
-def fake_clock(windows, *, first_step=0, **options):
-    """Returns a clock whose meter is a fake one, and which adds its windows to a list."""
-    return clocked_steps(
-        lambda source: FakeMeter(), windows.append, first_step=first_step, **options
-    ).clock
-
-
-def clocked(durations, *, pause_after=(), raises_at=None):
-    """Drives a clock by steps of given durations; gives the windows and the clock."""
-    time_s = itertools.accumulate(durations, initial=0.0)
-    windows = []
-    entries = iter(time_s)
-    now_s = 0.0
-
-    def now():
-        return now_s
-
-    steps = clocked_steps(lambda source: FakeMeter(), windows.append, first_step=100, now=now)
-    clock = steps.clock
-    step = clock.wrap(lambda source: "logs")
-    pipeline = Pipeline()
-    for call in range(len(durations)):
+def clocked(durations):
+    """Drives a clock by steps of given durations; gives the windows and the calls."""
+    entries, windows, now_s = itertools.accumulate(durations, initial=0.0), [], 0.0
+    steps = fake_steps(windows.append, first_step=100, now=lambda: now_s)
+    step, pipeline = steps.clock.wrap(lambda source: "logs"), Pipeline()
+    for _ in durations:
         now_s = next(entries)
         assert step(pipeline) == "logs"
-        if call in pause_after:
-            clock.pause()
-            pipeline = Pipeline()
-    clock.pause()
-    clock.end()
+    steps.clock.pause()
+    steps.clock.end()
     return windows, steps.calls
 
 
-def test_windows_leave_out_the_first_step_of_a_pipeline_and_the_last():
-    # The first takes 9 s, for tracing; the last has no next step to end it.
-    windows, calls = clocked([9.0, *[0.01] * 10, 7.0])
-    assert sum(window.steps for window in windows) == 10
-    assert sum(window.duration_s for window in windows) == pytest.approx(0.1)
-    assert sum(window.input_wait_s for window in windows) == pytest.approx(0.025)
-    assert calls.steps == 12
-    assert calls.step == 112
-
-
-@pytest.mark.parametrize("calls", [96, 97, 98, 99, 100])
-def test_no_step_is_lost_where_the_last_one_ends_a_reading(calls):
-    windows, _ = clocked([0.001] * calls)
-    assert sum(window.steps for window in windows) == calls - 2
-    assert sum(window.duration_s for window in windows) == pytest.approx((calls - 2) * 0.001)
-
-
-def test_the_time_between_epochs_is_no_steps_time():
-    windows, _ = clocked([1.0, 0.1, 0.1, 60.0, 1.0, 0.1, 0.1, 0.1], pause_after=(3,))
-    assert sum(window.duration_s for window in windows) == pytest.approx(0.4)
+@pytest.mark.parametrize("steps", [12, 96, 97, 98, 99, 100])
+def test_windows_have_all_steps_but_the_first_of_a_pipeline_and_the_last(steps):
+    # The first takes 9 s, for tracing; the last has no next step to end it, and may end a reading.
+    windows, calls = clocked([9.0, *[0.001] * (steps - 2), 7.0])
+    assert sum(window.steps for window in windows) == steps - 2
+    duration_s = sum(window.duration_s for window in windows)
+    assert duration_s == pytest.approx(0.001 * (steps - 2))
+    assert sum(window.input_wait_s for window in windows) == pytest.approx(duration_s / 4)
+    assert (calls.steps, calls.step) == (steps, 100 + steps)
 
 
 def test_a_long_run_is_told_about_once_a_second():
@@ -260,30 +219,19 @@ def test_a_long_run_is_told_about_once_a_second():
     assert max(window.duration_s for window in windows) <= 1.5
 
 
-def test_a_step_function_that_raises_is_no_step():
-    steps = clocked_steps(lambda source: "", print)
-
-    def ends(source):
-        raise StopIteration
-
-    with pytest.raises(StopIteration):
-        steps.clock.wrap(ends)(Pipeline())
-    assert steps.calls.steps == 0
-    steps.clock.pause()
-
-
-def test_a_first_step_that_failed_may_be_tried_again():
-    windows = []
-    steps = clocked_steps(lambda source: FakeMeter(), windows.append)
-    fails = iter([True])
+def test_a_step_function_that_raises_is_no_step_and_may_be_tried_again():
+    windows, errors = [], iter([StopIteration, RuntimeError])
+    steps = fake_steps(windows.append)
 
     def step_function(source):
-        if next(fails, False):
-            raise RuntimeError("out of memory")
+        if error := next(errors, None):
+            raise error("out of memory")
 
     step, pipeline = steps.clock.wrap(step_function), Pipeline()
-    with pytest.raises(RuntimeError):
-        step(pipeline)
+    for error in (StopIteration, RuntimeError):
+        with pytest.raises(error):
+            step(pipeline)
+        assert steps.calls.steps == 0
     for _ in range(12):
         step(pipeline)
     steps.clock.pause()
@@ -306,7 +254,7 @@ def test_a_meter_that_fails_is_given_up_and_the_step_goes_on(caplog):
 
 def test_errors_are_reported_after_timing_was_given_up():
     errors = []
-    clock = fake_clock([], on_error=errors.append)
+    clock = fake_steps(on_error=errors.append).clock
     clock.stop("it was replaced")
 
     def fails(source):
@@ -328,7 +276,7 @@ def test_readings_switch_threads_promptly_and_their_waits_are_no_overhead(monkey
         raise RuntimeError("a listener fails")
 
     cost = OwnCost()
-    clock = clocked_steps(lambda source: FakeMeter(), works, cost=cost).clock
+    clock = fake_steps(works, cost=cost).clock
     step, pipeline = clock.wrap(lambda source: None), Pipeline()
     for _ in range(12):
         step(pipeline)
@@ -342,7 +290,7 @@ def test_readings_switch_threads_promptly_and_their_waits_are_no_overhead(monkey
 def test_a_window_ends_when_its_last_call_returned_and_not_when_callbacks_let_go(monkeypatch):
     windows, now_s = [], 0.0
     monkeypatch.setattr(time, "time", lambda: 1000.0 + now_s)
-    clock = fake_clock(windows, now=lambda: now_s)
+    clock = fake_steps(windows.append, now=lambda: now_s).clock
     step, pipeline = clock.wrap(lambda source: None), Pipeline()
     for _ in range(12):
         now_s += 0.01

@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.training import small_model
+from helpers.training import input_of
 
-import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.generators import python_source
 from keras_gpukit.records import Environment, RunSummary
 from keras_gpukit.rules.input.advice import advice_for
@@ -38,13 +37,7 @@ def on_cores(count) -> RunSummary:
 def record_of(monkeypatch):
     """Trains on a dataset, and looks at its code often."""
     monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.02)
-
-    def trained(dataset, **fit_options):
-        callback = gpukit.InputStall(None)
-        small_model().fit(dataset, verbose=0, callbacks=[callback], **fit_options)
-        return callback.summary
-
-    return trained
+    return input_of
 
 
 def loader_of(operations, **options):

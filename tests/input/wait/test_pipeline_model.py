@@ -76,7 +76,8 @@ def total(windows, figure="input_wait_s"):
 def test_each_wait_counts_and_nothing_else():
     waits = [0.001 * (1 + each % 7) for each in range(40)]
     windows, record = run(ScriptedPipeline(), [(each, 0.004) for each in waits])
-    # Neither the first call, which starts the pipeline, nor the last one, which no call ends.
+    # Neither the first call, which starts the pipeline, nor the last one, which no call ends. The
+    # fetch that finds no data adds a gap, and no element.
     counted_s = sum(waits[1:-1])
     assert total(windows) == pytest.approx(counted_s, abs=MICROSECOND)
     assert total(windows, "duration_s") == pytest.approx(counted_s + 38 * 0.004)
@@ -87,16 +88,11 @@ def test_each_wait_counts_and_nothing_else():
     assert record.distribution.worst_s == pytest.approx(0.007, abs=MICROSECOND)
 
 
-def test_a_pipeline_that_is_always_ready_waits_for_nothing():
-    windows, record = run(ScriptedPipeline(), [(0.0, 0.005)] * 30)
-    assert total(windows) == pytest.approx(0, abs=MICROSECOND)
-    assert record.stall_fraction == pytest.approx(0, abs=1e-5)
-
-
-def test_a_single_wait_is_that_of_its_own_step():
+def test_a_single_wait_is_that_of_its_own_step_and_the_others_wait_for_nothing():
     steps = [(0.0, 0.010 + 0.002 * (each % 5)) for each in range(30)]
     steps[12] = (0.5, 0.010)
-    _, record = run(ScriptedPipeline(), steps)
+    windows, record = run(ScriptedPipeline(), steps)
+    assert total(windows) == pytest.approx(0.5, abs=MICROSECOND)
     assert record.wait_s * record.measured_steps == pytest.approx(0.5, abs=MICROSECOND)
     assert record.distribution.worst_s == pytest.approx(0.5, abs=MICROSECOND)
     assert record.distribution.stalled_fraction == pytest.approx(1 / record.measured_steps)
@@ -127,10 +123,12 @@ def test_time_of_the_callbacks_between_calls_is_no_wait():
     assert total(windows, "between_s") == pytest.approx(28 * 0.03)
 
 
-def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time():
+def test_more_steps_than_tf_data_keeps_gaps_are_read_in_time_but_for_those_of_one_execution():
     windows, record = run(ScriptedPipeline(), [(0.0002, 0.0003)] * 1000)
     assert record.measured_steps == 998
     assert total(windows) == pytest.approx(998 * 0.0002, abs=2 * MICROSECOND)
+    with pytest.raises(NotMeasurable, match="more than 100 steps"):
+        PipelineModelMeter(ScriptedPipeline(), 101)
 
 
 def test_each_epoch_starts_with_a_wait_of_its_own():
@@ -141,13 +139,6 @@ def test_each_epoch_starts_with_a_wait_of_its_own():
     # The same iterator goes on: only the first call over it is a start.
     assert total(windows) == pytest.approx(19 * 0.006, abs=MICROSECOND)
     assert record.later_stall_fraction == pytest.approx(5 / 25, abs=1e-4)
-
-
-def test_the_end_of_the_data_does_not_shift_the_waits():
-    """The fetch that finds no data adds a gap, and no element."""
-    waits = [0.001 * each for each in range(1, 21)]
-    windows, _ = run(ScriptedPipeline(), [(each, 0.004) for each in waits])
-    assert total(windows) == pytest.approx(sum(waits[1:-1]), abs=MICROSECOND)
 
 
 def test_a_slow_callback_on_the_last_batch_hides_no_wait():
@@ -161,20 +152,17 @@ def test_a_slow_callback_on_the_last_batch_hides_no_wait():
     assert record.stall_fraction == pytest.approx(1 / 3, abs=1e-4)
 
 
-def test_a_call_of_ten_seconds_hides_whether_its_gap_was_dropped():
+def test_a_call_of_ten_seconds_hides_whether_its_gap_was_dropped_and_a_wait_does_not():
     steps = [(0.01, 0.1)] * 30
     steps[20] = (0.0, 11.0)
     windows, record = run(ScriptedPipeline(), steps)
     assert None in {each.input_wait_s for each in windows}
     assert record.measured_steps < 28
     assert record.stall_fraction == pytest.approx(0.01 / 0.11, abs=1e-4)
-
-
-def test_a_wait_of_ten_seconds_is_known_since_all_gaps_are_there():
     steps = [(0.0, 0.1)] * 30
     steps[20] = (12.0, 0.1)
     windows, _ = run(ScriptedPipeline(), steps)
-    assert total(windows) == pytest.approx(12.0, abs=MICROSECOND)
+    assert total(windows) == pytest.approx(12.0, abs=MICROSECOND)  # all gaps are there
 
 
 def test_other_code_that_fetches_from_the_iterator_makes_the_wait_unknown():
@@ -198,11 +186,6 @@ def test_a_pipeline_that_was_deleted_has_an_unknown_wait():
     reading = meter.read([meter.take()], stretch)
     assert reading.wait_s is None
     assert reading.unknown_because == "the pipeline was deleted before its model was read"
-
-
-def test_more_steps_in_an_execution_than_gaps_are_not_measurable():
-    with pytest.raises(NotMeasurable, match="more than 100 steps"):
-        PipelineModelMeter(ScriptedPipeline(), 101)
 
 
 @pytest.mark.parametrize("of", [8, 40, 100])
@@ -229,12 +212,8 @@ def test_the_end_of_the_data_within_an_execution_shifts_no_wait():
 
 def test_the_start_of_executions_is_the_wait_for_all_of_the_first_one():
     pipeline = ScriptedPipeline()
-    meter, entries = meter_of(pipeline, 3), []
-    for first_s in (0.4, 0.02):
-        entries.append(pipeline.now_s)
-        pipeline.execution([(first_s, 0.1), (0.03, 0.2), (0.05, 0.3)])
-    first = Stretch(np.array(entries), np.array([entries[1]]), pipeline.now_s)
-    assert meter.start(meter.take(), first).wait_s == pytest.approx(0.48, abs=MICROSECOND)
+    first = started(pipeline, meter_of(pipeline, 3), [(0.03, 0.2), (0.05, 0.3)])
+    assert first.wait_s == pytest.approx(0.48, abs=MICROSECOND)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +271,7 @@ def test_of_several_replicas_the_first_one_s_pipeline_is_read():
     assert total(windows) == pytest.approx(28 * 0.002, abs=MICROSECOND)
 
 
-def test_fetches_that_tf_data_adds_up_are_the_wait():
+def test_fetches_that_tf_data_adds_up_are_the_wait_as_far_as_they_are_in_the_stretch():
     """As of a `PyDataset` of several workers, whose autotuning Keras turns off."""
     pipeline = ScriptedPipeline()
     meter = FetchLatencyMeter(lambda: pipeline.fetching_s, overlaps=False)
@@ -301,9 +280,6 @@ def test_fetches_that_tf_data_adds_up_are_the_wait():
     assert total(windows) == pytest.approx(198 * 0.003, abs=MICROSECOND)
     assert record.stall_fraction == pytest.approx(0.25)
     assert record.confidence == "exact"
-
-
-def test_fetches_count_for_the_part_of_their_time_that_is_in_the_stretch():
     meter = FetchLatencyMeter(lambda: 0.0, overlaps=False)
     meter.start(1.0, Stretch(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
     # A second of fetches from 2 to 7 s, in a stretch from 1 to 5 s.
@@ -338,26 +314,26 @@ def test_the_last_buffer_of_batches(stages, buffered):
     assert {each.buffered_batches for each in windows} == {buffered}
 
 
-def start_of(pipeline, first_wait_s=0.4, compute_s=0.1):
+def started(pipeline, meter, more=(), *, first_wait_s=0.4, compute_s=0.1):
     """Returns the start of a pipeline after its first two calls."""
-    meter, entries = meter_of(pipeline), []
+    entries = []
     for wait_s in (first_wait_s, 0.02):
         entries.append(pipeline.now_s)
-        pipeline.execution([(wait_s, compute_s)])
-    taken = meter.take()
+        pipeline.execution([(wait_s, compute_s), *more])
     first = Stretch(np.array(entries), np.array([entries[1]]), pipeline.now_s)
-    return meter.start(taken, first)
+    return meter.start(meter.take(), first)
 
 
-def test_the_wait_for_the_first_batch():
+def start_of(pipeline, **options):
+    return started(pipeline, meter_of(pipeline), **options)
+
+
+def test_the_wait_for_the_first_batch_and_the_part_of_it_that_fills_a_shuffle_buffer():
     assert start_of(ScriptedPipeline()).wait_s == pytest.approx(0.4, abs=MICROSECOND)
-
-
-def test_the_part_of_it_that_fills_a_shuffle_buffer():
-    pipeline = ScriptedPipeline(
-        Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map")
-    )
-    assert start_of(pipeline).shuffle_fraction == pytest.approx(940 / 1000)
+    shuffled = Stage("BatchV2"), Stage("ShuffleV3", 30, buffered=940), Stage("Map")
+    assert start_of(ScriptedPipeline(*shuffled)).shuffle_fraction == pytest.approx(940 / 1000)
+    # Of a first call that computes for ten seconds, it is unknown.
+    assert start_of(ScriptedPipeline(), first_wait_s=0.1, compute_s=10.5) is None
 
 
 def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_alone():
@@ -373,10 +349,6 @@ def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_
     reading = meter.read([meter.take()], stretch)
     assert reading.wait_s == pytest.approx(151 * 0.002, abs=151 * MICROSECOND)
     assert reading.waits_s is None
-
-
-def test_a_first_call_of_ten_seconds_of_compute_is_unknown():
-    assert start_of(ScriptedPipeline(), first_wait_s=0.1, compute_s=10.5) is None
 
 
 @pytest.mark.parametrize("steps", [2, 30, 97])

@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.clocked_steps import clocked_steps
-from helpers.training import (
-    fast_dataset,
-    small_model,
-    without_autotuning,
-)
+from helpers.clocked_steps import Meter, Pipeline, clocked_steps
+from helpers.training import fast_dataset, input_of, without_autotuning
 
-import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines import measurable
-from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.wall_time import WallTime
 
 WAIT_S, COMPUTE_S, BETWEEN_S = 0.25, 0.0625, 4.0
 EPOCHS = 4
 
 
-class Pipeline:
-    """Stands in for an iterator; what matters is only which one it is."""
+class GivenWaits(Meter):
+    """Is advanced by hand."""
 
-
-class GivenWaits:
-    """A meter that is advanced by hand."""
-
-    mechanism = "given"
-    confidence = "exact"
-    reads_early = True
-
-    def __init__(self) -> None:
-        self.total_s = 0.0
+    total_s = 0.0
 
     def waited_s(self):
         return self.total_s
 
-    def take(self):
-        return self.total_s
-
-    def start(self, taken, first):
-        return None
-
-    def read(self, taken, stretch):
-        return WaitReading(None)
+    take = waited_s
 
 
 class GivenExamples:
@@ -72,6 +51,7 @@ def given_run(calls, *, new_pipeline=True, **options):
     now_s, windows = 0.0, []
     meter, examples = GivenWaits(), GivenExamples()
     wall = WallTime("callbacks", now=lambda: now_s)
+    options |= {"wall": wall, "examples": examples, "now": lambda: now_s}
 
     def step_function(source):
         nonlocal now_s
@@ -79,41 +59,29 @@ def given_run(calls, *, new_pipeline=True, **options):
         meter.total_s += WAIT_S
         examples.add()
 
-    steps = clocked_steps(
-        lambda source: meter,
-        windows.append,
-        wall=wall,
-        examples=examples,
-        now=lambda: now_s,
-        **options,
-    )
-    clock = steps.clock
-    step, pipeline = clock.wrap(step_function), Pipeline()
+    steps = clocked_steps(lambda source: meter, windows.append, **options)
+    step, pipeline = steps.clock.wrap(step_function), Pipeline()
     for _ in range(EPOCHS):
         for _ in range(calls):
             step(pipeline)
-        clock.pause()
+        steps.clock.pause()
         now_s += BETWEEN_S
         pipeline = Pipeline() if new_pipeline else pipeline
     wall.end()
-    return (
-        steps.windows.input(),
-        lambda wait_s: wall.breakdown(steps.calls.inside_s, wait_s),
-        windows,
-    )
+    breakdown = functools.partial(wall.breakdown, steps.calls.inside_s)
+    return steps.windows.input(), breakdown, windows
 
 
 def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does_not():
     record, breakdown, windows = given_run(2)
-    assert record.measured_steps == EPOCHS
-    assert record.wait_s == WAIT_S
+    assert (record.measured_steps, record.wait_s) == (EPOCHS, WAIT_S)
     # Time between epochs is no step's.
     assert record.stall_fraction == WAIT_S / (WAIT_S + COMPUTE_S)
     assert record.distribution.worst_s == WAIT_S
     # The first start of the run is part of its first step.
     assert (record.pipeline_start.epochs, record.pipeline_start.mean_s) == (EPOCHS - 1, WAIT_S)
-    assert [window.examples for window in windows] == [2, 4, 6, 8]
-    assert [window.step for window in windows] == [2, 4, 6, 8]
+    for figure in ("examples", "step"):
+        assert [getattr(window, figure) for window in windows] == [2, 4, 6, 8]
     parts = breakdown(record.wait_s * EPOCHS)
     assert parts.epoch_start_s == (EPOCHS - 1) * WAIT_S
     assert parts.compute_s == (2 * EPOCHS - 1) * COMPUTE_S
@@ -123,9 +91,8 @@ def test_epochs_of_two_steps_have_one_that_waits_for_the_start_and_one_that_does
 def test_epochs_of_one_step_wait_for_their_start_only():
     record, breakdown, windows = given_run(1)
     assert (record.pipeline_start.epochs, record.pipeline_start.mean_s) == (EPOCHS - 1, WAIT_S)
-    assert record.wait_s is None
+    assert (record.wait_s, windows) == (None, [])
     assert "pipeline's start" in record.unknown_because
-    assert windows == []
     parts = breakdown(0.0)
     assert parts.epoch_start_s == (EPOCHS - 1) * WAIT_S
     assert parts.compute_s == (EPOCHS - 1) * COMPUTE_S
@@ -154,18 +121,8 @@ def unknown_length(data):
     return data.filter(lambda *_: True)
 
 
-def without_prefetch(data):
-    """Each step waits for all of its batch, however long the steps take."""
-    options = tf.data.Options()
-    options.experimental_optimization.inject_prefetch = False
-    return data.with_options(options)
-
-
-def measured(data, **options):
-    callback = gpukit.InputStall(None)
-    options = {"epochs": EPOCHS, "verbose": 0, **options}
-    small_model().fit(data, callbacks=[callback], **options)
-    return callback.summary
+def measured(data, epochs=EPOCHS, **options):
+    return input_of(data, epochs=epochs, **options)
 
 
 @pytest.mark.parametrize(
@@ -205,10 +162,6 @@ def test_where_timed_fetches_cannot_be_read_the_pipelines_model_is(monkeypatch):
     assert record.unknown_because == "autotuning is off, so tf.data keeps no model of the pipeline"
 
 
-def examples_of(inputs, targets):
-    return tf.data.Dataset.from_tensor_slices((inputs, targets))
-
-
 def negated(number):
     return -number
 
@@ -227,11 +180,6 @@ def not_made_parallel():
     return options
 
 
-def numbers():
-    """Never comes to its end, where tf.data would remove stages from its model."""
-    return tf.data.Dataset.range(10**9).batch(2)
-
-
 def stage_names(data):
     """Names of the stages that tf.data runs, from the last one on."""
     iterator = iter(data)
@@ -240,29 +188,22 @@ def stage_names(data):
     return [model.nodes[key].name for key in sorted(model.nodes)]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        lambda: numbers(),
-        lambda: numbers().map(negated, num_parallel_calls=2),
-        lambda: numbers().prefetch(1),
-        lambda: numbers().map(negated),
-        lambda: numbers().map(negated).with_options(not_made_parallel()),
-        lambda: numbers().map(drawn),
-        lambda: numbers().map(from_python),
-    ],
-    ids=[
-        "TensorFlow adds a prefetch",
-        "parallel",
-        "prefetched",
-        "made parallel",
-        "not made parallel",
-        "draws at random",
-        "calls Python",
-    ],
-)
-def test_timing_fetches_leaves_the_stages_as_they_are(data):
-    plain, timed = stage_names(data()), stage_names(measurable.with_timed_fetches(data()))
+CHANGES = {
+    "TensorFlow adds a prefetch": lambda data: data,
+    "parallel": lambda data: data.map(negated, num_parallel_calls=2),
+    "prefetched": lambda data: data.prefetch(1),
+    "made parallel": lambda data: data.map(negated),
+    "not made parallel": lambda data: data.map(negated).with_options(not_made_parallel()),
+    "draws at random": lambda data: data.map(drawn),
+    "calls Python": lambda data: data.map(from_python),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_timing_fetches_leaves_the_stages_as_they_are(change):
+    # Never comes to its end, where tf.data would remove stages from its model.
+    data = change(tf.data.Dataset.range(10**9).batch(2))
+    plain, timed = stage_names(data), stage_names(measurable.with_timed_fetches(data))
     assert [name for name in timed if "Stats" not in name] == plain
     assert timed[1:3] == ["SetStatsAggregator", "LatencyStats"]
 
@@ -280,13 +221,12 @@ def test_fetches_timed_from_the_second_epoch_on_find_the_same_batches():
     assert passes(measurable.with_timed_fetches) == plain
 
 
-def total_s(timed):
-    return measurable.fetch_time(iter(timed))()
-
-
 def test_fetches_are_timed_and_nothing_else():
+    def total_s(timed):
+        return measurable.fetch_time(iter(timed))()
+
     # TensorFlow also adds up how long the function of such a stage takes, and in another unit.
-    data = fast_dataset(100).flat_map(examples_of)
+    data = fast_dataset(100).flat_map(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
     other = measurable.with_timed_fetches(fast_dataset(4))
     began = time.perf_counter()
     one = measurable.with_timed_fetches(data)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.training import FEATURES, sleep_in_tensorflow, small_model
+from helpers.training import FEATURES, input_of, sleep_in_tensorflow, small_model
 from tensorflow.core.framework import model_pb2
 
-import keras_gpukit as gpukit
 from keras_gpukit.frameworks.tf_iterators import read_model
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
@@ -23,7 +23,6 @@ from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.records import CallLine
-from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.bottleneck import name_bottleneck
 from keras_gpukit.sensors.interpreter import ContentionSensor
 
@@ -34,6 +33,16 @@ HERE = "tests/input/wait/test_stages.py"
 
 def reading(*nodes: Node) -> ModelReading:
     return ModelReading({node.id: node for node in nodes}, nodes[0].id)
+
+
+def follow(watch: PipelineWatch, dataset: tf.data.Dataset, batches: int) -> Any:
+    """Reads the model at each of some batches; returns the iterator."""
+    iterator = iter(dataset)
+    watch.follow(iterator)
+    for _ in range(batches):
+        next(iterator)
+        watch.read(read_model(iterator))
+    return iterator
 
 
 def by_kind(stage: MeasuredNode) -> dict[str, MeasuredNode]:
@@ -67,6 +76,7 @@ def test_epochs_add_up():
     output, batches = measure([epoch(0), epoch(1)])
     assert batches == 6
     assert by_kind(output)["Map"].cost_per_batch_s == pytest.approx(0.1)
+    assert measure([epoch(0)[:1]]) is None  # one reading is not enough
 
 
 def test_nested_pipelines_that_come_and_go_are_sampled():
@@ -118,38 +128,28 @@ def test_a_reading_is_in_seconds_and_has_the_threads_that_are_in_effect():
     assert found.parallelism == 4  # autotuning tries 9
 
 
-def test_one_reading_is_not_enough():
-    assert measure([[reading(Node(1, "Root", 10, 0.0))]]) is None
-
-
 def stage(kind, cost_s, *inputs, nested=(), per_batch=1.0, **options) -> MeasuredNode:
-    return MeasuredNode(
-        kind,
-        cost_s,
-        per_batch,
-        (cost_s or 0.0) * per_batch,
-        inputs=inputs,
-        nested=nested,
-        **options,
-    )
+    options |= {"inputs": inputs, "nested": nested}
+    return MeasuredNode(kind, cost_s, per_batch, (cost_s or 0.0) * per_batch, **options)
 
 
 def named_slowest(output: MeasuredNode) -> str:
     return max(slowest(cut(output)).members, key=lambda member: member.time_s).stage.kind
 
 
-def test_a_buffer_cuts_a_pipeline():
+def test_a_buffer_cuts_a_pipeline_and_threads_share_the_work():
     filtered = stage("Filter", 4.0, stage("Range", 1.0))
     together = stage("Batch", 2.0, stage("Map", 3.0, filtered))
     assert slowest(cut(together)).time_s == 10.0
     apart = stage("Batch", 2.0, stage("Map", 3.0, stage("Prefetch", 0.0, filtered, buffered=1.0)))
     assert sorted(segment.time_s for segment in cut(apart)) == [5.0, 5.0]
-
-
-def test_threads_share_the_work():
     source = stage("Range", 3.0)
     assert named_slowest(stage("ParallelMap", 4.0, source, buffered=0.0, parallelism=2)) == "Range"
     assert named_slowest(stage("ParallelMap", 4.0, source, buffered=0.0, parallelism=1)) != "Range"
+    # A stage of several copies has the threads of each.
+    nested = stage("ParallelMap", 8.0, buffered=0.0, parallelism=2, copies=4.0)
+    output = stage("ParallelInterleave", 0.0, nested=(nested,), buffered=0.0, parallelism=4)
+    assert slowest(cut(output)).time_s == 8.0 / (2 * 4)
 
 
 def test_no_more_calls_run_in_parallel_than_the_pool_has_threads():
@@ -173,14 +173,9 @@ def test_the_pool_is_the_datasets_own_or_has_a_thread_per_core(monkeypatch):
 
 def test_nested_stages_work_in_the_threads_of_their_interleave():
     def interleave(source_s: float, own_s: float) -> MeasuredNode:
-        return stage(
-            "ParallelInterleave",
-            own_s,
-            stage("Generator", source_s),
-            nested=(stage("Map", 6.0),),
-            buffered=0.0,
-            parallelism=2,
-        )
+        source, nested = stage("Generator", source_s), (stage("Map", 6.0),)
+        threads = {"buffered": 0.0, "parallelism": 2}
+        return stage("ParallelInterleave", own_s, source, nested=nested, **threads)
 
     assert named_slowest(interleave(2.0, 0.1)) == "Map"
     assert named_slowest(interleave(4.0, 0.1)) == "Generator"
@@ -188,48 +183,36 @@ def test_nested_stages_work_in_the_threads_of_their_interleave():
     assert named_slowest(interleave(4.0, 11.0)) == "Generator"
 
 
-def test_a_parallel_stage_of_several_copies_has_the_threads_of_each():
-    nested = stage("ParallelMap", 8.0, buffered=0.0, parallelism=2, copies=4.0)
-    output = stage("ParallelInterleave", 0.0, nested=(nested,), buffered=0.0, parallelism=4)
-    assert slowest(cut(output)).time_s == 8.0 / (2 * 4)
-
-
-def test_calls_of_tiny_functions_are_accounted_for():
+def test_a_wait_is_that_of_tiny_functions_or_a_nested_stage_or_stays_unexplained():
     mapped = stage("Map", 5e-6, stage("Range", 1e-6, per_batch=1000), per_batch=1000)
     completed = complete(stage("Batch", 1e-3, mapped), wait_s=0.05)
     assert named_slowest(completed) == "Map"
     assert slowest(cut(completed)).time_s == pytest.approx(0.05)
-
-
-def test_a_nested_stage_that_was_never_seen_to_finish_is_what_takes_the_time():
+    # It was never seen to finish.
     nested = stage("Batch", None, stage("Map", None))
     output = stage("FlatMap", 1e-3, stage("Range", 1e-3), nested=(nested,))
     assert named_slowest(complete(output, wait_s=0.5)) == "Map"
-
-
-def test_a_wait_that_nothing_explains_stays_unexplained():
     assert complete(stage("Sleep", 1e-3, stage("Range", 1e-3)), wait_s=0.5) is None
 
 
 # Names, from the Python code of real pipelines.
 
 
-def names_of(dataset: tf.data.Dataset) -> dict[str, tuple]:
-    found = {}
+def stages_of(stage):
+    """The stages of a pipeline, those that its functions make last."""
+    return [stage, *(each for inner in (*stage.inputs, *stage.nested) for each in stages_of(inner))]
 
-    def walk(named):
-        function = named.function
-        found[named.kind] = (
+
+def names_of(dataset: tf.data.Dataset) -> dict[str, tuple]:
+    return {
+        named.kind: (
             named.given_name,
-            function and function.name,
+            (function := named.function) and function.name,
             function and (function.location or "").partition(":")[0],
             function and function.work,
         )
-        for each in (*named.inputs, *named.nested):
-            walk(each)
-
-    walk(read_stages(dataset))
-    return found
+        for named in stages_of(read_stages(dataset))
+    }
 
 
 def decode(record):
@@ -267,11 +250,15 @@ def test_the_line_that_adds_a_stage_is_known_also_if_its_function_is_elsewhere()
 # AutoGraph leaves alone what it has no source of, too, such as what was typed in.
 @pytest.mark.parametrize("converted", [True, False])
 def test_stages_in_nested_datasets_are_named(converted):
-    nested = records_of if converted else tf.autograph.experimental.do_not_convert(records_of)
-    names = names_of(tf.data.Dataset.from_tensor_slices(["a"]).interleave(nested))
+    def nested(function):
+        return function if converted else tf.autograph.experimental.do_not_convert(function)
+
+    names = names_of(tf.data.Dataset.from_tensor_slices(["a"]).interleave(nested(records_of)))
     assert names["Interleave"][1:] == ("records_of", HERE, "mapping")
     assert names["Map"] == ("decoding", "decode", HERE, "decoding")
     assert {"TFRecord", "Batch"} <= set(names)
+    names = names_of(tf.data.Dataset.range(2).interleave(nested(generated)))
+    assert names["Generator"] == (None, "rows", HERE, "python")
 
 
 def test_a_reader_is_known_with_its_files_and_its_helper(tmp_path):
@@ -327,13 +314,6 @@ def generated(_):
     return tf.data.Dataset.from_generator(rows, output_signature=SIGNATURE)
 
 
-@pytest.mark.parametrize("converted", [True, False])
-def test_a_generator_in_a_nested_dataset_is_named(converted):
-    nested = generated if converted else tf.autograph.experimental.do_not_convert(generated)
-    names = names_of(tf.data.Dataset.range(2).interleave(nested))
-    assert names["Generator"] == (None, "rows", HERE, "python")
-
-
 def add_one(x):
     return x + 1
 
@@ -351,18 +331,11 @@ def sums_of(x):
 
 def test_functions_that_autograph_converted_have_the_users_places():
     """Those that a converted function defines are in a file that AutoGraph wrote."""
-    found = []
-
-    def walk(stage):
-        if stage.function is not None:
-            found.append((stage.function.name, stage.function.location))
-        for each in (*stage.inputs, *stage.nested):
-            walk(each)
-
-    walk(read_stages(tf.data.Dataset.range(2).interleave(sums_of)))
+    stages = stages_of(read_stages(tf.data.Dataset.range(2).interleave(sums_of)))
+    functions = [stage.function for stage in stages if stage.function is not None]
     first = adding_to.__code__.co_firstlineno
     lambda_at = f"{HERE}:{first + 2}"
-    assert found == [
+    assert [(function.name, function.location) for function in functions] == [
         ("sums_of", f"{HERE}:{sums_of.__code__.co_firstlineno}"),
         ("added", lambda_at),
         (f"lambda at {lambda_at}", lambda_at),
@@ -481,19 +454,12 @@ def test_time_that_nothing_shows_names_nobody():
     record = watched_fit(pairs.apply(sleep_in_tensorflow(0.05)), wait_s=0.05)
     assert record.bottleneck is None
     assert "tf.data accounts for" in record.unknown_because
-
-
-def test_an_unread_pipeline_is_unknown():
-    assert PipelineWatch().record(0.01).unknown_because
+    assert PipelineWatch().record(0.01).unknown_because  # of an unread pipeline
 
 
 def test_long_runs_take_no_more_memory_and_keep_the_newest_reading():
     watch = PipelineWatch()
-    iterator = iter(tf.data.Dataset.range(500))
-    watch.follow(iterator)
-    for _ in range(300):
-        next(iterator)
-        watch.read(read_model(iterator))
+    _iterator = follow(watch, tf.data.Dataset.range(500), 300)
     assert sum(map(len, watch._passes)) <= 20
     assert watch.record(None).batches == 299
 
@@ -511,12 +477,11 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
 def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
     script = """
 import tensorflow as tf
+from keras_gpukit.frameworks.tf_iterators import host_iterator, read_model
+from keras_gpukit.input.wait.stages.watch import PipelineWatch
+
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
-from keras_gpukit.frameworks.tf_iterators import read_model
-from keras_gpukit.frameworks.tf_iterators import host_iterator
-
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 dataset = tf.data.Dataset.range(64).batch(4).prefetch(2)
 distributed = iter(strategy.experimental_distribute_dataset(dataset))
@@ -549,74 +514,40 @@ def test_operations_tell_what_a_function_does(operations, work):
 # Contention.
 
 
-class Clock:
-    """Wakes each sleeper too late by a given time."""
+def contention_of(late_s=0.005, *, readings=1, cores=4, process=0.0, queued=0.0, stolen=0.0):
+    """What is measured where sleepers wake too late; the others are shares of the time."""
+    now_s = 0.0
 
-    def __init__(self, late_s: float):
-        self.now_s, self.late_s = 0.0, late_s
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds + late_s
 
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds + self.late_s
-
-    def now(self) -> float:
-        return self.now_s
-
-
-@pytest.mark.parametrize(
-    ("late_s", "busy", "causes"),
-    [
-        (0.0001, 0.3, ()),
-        (0.005, 0.5, ("interpreter lock",)),
-        (0.0001, 0.95, ("all cores busy",)),
-        (0.005, 0.95, ("interpreter lock", "all cores busy")),
-    ],
-)
-def test_contention_is_told_by_its_cause(late_s, busy, causes):
-    clock = Clock(late_s)
     sensor = ContentionSensor(
-        sleep=clock.sleep,
-        now=clock.now,
-        process_s=lambda: 4 * busy * clock.now_s,
-        cores=4,
-        queued=lambda: contextlib.nullcontext(lambda: 0.0),
-        stolen_s=lambda: 0.0,
+        sleep=sleep,
+        now=lambda: now_s,
+        process_s=lambda: process * now_s,
+        cores=cores,
+        queued=lambda: contextlib.nullcontext(lambda: queued * now_s),
+        stolen_s=lambda: stolen * now_s,
     )
-    for _ in range(3):
+    for _ in range(readings):
         sensor.read()
-    record = sensor.record()
+    return sensor.record()
+
+
+@pytest.mark.parametrize(("late_s", "busy"), [(0.0001, 0.95), (0.005, 0.5)])
+def test_contention_is_measured(late_s, busy):
+    record = contention_of(late_s, readings=3, process=4 * busy)
     assert record.gil_wait_s == pytest.approx(late_s)
     assert record.cores_busy_fraction == pytest.approx(busy)
-    assert contention.causes(record.gil_wait_s, record.cores_busy_fraction) == causes
+    # A wait for a core is no wait for the lock.
+    assert contention_of(queued=1.0).gil_wait_s == 0.0
+    # The time that other guests of a host took was not there to be used.
+    record = contention_of(0.0, cores=2, process=2 * 0.6, stolen=0.25)
+    assert record.cores_busy_fraction == pytest.approx(0.8)
 
 
-def test_a_wait_for_a_core_is_no_wait_for_the_lock():
-    clock = Clock(0.005)
-    queued = contextlib.nullcontext(lambda: clock.now_s)
-    sensor = ContentionSensor(sleep=clock.sleep, now=clock.now, queued=lambda: queued)
-    sensor.read()
-    assert sensor.record().gil_wait_s == 0.0
-
-
-def test_time_that_other_guests_of_a_host_took_was_not_there_to_be_used():
-    clock = Clock(0.0)
-    sensor = ContentionSensor(
-        sleep=clock.sleep,
-        now=clock.now,
-        process_s=lambda: 2 * 0.6 * clock.now_s,
-        cores=2,
-        stolen_s=lambda: 0.25 * clock.now_s,
-    )
-    sensor.read()
-    assert sensor.record().cores_busy_fraction == pytest.approx(0.8)
-
-
-def test_contention_that_was_not_measured_is_unknown():
-    assert contention.causes(None, None) is None
-
-
-@pytest.mark.parametrize(
-    "steps", [20, *(pytest.param(each, marks=pytest.mark.long) for each in (47, 188))]
-)
+@pytest.mark.parametrize("steps", [20, pytest.param(188, marks=pytest.mark.long)])
 def test_the_slow_stage_of_short_epochs_is_named(steps):
     # At an epoch's end the pipeline has let its stages go, while batches are still in buffers.
     # It sleeps, as work would wait for a core on a busy machine, which tf.data does not count.
@@ -625,14 +556,11 @@ def test_the_slow_stage_of_short_epochs_is_named(steps):
         return features(sleeping.get_single_element()), tf.zeros([1])
 
     data = tf.data.Dataset.range(steps * 16).map(slow_map).shuffle(100).batch(16)
-    callback = gpukit.InputStall(None)
-    small_model().fit(data, epochs=3, verbose=0, callbacks=[callback])
-    pipeline = callback.summary.pipeline
+    pipeline = input_of(data, epochs=3).pipeline
     assert pipeline.bottleneck is not None, pipeline.unknown_because
-    assert pipeline.bottleneck.name == "slow_map"
-    assert pipeline.bottleneck.cost_per_batch_s == pytest.approx(
-        16 * pipeline.bottleneck.cost_s, rel=0.3
-    )
+    named, per_batch_s = pipeline.bottleneck, pipeline.bottleneck.cost_per_batch_s
+    assert named.name == "slow_map"
+    assert per_batch_s == pytest.approx(16 * named.cost_s, rel=0.3)
 
 
 def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
@@ -643,19 +571,12 @@ def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
             watch.look()
         return number
 
-    def dataset():
-        loaded = tf.data.Dataset.range(200).map(
-            lambda number: tf.numpy_function(load, [number], tf.int64)
-        )
-        kept = loaded.filter(lambda number: number % 10 == 0)
-        return kept.shuffle(20).batch(4)
-
-    data = dataset()
+    loaded = tf.data.Dataset.range(200).map(
+        lambda number: tf.numpy_function(load, [number], tf.int64)
+    )
+    data = loaded.filter(lambda number: number % 10 == 0).shuffle(20).batch(4)
     for _ in range(2):
-        iterator = iter(data)
-        watch.follow(iterator)
-        next(iterator)
-        watch.read(read_model(iterator))
+        _iterator = follow(watch, data, 1)
     starts = {stage.kind: stage for stage in watch.record(None).starts}
     assert (starts["map"].name, starts["map"].elements) == ("load", 150)
     assert starts["map"].used == pytest.approx(0.1)
@@ -664,13 +585,8 @@ def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
 
 def test_what_flat_map_makes_is_its_own_cost():
     data = tf.data.Dataset.range(400).window(50, shift=1, drop_remainder=True)
-    data = data.flat_map(lambda window: window.batch(50)).batch(16)
-    watch, iterator = PipelineWatch(), iter(data)
-    watch.follow(iterator)
-    for _ in range(12):
-        next(iterator)
-        watch.read(read_model(iterator))
-    stages = watch.record(None).stages
-    made_by = max(stages, key=lambda stage: stage.share)
+    watch = PipelineWatch()
+    _iterator = follow(watch, data.flat_map(lambda window: window.batch(50)).batch(16), 12)
+    made_by = max(watch.record(None).stages, key=lambda stage: stage.share)
     assert made_by.kind == "flat_map"
     assert made_by.location is not None

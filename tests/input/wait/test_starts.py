@@ -58,23 +58,20 @@ def test_elements_that_a_filter_drops_are_not_used():
     }
 
 
-def test_shares_of_several_stages_multiply():
+def test_shares_of_several_stages_multiply_and_few_elements_are_no_evidence():
     shares = used(
         Node(1, "Shard", 50, 0.0, inputs=(2,)),
         Node(2, "FiniteSkip", 200, 0.0, inputs=(3,)),
         Node(3, "Map", 400, 0.0),
     )
     assert shares == {"Shard": 1.0, "FiniteSkip": 0.25, "Map": 0.125}
+    few = used(Node(1, "FiniteTake", 1, 0.0, inputs=(2,)), Node(2, "Map", 10, 0.0))
+    assert few["Map"] == 1.0
 
 
 @pytest.mark.parametrize("kind", ["BatchV2", "Window", "GroupByWindow", "FiniteRepeat", "FlatMap"])
 def test_a_stage_that_joins_or_makes_iterators_drops_nothing(kind):
     shares = used(Node(1, kind, 10, 0.0, inputs=(2,)), Node(2, "Map", 320, 0.0))
-    assert shares["Map"] == 1.0
-
-
-def test_few_elements_are_no_evidence():
-    shares = used(Node(1, "FiniteTake", 1, 0.0, inputs=(2,)), Node(2, "Map", 10, 0.0))
     assert shares["Map"] == 1.0
 
 
@@ -106,8 +103,12 @@ def stages(number: int, elements: int = 1) -> ModelReading:
     return reading(*(Node(n, kinds[n], elements, 0.0) for n in range(number)))
 
 
-def test_the_reading_that_shows_most_stands_for_a_start():
-    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+@pytest.fixture
+def starts() -> StartReadings:
+    return StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+
+
+def test_the_reading_that_shows_most_stands_for_a_start(starts):
     early, late = stages(4), stages(2)
     iterators = Iterator(stages(4, 1)), Iterator(early), Iterator()
     starts.follow(iterators[0])
@@ -123,8 +124,12 @@ def test_the_reading_that_shows_most_stands_for_a_start():
     assert starts.readings() == ([early], True)  # the other one lacks stages
 
 
-def test_without_an_early_reading_those_after_the_first_batches_count():
-    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+def test_without_an_early_reading_those_after_the_first_batches_count(
+    starts,
+):
+    starts.follow(Iterator(stages(4)))
+    starts.look()  # that iterator is gone
+    assert starts.readings() == ([], False)
     iterators = [Iterator() for _ in range(3)]
     for number, iterator in enumerate(iterators):
         starts.follow(iterator)
@@ -132,23 +137,14 @@ def test_without_an_early_reading_those_after_the_first_batches_count():
     assert starts.readings() == ([stages(3, 1), stages(3, 2)], True)
 
 
-def test_an_iterator_that_is_gone_is_not_read():
-    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
-    starts.follow(Iterator(stages(4)))
-    starts.look()
-    assert starts.readings() == ([], False)
-
-
-def test_starts_that_were_seen_early_are_kept_longest():
-    starts = StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+def test_starts_that_were_seen_early_are_kept_longest(starts):
     kept = [Iterator(stages(4, number)) for number in range(1, 30)]
     for number, iterator in enumerate(kept):
         starts.follow(iterator)
         if number == 1:
             starts.look()
         starts.began(stages(2))
-    readings, _ = starts.readings()
-    assert readings == [stages(4, 2)]
+    assert starts.readings()[0] == [stages(4, 2)]
 
 
 def test_the_longest_restarts_are_kept_without_the_wait_for_a_first_batch():

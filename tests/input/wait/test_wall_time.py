@@ -45,13 +45,18 @@ def test_compilations_in_later_steps_and_validations_are_no_compute_and_no_valid
     assert process.wall.breakdown(process.inside_s, 0.0).compilations == 8
 
 
-def test_a_step_function_made_again_is_counted_with_what_was_compiled_for_it():
+def test_a_step_function_made_again_is_counted_with_its_compilations_and_unknown_without_counters():
     process = Process()
     process.spend("first step", 1)
     process.spend("steps", 1)
     process.wall.add_tracing(3.0)
     parts = process.wall.breakdown(process.inside_s, 0.0)
     assert (parts.tracings, parts.tracing_s, parts.compilations) == (1, 3.0, 0)
+    process = Process()
+    process.wall = WallTime("steps", now=lambda: process.now_s, compiled=lambda: None)
+    process.spend("steps", 3)
+    parts = process.wall.breakdown(process.inside_s, 0.0)
+    assert (parts.compilations, parts.compiling_s, parts.tracing_s) == (None, None, 0.0)
 
 
 def test_the_time_inside_a_step_function_is_that_of_all_its_calls():
@@ -60,14 +65,6 @@ def test_the_time_inside_a_step_function_is_that_of_all_its_calls():
     calls.drop(but=1)
     assert (calls.inside_s, calls.times_s) == (3.0, [5.0, 8.0])
     assert (calls.count, calls.step) == (3, 124)
-
-
-def test_compilations_are_unknown_without_counters():
-    process = Process()
-    process.wall = WallTime("steps", now=lambda: process.now_s, compiled=lambda: None)
-    process.spend("steps", 3)
-    parts = process.wall.breakdown(process.inside_s, 0.0)
-    assert (parts.compilations, parts.compiling_s, parts.tracing_s) == (None, None, 0.0)
 
 
 def test_each_part_of_the_wall_time_is_said_with_its_begin_and_end():
@@ -89,7 +86,7 @@ def test_each_part_of_the_wall_time_is_said_with_its_begin_and_end():
     assert (wall.spent_s("epoch start"), wall.spent_s("steps")) == (7.0, 1.0)
 
 
-def test_a_step_that_is_traced_for_another_shape_is_no_computation():
+def test_tracing_for_another_shape_or_a_new_step_function_is_no_computation_and_counts_once():
     moments = iter([0.0, 10.0])
     wall = WallTime("first step", now=lambda: next(moments))
     wall.note_tracing(0.5)  # part of the first step
@@ -98,9 +95,6 @@ def test_a_step_that_is_traced_for_another_shape_is_no_computation():
     parts = wall.breakdown(inside_s=8.0, wait_s=1.0, until_s=10.0)
     assert (parts.tracing_s, parts.tracings, parts.tracings_of_shapes) == (1.5, 1, 1)
     assert parts.compute_s == 8.0 - 1.5 - 1.0
-
-
-def test_the_tracing_of_a_new_step_function_counts_once():
     moments = iter([0.0, 10.0])
     wall = WallTime("first step", now=lambda: next(moments))
     wall.turn("steps", 2.0)  # the first call of an epoch

@@ -80,8 +80,8 @@ def watched_fit(model):
     return callback.record
 
 
-def trained(watch, *layers, **compile_arguments):
+def trained(watch, *layers):
     """Returns losses and weights of two fits."""
-    model = make_model(*layers, **compile_arguments)
+    model = make_model(*layers)
     losses = [fit(model, WatchFirstStep() if watch else None, epochs=2) for _ in range(2)]
     return losses, [weight.tobytes() for weight in model.get_weights()]

@@ -1,7 +1,5 @@
 """Whether a change is outside the noise, on windows with given noise."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -76,12 +74,9 @@ def test_runs_that_take_turns_are_compared_with_the_next_one():
     assert relative_change(a, b)[1] < 0
 
 
-def test_the_warm_up_is_left_out_and_long_windows_weigh_more():
+def test_the_warm_up_is_left_out_long_windows_weigh_more_and_few_have_no_interval():
     assert estimate([9.0] * 2 + [1.0] * 8, [1.0] * 10).mean == 1.0
     assert estimate([0.0] * 2 + [1.0, 4.0] * 4, [1.0] * 2 + [2.0, 1.0] * 4).mean == 2.0
-
-
-def test_too_few_windows_have_no_interval():
     assert estimate([1.0] * 9, [1.0] * 9) is None
     assert estimate([1.0] * 10, [1.0] * 10) is not None
     assert estimate([1.0] * 10, [-1.0] * 10) is None  # as of a damaged file

@@ -7,10 +7,13 @@ from keras_gpukit.rules.compute import batch_size as rules
 RATES = {64: 1000.0, 128: 1900.0, 256: 2500.0, 512: 2550.0, 600: 2400.0}
 
 
-def test_the_knee_is_the_smallest_that_is_about_as_fast_as_any():
+def test_the_knee_is_the_smallest_that_is_about_as_fast_as_any_and_unknown_is_none():
     assert rules.fastest(RATES, None) == 256
     assert rules.fastest({64: 1000.0, 128: 1060.0}, None) == 128
     assert rules.fastest({64: 1000.0, 128: 1040.0}, None) == 64
+    assert rules.fastest({}, 100.0) is None
+    assert rules.is_limited_by_input({}, 100.0) is None
+    assert rules.is_limited_by_input(RATES, None) is None
 
 
 def test_no_batch_is_faster_than_the_input():
@@ -18,12 +21,6 @@ def test_no_batch_is_faster_than_the_input():
     assert rules.fastest(RATES, 900.0) == 64
     assert rules.is_limited_by_input(RATES, 1800.0) is True
     assert rules.is_limited_by_input(RATES, 2600.0) is False
-
-
-def test_unknown_is_none():
-    assert rules.fastest({}, 100.0) is None
-    assert rules.is_limited_by_input({}, 100.0) is None
-    assert rules.is_limited_by_input(RATES, None) is None
 
 
 @pytest.mark.parametrize("passed", [3, 7, 33, 34, 100, 1247, 65536])
@@ -41,7 +38,4 @@ def test_what_failed_is_not_tried_again_and_what_is_only_predicted_leaves_a_tent
     assert rules.lowered(1000, 3) == 970
     assert rules.below_failed(100) == 90
     assert rules.predicted_limit_bytes(1000) == 900
-
-
-def test_one_example_has_no_margin():
     assert rules.with_margin(1) == 1

@@ -1,51 +1,39 @@
 """Names and lines of what takes a step's time: Python functions, layers, embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
+from helpers.summaries import breakdown, throughput
 
-from keras_gpukit.records import (
-    Environment,
-    InputRecord,
-    LayerProfile,
-    OperationProfile,
-    PlacementRecord,
-    ProfileRecord,
-    PythonFunction,
-    RunSummary,
-    ThroughputRecord,
-    TimeBreakdown,
-)
+from keras_gpukit import records
 from keras_gpukit.rules.compute.dominant_layer import DominantLayer
 from keras_gpukit.rules.compute.host_work import PythonInStep
 from keras_gpukit.rules.compute.slow_layers import DenseEmbeddingUpdate
 
-OF_BATCH = PythonFunction("of_batch", "train.py:27", "metric", "mean_auc")
-PARTS = TimeBreakdown(100.0, 0.0, 90.0, 1.0, 2.0, 5.0, 1.0, 1.0)
+OF_BATCH = records.PythonFunction("of_batch", "train.py:27", "metric", "mean_auc")
 
 
 def layer(path, time_s, kind="matmul", kernels=10.0, **known):
     role = "optimizer" if path == "optimizer" else "layer"
-    return LayerProfile(path, role, time_s, 0.0, {kind: time_s}, kernels, **known)
+    return records.LayerProfile(path, role, time_s, 0.0, {kind: time_s}, kernels, **known)
 
 
 def run(*layers, python_s=0.0, called=()):
     """A run on a CPU with steps of 10 ms and batches of 128, of which a profile was read."""
-    profile = ProfileRecord(
+    sums = records.OperationProfile("adam/Sum", "UnsortedSegmentSum", "reduction", 1.0, 2, 0.9)
+    profile = records.ProfileRecord(
         steps=2,
         step_time_s=0.01,
         parts_s={"host compute": 0.01},
         layers=layers,
         python_s=python_s,
-        operations=(OperationProfile("adam/Sum", "UnsortedSegmentSum", "reduction", 1.0, 2, 0.9),),
+        operations=(sums,),
     )
-    return RunSummary(
-        Environment({}, jit_compile=False),
-        throughput=ThroughputRecord("fit", 9000, 8990, 0.01, 12_800.0),
-        input=InputRecord("fit", 0.0, 0.0, 8990, breakdown=PARTS),
-        operations=PlacementRecord(python=tuple(called)),
+    return records.RunSummary(
+        records.Environment({}, jit_compile=False),
+        throughput=throughput(0.01, 9000, examples_per_s=12_800.0),
+        input=records.InputRecord("fit", breakdown=breakdown(compute_s=90.0)),
+        operations=records.PlacementRecord(python=tuple(called)),
         profile=profile,
     )
 
@@ -64,7 +52,7 @@ def run(*layers, python_s=0.0, called=()):
             "Write it with TensorFlow operations",
         ),
         (
-            [OF_BATCH, PythonFunction("own", "train.py:9", "loss")],
+            [OF_BATCH, records.PythonFunction("own", "train.py:9", "loss")],
             "Python functions take, as of_batch (train.py:27), own (train.py:9), 84 %",
             "Write it with TensorFlow operations",
         ),

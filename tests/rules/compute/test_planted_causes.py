@@ -4,25 +4,19 @@
 `benchmarks/gpu/compute_causes.py` at commit b57ad64f.
 """
 
-from __future__ import annotations
-
+import functools
 import json
 import lzma
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from helpers.processes import ROOT
+from helpers.summaries import stall, throughput
 
 from keras_gpukit.profiling import read_profile
-from keras_gpukit.records import (
-    DeviceProfile,
-    Environment,
-    GPUInfo,
-    InputRecord,
-    ProfileRecord,
-    RunSummary,
-    ThroughputRecord,
-)
+from keras_gpukit.records import DeviceProfile, Environment, GPUInfo, ProfileRecord, RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import time_of_steps_s
 from keras_gpukit.saved_runs import load_report
@@ -36,10 +30,7 @@ MARGIN = 0.03
 
 FIRST = {
     "batch_normalization": ("unfused-operations", "66 % of the GPU time is batch normalization"),
-    "bias_gradient": (
-        "unfused-operations",
-        "22 % of the GPU time is the bias gradient",
-    ),
+    "bias_gradient": ("unfused-operations", "22 % of the GPU time is the bias gradient"),
     "optimizer": ("unfused-operations", "83 % of the GPU time is the optimizer's update"),
     "many_variables": ("launch-bound", "most of them of optimizer"),
     "casts": ("float32-layers", "6 layers compute in float32 in a model in mixed_bfloat16"),
@@ -77,21 +68,23 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def judged(name, folder):
+@functools.cache
+def judged(name):
     """Returns the summary of a run with its profile and verdict."""
-    for kind, path in {"run.jsonl": "run.jsonl", "xplane.pb": "host.xplane.pb"}.items():
-        (folder / "gpukit").mkdir(exist_ok=True)
-        packed = (RESULTS / "compute" / f"{name}.{kind}.xz").read_bytes()
-        (folder / "gpukit" / path).write_bytes(lzma.decompress(packed))
-    [run] = load_report(folder).runs
-    profile = read_profile(folder / "gpukit/host.xplane.pb")
+    with TemporaryDirectory() as folder:
+        (gpukit := Path(folder, "gpukit")).mkdir()
+        for kind, path in {"run.jsonl": "run.jsonl", "xplane.pb": "host.xplane.pb"}.items():
+            packed = (RESULTS / "compute" / f"{name}.{kind}.xz").read_bytes()
+            (gpukit / path).write_bytes(lzma.decompress(packed))
+        [run] = load_report(Path(folder)).runs
+        profile = read_profile(gpukit / "host.xplane.pb")
     summary = replace(run.summary, profile=profile)
     return replace(summary, verdict=judge(summary))
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_the_planted_cause_comes_first_and_saves_what_it_promises(name, tmp_path):
-    summary = judged(f"{name}-wasteful", tmp_path)
+def test_the_planted_cause_comes_first_and_saves_what_it_promises(name):
+    summary = judged(f"{name}-wasteful")
     found, (code, title) = summary.findings[name == LARGE_BATCH], FIRST[name]
     assert found.code == code
     assert title in found.title
@@ -103,8 +96,8 @@ def test_the_planted_cause_comes_first_and_saves_what_it_promises(name, tmp_path
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_without_the_cause_it_is_not_found(name, tmp_path):
-    findings = judged(f"{name}-fixed", tmp_path).findings
+def test_without_the_cause_it_is_not_found(name):
+    findings = judged(f"{name}-fixed").findings
     causes = {each.code for each in findings if each.severity != "info"}
     assert causes == STILL.get(name, set())
 
@@ -120,16 +113,11 @@ def test_a_model_of_tiny_operations_saves_with_xla_what_is_promised():
         kinds_s={"elementwise": parts_s["device compute"]},
         devices=(DeviceProfile("GPU:0", 0.08, kernels=4000),),
     )
+    waits = plain["reported"]
     summary = RunSummary(
         Environment({}, gpus=(GPUInfo(0),), steps_per_execution=1, jit_compile=False),
-        ThroughputRecord("fit", steps, steps, step_s, None, plain["findings"][0]["of_s"]),
-        InputRecord(
-            "fit",
-            confidence="exact",
-            measured_steps=steps,
-            wait_s=step_s * plain["reported"],
-            stall_fraction=plain["reported"],
-        ),
+        throughput(step_s, steps, wall_s=plain["findings"][0]["of_s"]),
+        stall(waits, steps=steps, wait_s=step_s * waits),
         profile=profile,
     )
     found = judge(summary).findings[0]
@@ -140,17 +128,15 @@ def test_a_model_of_tiny_operations_saves_with_xla_what_is_promised():
     assert found.saving.low_s <= saved_s <= found.saving.high_s
 
 
-def test_a_large_batch_is_waited_for_while_it_is_copied(tmp_path):
+def test_a_large_batch_is_waited_for_while_it_is_copied():
     """Its pipeline is ready: the run's own input stall is 0.3 %, and sending it is no wait."""
-    summary = judged(f"{LARGE_BATCH}-fixed", tmp_path)
+    summary = judged(f"{LARGE_BATCH}-fixed")
     found = summary.findings[0]
     assert found.title == "Copies to the GPU take 59 % of each step"
-    assert {each.key: each.value for each in found.evidence}[
-        "copied_to_the_GPU_per_step"
-    ] == pytest.approx(4096 * 2048 * 4, rel=0.01)
+    [copied] = [each.value for each in found.evidence if each.key == "copied_to_the_GPU_per_step"]
+    assert copied == pytest.approx(4096 * 2048 * 4, rel=0.01)
     assert summary.profile.stall_fraction < 0.01
     # A batch of an eighth of the bytes takes an eighth of the time.
-    parts_s = judged("float64-fixed", tmp_path).profile.parts_s
-    assert parts_s["host to device"] * 8 == pytest.approx(
-        summary.profile.parts_s["host to device"], rel=0.2
-    )
+    parts_s = judged("float64-fixed").profile.parts_s
+    whole_s = summary.profile.parts_s["host to device"]
+    assert parts_s["host to device"] * 8 == pytest.approx(whole_s, rel=0.2)

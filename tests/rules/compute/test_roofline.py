@@ -1,50 +1,40 @@
 """How near a run is to its GPU's limits, and what is said to limit it."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from keras_gpukit.records import (
-    Ceilings,
-    DeviceProfile,
-    Environment,
-    GPUInfo,
-    InputRecord,
-    ProfileRecord,
-    RunSummary,
-    StepFlops,
-    ThroughputRecord,
-    Worker,
-)
+from keras_gpukit import records
 from keras_gpukit.reports.roofline import near_the_limits
 from keras_gpukit.rules.compute.roofline import Roofline, data_sheet, roofline_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "explanation" / "flops.md"
-H100 = GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0))
+H100 = records.GPUInfo(0, "NVIDIA H100 80GB HBM3", compute_capability=(9, 0))
+T4 = records.GPUInfo(0, "Tesla T4")
+UNCOUNTED = records.StepFlops(unknown_because="eager steps have no graph")
 # What an H100 reached; see benchmarks/results/gpu/compute.all.json.
-MEASURED = Ceilings({"float64": 60.5, "float32": 51.4, "TF32": 362.4, "bfloat16": 736.8}, 2798.0)
+PEAKS = {"float64": 60.5, "float32": 51.4, "TF32": 362.4, "bfloat16": 736.8}
+MEASURED = records.Ceilings(PEAKS, 2798.0)
 
 
 def run(step_ms, flops, moved_gb=0.0, parts_ms=None, kinds_ms=None, gpu=H100, **settings):
     """A run on a GPU; `parts_ms` and `kinds_ms` are those of a profile."""
-    environment = Environment({}, gpus=(gpu,), tf32=True, jit_compile=False)
+    environment = records.Environment({}, gpus=(gpu,), tf32=True, jit_compile=False)
     profile = None
     if parts_ms is not None:
-        profile = ProfileRecord(
+        profile = records.ProfileRecord(
             steps=10,
             step_time_s=sum(parts_ms.values()) / 1e3,
             parts_s={part: each / 1e3 for part, each in parts_ms.items()},
             kinds_s={kind: each / 1e3 for kind, each in (kinds_ms or {}).items()},
-            devices=(DeviceProfile("GPU:0", 0.9, 1000),),
+            devices=(records.DeviceProfile("GPU:0", 0.9, 1000),),
         )
-    return RunSummary(
+    return records.RunSummary(
         replace(environment, **settings),
-        throughput=ThroughputRecord("fit", 1000, 1000, step_ms / 1e3, None),
-        flops=StepFlops(flops, int(1e9 * moved_gb)),
+        throughput=records.ThroughputRecord("fit", 1000, 1000, step_ms / 1e3, None),
+        flops=records.StepFlops(flops, int(1e9 * moved_gb)),
         profile=profile,
     )
 
@@ -59,49 +49,33 @@ def limit_of(summary):
     return found.limit
 
 
-# Steps, bytes and FLOPs of planted causes on an H100, with the parts of their captured steps.
+def parts(device=0.0, launch=0.0, input=0.0, idle=0.0, host=0.0):
+    names = ("device compute", "kernel launch", "input wait", "idle", "host compute")
+    return dict(zip(names, (device, launch, input, idle, host), strict=True))
+
+
+def kinds(matmul=0.0, elementwise=0.0, reduction=0.0, convolution=0.0):
+    names = ("matmul", "elementwise", "reduction", "convolution")
+    return dict(zip(names, (matmul, elementwise, reduction, convolution), strict=True))
+
+
+# Steps, FLOPs and bytes of planted causes on an H100, with the parts of their captured steps.
 BATCH_NORMALIZATION = run(
-    32.2,
-    {"bfloat16": 1859e9, "float32": 2e6},
-    51.3,
-    {"device compute": 28.3, "kernel launch": 0.8, "input wait": 0.6, "idle": 2.5},
-    {"convolution": 3.1, "elementwise": 19.6, "reduction": 4.1},
+    *(32.2, {"bfloat16": 1859e9, "float32": 2e6}, 51.3, parts(28.3, 0.8, 0.6, 2.5)),
+    kinds(0.0, 19.6, 4.1, 3.1),
 )
 BIAS_GRADIENT = run(
-    25.0,
-    {"bfloat16": 671e9},
-    24.6,
-    {"device compute": 18.9, "kernel launch": 2.9, "idle": 2.4},
-    {"matmul": 1.6, "elementwise": 8.9, "reduction": 7.1},
+    25.0, {"bfloat16": 671e9}, 24.6, parts(18.9, 2.9, idle=2.4), kinds(1.6, 8.9, 7.1)
 )
-MANY_VARIABLES = run(
-    34.7,
-    {"float32": 94e6},
-    0.05,
-    {"device compute": 4.7, "kernel launch": 47.6, "idle": 3.0},
-    {"elementwise": 3.8},
-)
+MANY_VARIABLES = run(34.7, {"float32": 94e6}, 0.05, parts(4.7, 47.6, idle=3.0), kinds(0.0, 3.8))
 DENSE = run(
-    10.5,
-    {"bfloat16": 481e9, "float32": 0.5e9},
-    2.2,
-    {"device compute": 2.7, "input wait": 5.7, "kernel launch": 0.9, "idle": 2.0},
-    {"matmul": 0.7, "reduction": 1.3},
+    *(10.5, {"bfloat16": 481e9, "float32": 0.5e9}, 2.2, parts(2.7, 0.9, 5.7, 2.0)),
+    kinds(0.7, reduction=1.3),
 )
 FLOAT64 = run(
-    6.0,
-    {"float32": 215e9, "float64": 103e9},
-    3.3,
-    {"device compute": 3.4, "input wait": 0.8, "idle": 2.3},
-    {"matmul": 2.5, "elementwise": 0.7},
+    *(6.0, {"float32": 215e9, "float64": 103e9}, 3.3, parts(3.4, 0.0, 0.8, 2.3)), kinds(2.5, 0.7)
 )
-HOST_FUNCTION = run(
-    41.6,
-    {"float32": 378e9},
-    2.5,
-    {"device compute": 1.9, "host compute": 29.6, "kernel launch": 2.6, "idle": 7.5},
-    {"matmul": 1.3},
-)
+HOST_FUNCTION = run(41.6, {"float32": 378e9}, 2.5, parts(1.9, 2.6, idle=7.5, host=29.6), kinds(1.3))
 
 
 @pytest.mark.parametrize(
@@ -146,13 +120,13 @@ def test_several_precisions_have_the_peak_of_their_mix():
 
 @pytest.mark.parametrize(
     ("settings", "precision"),
-    [({}, "TF32"), ({"tf32": False}, "float32"), ({"gpu": GPUInfo(0, "Tesla T4")}, "float32")],
+    [({}, "TF32"), ({"tf32": False}, "float32"), ({"gpu": T4}, "float32")],
 )
 def test_float32_products_are_in_tf32_where_the_gpu_has_it(settings, precision):
     assert roofline_of(run(10, {"float32": 1e12}, **settings)).precisions == (precision,)
 
 
-@pytest.mark.parametrize("worker", [None, Worker("worker", 0, 2)])
+@pytest.mark.parametrize("worker", [None, records.Worker("worker", 0, 2)])
 def test_replicas_of_a_process_share_the_operations(worker):
     replicas = 4 if worker else 2
     gpus = (H100, replace(H100, index=1))
@@ -160,14 +134,11 @@ def test_replicas_of_a_process_share_the_operations(worker):
     assert roofline_of(two).tflops == pytest.approx(roofline_of(run(10, {"bfloat16": 1e12})).tflops)
 
 
-def test_xla_leaves_the_bytes_unknown():
+def test_xla_leaves_the_bytes_unknown_and_no_profile_all_but_the_wait():
     compiled = run(32.2, {"bfloat16": 1859e9}, 51.3, jit_compile=True)
     assert roofline_of(compiled).moved_bytes is None
     assert "memory traffic under XLA is unknown" in near_the_limits(compiled)
-
-
-def test_without_a_profile_the_wait_for_input_is_known_from_the_run():
-    waits = InputRecord("fit", "autotune", "exact", 1000, 5e-3, 0.5)
+    waits = records.InputRecord("fit", "autotune", "exact", 1000, 5e-3, 0.5)
     assert limit_of(replace(run(10, {"bfloat16": 1e9}), input=waits)) == "input"
     assert limit_of(run(10, {"bfloat16": 1e9})) == "unknown"
 
@@ -175,24 +146,17 @@ def test_without_a_profile_the_wait_for_input_is_known_from_the_run():
 @pytest.mark.parametrize(
     ("summary", "because"),
     [
-        (run(10, {"bfloat16": 1e9}, gpu=GPUInfo(0, "NVIDIA X1")), "the peak of NVIDIA X1"),
+        (run(10, {"bfloat16": 1e9}, gpu=records.GPUInfo(0, "NVIDIA X1")), "the peak of NVIDIA X1"),
         (run(10, {"bfloat16": 1e9}, gpu=replace(H100, uuid="MIG-1")), "the peak of these GPUs"),
-        (
-            run(10, {"bfloat16": 1e9}, gpu=GPUInfo(0, "Tesla T4")),
-            "the peak of Tesla T4 in bfloat16",
-        ),
+        (run(10, {"bfloat16": 1e9}, gpu=T4), "the peak of Tesla T4 in bfloat16"),
         (run(10, {}), "a step without products"),
+        (replace(run(10, {}), flops=UNCOUNTED), "eager steps have no graph"),
     ],
 )
 def test_what_is_unknown_has_a_reason(summary, because):
     assert because in roofline_of(summary)
     assert near_the_limits(summary) is None
-
-
-def test_an_unknown_count_is_passed_on():
-    unknown = replace(run(10, {}), flops=StepFlops(unknown_because="eager steps have no graph"))
-    assert "eager steps have no graph" in roofline_of(unknown)
-    assert roofline_of(replace(unknown, flops=None)) is None
+    assert roofline_of(replace(summary, flops=None)) is None
 
 
 @pytest.mark.parametrize(
@@ -209,13 +173,8 @@ def test_an_unknown_count_is_passed_on():
 def test_a_gpu_is_known_by_its_name(name, bfloat16, gb_per_s):
     found = data_sheet(name)
     assert (found.tflops.get("bfloat16"), found.device_gb_per_s) == (bfloat16, gb_per_s)
-
-
-@pytest.mark.parametrize(
-    "name", ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", ""]
-)
-def test_other_gpus_are_not_taken_for_one_that_is_known(name):
-    assert data_sheet(name) is None
+    for other in ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", ""):
+        assert data_sheet(other) is None
 
 
 def test_the_docs_have_the_same_figures():

@@ -3,8 +3,6 @@
 `tests/profiling/cases/slow_layers.py` has the models.
 """
 
-from __future__ import annotations
-
 import lzma
 
 import pytest

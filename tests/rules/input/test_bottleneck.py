@@ -1,7 +1,5 @@
 """Which stage is named the bottleneck, and when none is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which of two resources threads wait for, each by one threshold."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.records import ContentionRecord, InputRecord, PipelineRecord, Rate, StageRecord

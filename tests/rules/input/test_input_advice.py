@@ -1,22 +1,20 @@
 """Advice for a slow pipeline: the cheapest change first, and nothing that it already does."""
 
-from __future__ import annotations
-
 import pytest
+from helpers.findings import found as finding
+from helpers.summaries import stall
 
 from keras_gpukit.records import (
     CallLine,
     ContentionRecord,
     Environment,
     HostUtilization,
-    InputRecord,
     PipelineRecord,
     PythonSourceRecord,
     RunSummary,
     StageRecord,
     UtilizationRecord,
 )
-from keras_gpukit.rules.verdict import judge
 
 CORES, STEP_S = 2, 0.1
 MAP = StageRecord("load", "map", "mapping", "train.py:12", 0.01, 0.08, repeats=True, share=0.9)
@@ -32,33 +30,17 @@ def changed(stage, **more):
     return StageRecord(**{**vars(stage), **more})
 
 
-def input_bound(
-    *stages,
-    slowest=None,
-    busy=0.6,
-    gil_wait_s=0.0,
-    python=None,
-    others_percent=0.0,
-    by_input=None,
-    queued=None,
-):
+def input_bound(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, **more):
     """What is advised for stages, from training back, of which a step waits for the slowest."""
     own, free = 100 * busy, 64 * 10**9
-    machine = HostUtilization(own + others_percent, own, memory_available_min_bytes=free)
-    record = InputRecord(
-        "fit",
-        confidence="exact",
-        measured_steps=1000,
-        wait_s=0.9 * STEP_S,
-        stall_fraction=0.9,
-        pipeline=PipelineRecord(stages, slowest) if stages else None,
-        contention=ContentionRecord(gil_wait_s, busy, by_input, queued),
-        python=python,
-    )
-    utilization = UtilizationRecord(50, 1.0, host=machine)
-    summary = RunSummary(Environment({}, cpu_count=CORES), input=record, utilization=utilization)
-    [found] = [each for each in judge(summary).findings if each.code == "input-bound"]
-    return found
+    total = own + more.pop("others_percent", 0.0)
+    known = (gil_wait_s, busy, more.pop("by_input", None), more.pop("queued", None))
+    pipeline = PipelineRecord(stages, slowest) if stages else None
+    waits = {"wait_s": 0.9 * STEP_S, "pipeline": pipeline, "python": python}
+    host = HostUtilization(total, own, memory_available_min_bytes=free)
+    parts = {"utilization": UtilizationRecord(50, 1.0, host=host)}
+    parts["input"] = stall(0.9, contention=ContentionRecord(*known), **waits)
+    return finding("input-bound", RunSummary(Environment({}, cpu_count=CORES), **parts))
 
 
 def advice(*stages, **more):
@@ -120,9 +102,7 @@ def test_where_no_bottleneck_is_known_advice_is_for_the_costliest_stage():
     assert "give load num_parallel_calls" in second
     assert third.startswith("ds.cache() right after the batch")
     assert not any("prefetch" in line for line in advice(PREFETCH, BATCH, MAP))
-
-
-def test_reading_several_files_one_after_the_other_is_advised_against():
+    # Reading several files one after the other is advised against.
     reader = StageRecord("TFRecordDataset", "TFRecordDataset", "reading", files=8)
     assert "read several files in parallel" in of_slowest(reader, FILES)[0]
     opener = StageRecord("interleave", "interleave", "other", parallelism=4)
@@ -131,21 +111,16 @@ def test_reading_several_files_one_after_the_other_is_advised_against():
 
 
 class TestWaiting:
-    ASKED = changed(MAP, work="python", parallelism=2, asked_parallelism=16)
-
     def test_a_stage_that_waits_gets_parallel_calls_before_a_rewrite(self):
         first, *rest = of_slowest(changed(MAP, work="python"), busy=0.1)
         assert "ds.map(load, num_parallel_calls=16, use_unbounded_threadpool=True)" in first
         assert "waits" in first
         assert any("TensorFlow operations" in line for line in rest)
-
-    def test_calls_that_the_thread_pool_queues_are_said_to_be(self):
-        first = of_slowest(self.ASKED, busy=0.1)[0]
-        assert "16 calls are asked for, and 2 run" in first
-
-    def test_not_again_once_so_many_run(self):
-        lines = of_slowest(changed(MAP, work="python", parallelism=16), busy=0.1)
-        assert not any("num_parallel_calls" in line for line in lines)
+        # Calls that the thread pool queues are said to be.
+        asked = changed(MAP, work="python", parallelism=2, asked_parallelism=16)
+        assert "16 calls are asked for, and 2 run" in of_slowest(asked, busy=0.1)[0]
+        enough = of_slowest(changed(MAP, work="python", parallelism=16), busy=0.1)
+        assert not any("num_parallel_calls" in line for line in enough)
 
     @pytest.mark.parametrize(
         "evidence",
@@ -176,19 +151,16 @@ class TestWaiting:
         fills = "others_percent" in evidence
         assert (found.saving.low_s > 0) == (waits or not fills)
 
-    def test_other_processes_whose_processor_time_is_unknown_are_not_said_to_wait(self):
-        source = PythonSourceRecord("Photos.__getitem__", workers=4, in_processes=True)
-        generator = StageRecord("rows", "generator", "python", None, 0.01, 0.08)
-        lines = advice(generator, slowest=generator, python=source, busy=0.1)
-        assert not any("waits" in line for line in lines)
-
     def test_a_generator_and_a_py_dataset_that_wait(self):
         generator = StageRecord("rows", "generator", "python", None, 0.01, 0.08)
         assert "yield only names or indices from rows" in of_slowest(generator, busy=0.1)[0]
         source = PythonSourceRecord("Photos.__getitem__", busy_workers=0.9, time_per_batch_s=0.09)
-        assert advice(python=source, busy=0.1)[0].startswith(
-            "Photos(workers=16, max_queue_size=32)"
-        )
+        first, *_ = advice(python=source, busy=0.1)
+        assert first.startswith("Photos(workers=16, max_queue_size=32)")
+        # Of other processes the processor time is unknown.
+        others = PythonSourceRecord("Photos.__getitem__", workers=4, in_processes=True)
+        lines = advice(generator, slowest=generator, python=others, busy=0.1)
+        assert not any("waits" in line for line in lines)
 
 
 class TestCache:
@@ -213,15 +185,17 @@ class TestCache:
         assert "right after load" in line
 
     @pytest.mark.parametrize(
-        ("slowest", "nearer"),
-        [(changed(MAP, repeats=False), ()), (MAP, (CACHE,)), (MAP, (BATCH, CACHE, PREFETCH))],
-        ids=["it is random", "it is cached", "it is cached in batches"],
+        ("stages", "nearer"),
+        [
+            ((changed(MAP, repeats=False),), ()),
+            ((MAP,), (CACHE,)),
+            ((MAP,), (BATCH, CACHE, PREFETCH)),
+            ((MAP, BATCH, SHUFFLE), ()),
+        ],
+        ids=["it is random", "it is cached", "it is cached in batches", "batches are shuffled"],
     )
-    def test_none_where_it_would_not_be_the_same_or_exists(self, slowest, nearer):
-        assert not any("cache()" in line for line in of_slowest(slowest, nearer=nearer))
-
-    def test_batches_after_a_shuffle_are_not_frozen(self):
-        assert not any("cache()" in line for line in of_slowest(MAP, BATCH, SHUFFLE))
+    def test_none_where_it_would_not_be_the_same_or_exists(self, stages, nearer):
+        assert not any("cache()" in line for line in of_slowest(*stages, nearer=nearer))
 
     def test_a_helper_that_shuffles_is_told_to_do_so_after_the_cache(self):
         load = changed(MAP, name="image_dataset_from_directory", location=None)

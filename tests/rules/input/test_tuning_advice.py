@@ -1,7 +1,5 @@
 """What only a pipeline's author can change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -49,10 +47,7 @@ def test_a_suggested_cache_stays_before_the_shuffle(cache_pays):
     assert ("Not with a cache: it comes before the shuffle" in line) == cache_pays
 
 
-def test_the_same_advice_is_given_once():
+def test_the_same_advice_is_given_once_and_none_for_errors_that_are_not_known():
     assert len(advise([replace(PLAIN, is_python=True)] * 2)) == 1
-
-
-def test_errors_of_the_profiler_that_are_not_known_have_no_remedy():
     assert remedy("UNAVAILABLE: something else") is None
     assert "SYS_ADMIN" in remedy("CUPTI: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")

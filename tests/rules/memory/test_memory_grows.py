@@ -1,9 +1,7 @@
 """Memory that grows until the end is found; what levels off is not."""
 
-from __future__ import annotations
-
 import pytest
-from helpers.findings import by_name
+from helpers.findings import by_name, found
 from helpers.series import changing_run, ones_series
 
 from keras_gpukit.records import (
@@ -24,37 +22,27 @@ def run(figures, left_gib=50):
     host = HostUtilization(memory_available_min_bytes=left_gib * GIB)
     device = DeviceMemory("GPU:0", 5 * GIB, 5 * GIB, 8 * GIB)
     return changing_run(
-        figures,
-        utilization=UtilizationRecord(60, 1.0, host=host),
-        memory=MemoryRecord((device,)),
+        figures, utilization=UtilizationRecord(60, 1.0, host=host), memory=MemoryRecord((device,))
     )
 
 
 def finding(summary):
-    (found,) = (each for each in judge(summary).findings if each.code == "memory-grows")
-    return found
+    return found("memory-grows", summary)
 
 
 def test_a_leak_of_the_process_is_named_with_its_rate():
     found = finding(run({HOST: GROWS}))
-    assert (found.severity, found.title) == (
-        "info",
-        "Memory of this process grows as the run goes on",
-    )
+    assert found.severity == "info"
+    assert found.title == "Memory of this process grows as the run goes on"
     figures = {name: value / GIB for name, value in by_name(found).items()}
     assert figures["per thousand steps"] == pytest.approx(5.0, rel=0.05)  # ten steps a point
     assert figures["in the end"] == pytest.approx(GROWS[-1] / GIB, rel=0.05)
     assert figures["left"] == 50
-
-
-def test_it_is_a_warning_where_a_run_as_long_again_would_run_out():
+    # A run as long again would run out.
     assert finding(run({HOST: GROWS}, left_gib=2)).severity == "warning"
-
-
-def test_of_several_the_one_with_the_least_left_is_named():
-    found = finding(run({HOST: GROWS, GPU: GROWS}))
-    assert found.title == "Memory of GPU:0 grows as the run goes on"
-    assert found.severity == "info"
+    # Of several, the one with the least left is named.
+    both = finding(run({HOST: GROWS, GPU: GROWS}))
+    assert (both.severity, both.title) == ("info", "Memory of GPU:0 grows as the run goes on")
 
 
 LEVELS_OFF = {
@@ -78,8 +66,6 @@ def test_what_the_first_step_takes_while_it_traces_is_none():
     steps, levels = (0,) * 40 + tuple(range(1, 21)), (*GROWS[:40], *[GROWS[39]] * 20)
     then_steady = Series(HOST, steps, tuple(range(60)), levels, (1.0,) * 60)
     assert "memory-grows" in judge(ones_series(then_steady)).passed
-
-
-def test_without_readings_it_abstains():
+    # Without readings it abstains.
     assert "10 readings" in judge(run({HOST: GROWS[:9]})).not_applicable["memory-grows"]
     assert "memory-grows" in judge(changing_run({})).not_applicable

@@ -1,17 +1,14 @@
 """Training that is dead comes before all findings on speed; healthy training is not called dead."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
+from helpers.summaries import stall
 
-from keras_gpukit.records import Environment, InputRecord, Learning, NonFinite, RunSummary
+from keras_gpukit.records import Environment, Learning, NonFinite, RunSummary
 from keras_gpukit.rules import judge
 
-STALLED = InputRecord(
-    "fit", confidence="exact", measured_steps=1000, wait_s=0.1, stall_fraction=0.9
-)
+STALLED = stall(0.9, wait_s=0.1)
 HEALTHY = Learning(
     epochs=5,
     lowest_loss=0.4,
@@ -91,21 +88,11 @@ def test_epochs_cut_short_come_first_with_the_steps_that_ran():
         "6 of 12 epochs ended early, since the data ran out: 1,200 of 1,800 steps ran"
     )
     assert first.advice[0].startswith("ds.repeat()")
-
-
-def test_a_length_that_was_rounded_up_is_a_remark():
+    # A length that was rounded up is a remark.
     cut = replace(HEALTHY, epochs=10, steps_asked=100, cut_short=10, steps_missing=10)
     found = {each.code: each.severity for each in findings(cut)}
     assert next(iter(found)) == "input-bound"
     assert found["data-ran-out"] == "info"
-
-
-def test_a_validation_loss_alone_is_a_warning_after_costlier_findings():
-    bad = replace(HEALTHY, finite=True, non_finite=NonFinite("val_loss", "NaN", 1))
-    assert [each.code for each in findings(bad)][:2] == ["input-bound", "loss-not-finite"]
-    assert findings(bad)[1].title == (
-        "The validation loss is NaN since epoch 1, the training loss is not"
-    )
 
 
 def test_the_likeliest_cause_comes_first():
@@ -115,3 +102,8 @@ def test_the_likeliest_cause_comes_first():
     assert "np.isfinite(x)" in early[0]
     assert "float16" in half[0]
     assert "check_numerics" in late[-2]
+    # A validation loss alone is a warning after costlier findings.
+    bad = replace(HEALTHY, finite=True, non_finite=NonFinite("val_loss", "NaN", 1))
+    waits, found, *_ = findings(bad)
+    assert (waits.code, found.code) == ("input-bound", "loss-not-finite")
+    assert found.title == "The validation loss is NaN since epoch 1, the training loss is not"

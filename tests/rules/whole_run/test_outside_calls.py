@@ -1,33 +1,24 @@
 """The verdict on time outside `fit`, and on own training steps that run eagerly."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
+from helpers.findings import bounds, codes
+from helpers.summaries import stall
 
-from keras_gpukit.records import (
-    Calls,
-    EagerStep,
-    Environment,
-    InputRecord,
-    LineTime,
-    RetracedFunction,
-    RunSummary,
-    ScriptRecord,
-)
+from keras_gpukit import records
 from keras_gpukit.rules import judge
 
-FIT = Calls("fit", "train.py:45", 1, 6.0)
-ADAPT = LineTime(
+FIT = records.Calls("fit", "train.py:45", 1, 6.0)
+ADAPT = records.LineTime(
     *("train.py:31", "<module>", "TextVectorization.adapt", "vectorize.adapt(only_texts)", 25.0)
 )
-STEP = EagerStep("step", "train.py:52", True, 240, 40.0, 37.2)
+STEP = records.EagerStep("step", "train.py:52", True, 240, 40.0, 37.2)
 
 
 def found(*before, rest=(), calls=(FIT,), wall_s=47.0, **options):
-    record = ScriptRecord(wall_s, 9.0, 30.0, calls, tuple(before), tuple(rest), **options)
-    findings = judge(RunSummary(Environment({}), script=record)).findings
+    record = records.ScriptRecord(wall_s, 9.0, 30.0, calls, tuple(before), tuple(rest), **options)
+    findings = judge(records.RunSummary(records.Environment({}), script=record)).findings
     return [each for each in findings if each.code in ("outside-calls", "eager-step")]
 
 
@@ -37,26 +28,26 @@ def test_time_before_fit_is_named_with_its_line_and_what_to_do():
         "25 of 47 s passed before fit, in vectorize.adapt(only_texts) (train.py:31)"
     )
     assert "adapt(ds.batch(256))" in finding.advice[0]
-    assert finding.severity == "critical"
-    assert (finding.saving.low_s, finding.saving.high_s) == (0.0, 25.0)
+    assert (finding.severity, *bounds(finding)) == ("critical", 0.0, 25.0)
     assert finding.saving.upper_bound
-
-
-def test_time_after_the_first_call_is_outside_fit():
+    # After the first call, it is outside.
     (finding,) = found(rest=[replace(ADAPT, called=None, source="plot(x)")])
     assert finding.title == "25 of 47 s passed outside fit, in plot(x) (train.py:31)"
     assert finding.advice[0].startswith("if the result is the same each time, compute it once")
 
 
 def test_a_function_is_named_if_no_single_line_takes_most_of_it():
-    lines = [
-        replace(ADAPT, function="prepare", place=f"train.py:{at}", seconds=6.0) for at in (7, 8)
-    ]
-    (finding,) = found(*lines, replace(lines[0], place="train.py:9", seconds=5.0))
+    one, other, last = (
+        replace(ADAPT, function="prepare", place=f"train.py:{at}", seconds=6.0) for at in (7, 8, 9)
+    )
+    (finding,) = found(one, other, replace(last, seconds=5.0))
     assert finding.title.endswith("before fit, in prepare, most of it on the line train.py:7")
     assert finding.title.startswith("17 of 47 s")
-    (finding,) = found(replace(lines[0], seconds=10.0, source="clean(rows)"), lines[1])
+    (finding,) = found(replace(one, seconds=10.0, source="clean(rows)"), other)
     assert finding.title.startswith("10 of 47 s passed before fit, in clean(rows) (train.py:7)")
+    # A line of plain Python stands for its function.
+    line = replace(ADAPT, called=None, function="clean", source="total += value")
+    assert found(line)[0].title.endswith("before fit, in clean (train.py:31)")
 
 
 @pytest.mark.parametrize(
@@ -74,12 +65,6 @@ def test_known_lines_get_their_advice(source, called, waits_s, advice):
     assert finding.advice[0].startswith(advice)
 
 
-def test_a_line_of_plain_python_stands_for_its_function():
-    line = replace(ADAPT, called=None, function="clean", source="total += value")
-    (finding,) = found(line)
-    assert finding.title.endswith("before fit, in clean (train.py:31)")
-
-
 def test_short_or_small_times_are_no_finding():
     assert not found(replace(ADAPT, seconds=2.9), wall_s=10.0)
     assert not found(replace(ADAPT, seconds=4.6))  # under a tenth
@@ -89,14 +74,17 @@ def test_short_or_small_times_are_no_finding():
 
 
 def test_seconds_of_the_script_and_of_its_run_are_compared():
-    record = ScriptRecord(47.0, 9.0, 30.0, (FIT,), (ADAPT,))
-    waits = InputRecord("fit", "timed", measured_steps=100, wait_s=0.03, stall_fraction=0.6)
-    first, *_ = judge(RunSummary(Environment({}), input=waits, script=record)).findings
-    assert first.code == "outside-calls"  # 25 of 47 s, and not 3 of 5
+    record = records.ScriptRecord(47.0, 9.0, 30.0, (FIT,), (ADAPT,))
     little = replace(record, before=(replace(ADAPT, seconds=10.0),))
-    long = replace(waits, measured_steps=1000, wait_s=0.03)
-    first, *_ = judge(RunSummary(Environment({}), input=long, script=little)).findings
-    assert first.code == "input-bound"
+    for script, steps, first in (
+        (record, 100, "outside-calls"),  # 25 of 47 s, and not 3 of 5
+        (little, 1000, "input-bound"),
+    ):
+        waits = stall(0.6, None, steps, wait_s=0.03)
+        assert (
+            codes(records.RunSummary(records.Environment({}), input=waits, script=script))[0]
+            == first
+        )
 
 
 def test_an_eager_step_is_named_with_its_share():
@@ -108,25 +96,19 @@ def test_an_eager_step_is_named_with_its_share():
     assert finding.advice[0].startswith("decorate step with @tf.function")
     assert finding.saving.high_s == 37.2
     (replicas,) = found(calls=(), eager_step=replace(STEP, in_replicas=True))
-    assert replicas.title.startswith(
-        "step (train.py:52) calls `strategy.run`, and runs eagerly: 93"
-    )
-
-
-def test_an_eager_step_without_a_function_of_its_own_needs_one():
+    words = "step (train.py:52) calls `strategy.run`, and runs eagerly: 93"
+    assert replicas.title.startswith(words)
+    # Without a function of its own, it needs one.
     (finding,) = found(eager_step=replace(STEP, is_function=False, place="train.py:60"))
     assert finding.title.startswith("The step in the loop at train.py:60 runs eagerly")
     assert finding.advice[0].startswith("move the step into a function")
-
-
-def test_a_step_that_is_mostly_in_a_graph_is_no_finding():
-    assert not found(eager_step=replace(STEP, eager_s=3.0))
+    assert not found(eager_step=replace(STEP, eager_s=3.0))  # mostly in a graph
 
 
 def test_a_function_that_an_own_loop_traces_again_is_named_with_its_cause():
-    step = RetracedFunction("step", "train.py:52", 116, 23.2, "Python value", "weight")
-    record = ScriptRecord(47.0, 9.0, 30.0, retraced=(step,))
-    (finding, *_) = judge(RunSummary(Environment({}), script=record)).findings
+    step = records.RetracedFunction("step", "train.py:52", 116, 23.2, "Python value", "weight")
+    record = records.ScriptRecord(47.0, 9.0, 30.0, retraced=(step,))
+    (finding, *_) = judge(records.RunSummary(records.Environment({}), script=record)).findings
     assert finding.title == (
         "step (train.py:52) was traced 116 times for new values of weight: 23 s of 47 s"
     )
@@ -134,5 +116,4 @@ def test_a_function_that_an_own_loop_traces_again_is_named_with_its_cause():
     assert finding.advice[0].startswith("Pass weight to step as a tensor")
     assert finding.saving.low_s == pytest.approx(23.0)
     rarely = replace(record, retraced=(replace(step, times=2, spent_s=2.0),))
-    codes = [each.code for each in judge(RunSummary(Environment({}), script=rarely)).findings]
-    assert "retracing" not in codes
+    assert "retracing" not in codes(records.RunSummary(records.Environment({}), script=rarely))

@@ -69,7 +69,7 @@ def test_mlflow_gets_a_run_of_its_own_or_the_users(logged):
 
 @pytest.mark.long
 @pytest.mark.heavy
-def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
+def test_wandb_gets_a_run_of_its_own_or_the_users_which_stay_theirs(logged):
     of_fit, of_user = logged["wandb"]
     assert of_fit["exit_code"] == [0]
     assert of_fit["summary"]["gpukit/findings"] == ", ".join(logged["fit"]["codes"])
@@ -81,17 +81,12 @@ def test_wandb_gets_a_run_of_its_own_or_the_users(logged):
     assert [(row["_step"], row["loss"]) for row in of_user["rows"]] == [(5, 1), (6, 0.5), (7, 0.25)]
     assert of_user["rows"][1]["gpukit/input/stall_percent"] == pytest.approx(40.0)
     assert of_user["rows"][1]["gpukit/step"] == 2400
-
-
-@pytest.mark.long
-@pytest.mark.heavy
-def test_the_users_runs_stay_theirs(logged):
     assert logged["still_open"]
 
 
 @pytest.mark.long
 @pytest.mark.heavy
-def test_opentelemetry_gets_metrics_while_the_run_lasts(logged):
+def test_opentelemetry_gets_metrics_while_the_run_lasts_and_a_span_with_the_findings(logged):
     during = logged["metrics"]["during"]
     assert during["keras_gpukit.input.stall"] == pytest.approx(0.4)
     assert during["keras_gpukit.memory.peak"] == 5 * 2**30
@@ -99,11 +94,6 @@ def test_opentelemetry_gets_metrics_while_the_run_lasts(logged):
     assert during["hw.gpu.memory.usage 1"] == 20 * 2**30
     assert during["hw.gpu.memory.limit 1"] == 80 * 2**30
     assert logged["metrics"]["after"] == [{}, {}]
-
-
-@pytest.mark.long
-@pytest.mark.heavy
-def test_opentelemetry_gets_a_span_with_the_findings(logged):
     of_fit, of_recorded, of_user = logged["spans"]
     assert of_fit["parent_id"] is None
     assert of_recorded["parent_id"] == of_user["context"]["span_id"]

@@ -71,18 +71,19 @@ def event_folders(log_dir: Path) -> set[str]:
     return {path.parent.relative_to(log_dir).as_posix() for path in log_dir.rglob("events.*")}
 
 
-def test_workers_of_one_run_have_a_record_each(tmp_path):
-    workers = [start(tmp_path / "logs", f"of{i}", TF_CONFIG=tf_config(i)) for i in range(2)]
-    write_together(*workers)
-    folder = tmp_path / "logs" / "gpukit"
-    for index in range(2):
-        assert kinds(folder / f"run-{index}.jsonl") == ["run", *[f"of{index}"] * 300]
-    runs = {run.name: run.worker for run in load_report(tmp_path / "logs").runs}
+def test_workers_of_one_run_have_a_record_each_and_in_a_second_run_are_the_same(tmp_path):
+    logs = tmp_path / "logs"
+    for run in range(2):
+        write_together(*(start(logs, f"of{i}", TF_CONFIG=tf_config(i)) for i in range(2)))
+        for index in range(2):
+            its = ["run", *[f"of{index}"] * 300]
+            assert kinds(logs / "gpukit" / f"run-{index}.jsonl") == (1 + run) * its
+        assert event_folders(logs / "gpukit") == {".", "run-1"}
+    runs = {run.name: run.worker for run in load_report(logs).runs}
+    expected = {f"logs, worker {index}": Worker("worker", index, 2) for index in range(2)}
     assert runs == {
-        "logs, worker 0": Worker("worker", 0, 2),
-        "logs, worker 1": Worker("worker", 1, 2),
+        f"{name}{again}": its for name, its in expected.items() for again in ("", " #2")
     }
-    assert event_folders(folder) == {".", "run-1"}
 
 
 def test_a_second_process_has_its_own_record_until_the_first_ends(tmp_path):
@@ -97,18 +98,6 @@ def test_a_second_process_has_its_own_record_until_the_first_ends(tmp_path):
     assert [run.name for run in report.runs] == [f"{name} #2", f"{name}, process 2", name]
     assert [run.notes for run in report.runs] == [()] * 3
     assert event_folders(folder) == {".", "run.2"}
-
-
-def test_a_second_run_of_workers_is_no_second_worker(tmp_path):
-    for _ in range(2):
-        write_together(*(start(tmp_path / "logs", "x", TF_CONFIG=tf_config(i)) for i in range(2)))
-    names = {run.name: run.worker.index for run in load_report(tmp_path / "logs").runs}
-    assert names == {
-        "logs, worker 0": 0,
-        "logs, worker 1": 1,
-        "logs, worker 0 #2": 0,
-        "logs, worker 1 #2": 1,
-    }
 
 
 def test_a_killed_process_leaves_its_record_to_the_next(tmp_path):

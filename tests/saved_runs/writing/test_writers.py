@@ -41,10 +41,6 @@ def loaded(folder: Path) -> EventAccumulator:
     return EventAccumulator(str(folder)).Reload()
 
 
-def texts(folder: Path, tag: str) -> list[str]:
-    return [event.tensor_proto.string_val[0].decode() for event in loaded(folder).Tensors(tag)]
-
-
 def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -52,53 +48,28 @@ def lines(path: Path) -> list[dict]:
 # Event files
 
 
-def test_tensorboard_reads_scalars_at_their_steps_and_times(tmp_path):
+def test_tensorboard_reads_scalars_at_their_steps_and_times_and_texts(tmp_path):
     file = EventFile(tmp_path)
     file.write_records([Record(12.0, 64, "steps", StepWindow("fit", 10.5, 64, 4, 0.005, 0.002))])
     validation = Record(12.0, 9, "steps", StepWindow("evaluate", 12.0, 9, 4, 0.005))
     window = Record(12.0, 128, "steps", StepWindow("fit", 11.5, 128, 4, 0.006))
-    file.write_records([validation, window])
+    text = Record(1.0, 3, "placement", PlacementRecord(unknown_because="of µs"))
+    file.write_records([validation, window, text])
     file.close()
-    scalars = loaded(tmp_path)
-    assert [(e.wall_time, e.step, e.value) for e in scalars.Scalars("step/time_ms")] == [
+    found = loaded(tmp_path)
+    assert [(e.wall_time, e.step, e.value) for e in found.Scalars("step/time_ms")] == [
         (10.5, 64, 1.25),
         (11.5, 128, 1.5),
     ]
-    assert [e.value for e in scalars.Scalars("input/wait_ms")] == [0.5]
-
-
-def test_tensorboard_reads_texts(tmp_path):
-    file = EventFile(tmp_path)
-    file.write_records([Record(1.0, 3, "placement", PlacementRecord(unknown_because="of µs"))])
-    file.close()
-    accumulated = loaded(tmp_path)
-    assert accumulated.SummaryMetadata("placement").plugin_data.plugin_name == "text"
-    (text,) = texts(tmp_path, "placement")
-    assert "unknown: of µs" in text
-
-
-def test_the_first_event_tells_the_files_version(tmp_path):
-    EventFile(tmp_path).close()
+    assert [e.value for e in found.Scalars("input/wait_ms")] == [0.5]
+    assert found.SummaryMetadata("placement").plugin_data.plugin_name == "text"
+    (event,) = found.Tensors("placement")
+    assert "unknown: of µs" in event.tensor_proto.string_val[0].decode()
     (path,) = event_files(tmp_path)
     assert next(iter(EventFileLoader(str(path)).Load())).file_version == "brain.Event:2"
-
-
-def test_event_files_of_one_second_do_not_share_a_name(tmp_path):
     for _ in range(3):
         EventFile(tmp_path).close()
-    assert len(event_files(tmp_path)) == 3
-
-
-def test_writing_events_loads_no_tensorflow(tmp_path):
-    code = """
-        import sys
-        from pathlib import Path
-        from keras_gpukit.saved_runs.writing.event_file import EventFile
-        EventFile(Path(sys.argv[1])).close()
-        assert "tensorflow" not in sys.modules
-    """
-    run_python(code, tmp_path)
-    assert event_files(tmp_path)
+    assert len(event_files(tmp_path)) == 1 + 3  # those of one second share no name
 
 
 # JSON lines
@@ -134,52 +105,31 @@ def test_a_line_torn_by_a_crash_spoils_no_line_of_the_next_run(tmp_path):
 # The log
 
 
-def test_what_is_unknown_is_left_out_of_tensorboard(tmp_path):
-    log = RunLog(tmp_path)
-    log.record("host", HostSample(1.0), 1)
-    log.record("host", HostSample(), 2)
-    log.close()
-    assert loaded(log.folder).Tags()["scalars"] == ["host/cpu_percent"]
-
-
 def test_what_is_written_can_be_read_while_the_run_goes_on(tmp_path):
     log = RunLog(tmp_path)
-    written = threading.Event()
     log.record("host", HostSample(1.0), 1)
-    for _ in range(500):
-        if event_files(log.folder) and loaded(log.folder).Tags()["scalars"]:
-            written.set()
-            break
-        written.wait(0.02)
+    wait_for(lambda: event_files(log.folder) and loaded(log.folder).Tags()["scalars"])
     log.close()
-    assert written.is_set()
 
 
-def test_a_closed_log_stays_closed(tmp_path):
+def test_a_closed_log_stays_closed_and_keeps_nothing(tmp_path):
+    """A full disk early in a long run must not fill the memory as well."""
     log = RunLog(tmp_path)
     log.record("host", HostSample())
     log.close()
     before = (log.folder / "run.jsonl").read_bytes()
     log.close()
-    log.record("host", HostSample())
-    log.record("host", HostSample(1.0), 1)
+    sample = HostSample(1.0)
+    log.record("host", sample, 1)
+    kept = weakref.ref(sample)
+    del sample
+    assert kept() is None
     log.close()
     assert (log.folder / "run.jsonl").read_bytes() == before
     assert loaded(log.folder).Tags()["scalars"] == []
 
 
-def test_what_a_log_writes_no_more_it_does_not_keep(tmp_path):
-    """A full disk early in a long run must not fill the memory as well."""
-    log = RunLog(tmp_path)
-    log.close()
-    sample = HostSample()
-    kept = weakref.ref(sample)
-    log.record("host", sample)
-    del sample
-    assert kept() is None
-
-
-def test_writing_leaves_no_thread_and_no_open_file(tmp_path):
+def test_writing_leaves_no_thread_and_no_open_file_and_is_charged_to_the_cost_of_watching(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         log = RunLog(tmp_path)
@@ -187,19 +137,16 @@ def test_writing_leaves_no_thread_and_no_open_file(tmp_path):
         log.close()
     assert "gpukit-writer" not in {thread.name for thread in threading.enumerate()}
     assert not [path for path in open_files() if str(tmp_path) in path]
+    log = RunLog(tmp_path)
+    log.record("hang", Hang(1.0, 1, "x" * 100_000, "idle"))
+    log.close()
+    assert log.cpu_s > 0
 
 
 def open_files() -> list[str]:
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc")
     return [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()]
-
-
-def test_writing_is_charged_to_the_cost_of_watching(tmp_path):
-    log = RunLog(tmp_path)
-    log.record("hang", Hang(1.0, 1, "x" * 100_000, "idle"))
-    log.close()
-    assert log.cpu_s > 0
 
 
 # A writer of one's own
@@ -235,12 +182,16 @@ class Broken(Writer):
 def test_a_third_writer_is_a_class_and_its_name(tmp_path):
     log = RunLog(tmp_path, writers=(*WRITERS, CSVFile))
     log.record("host", HostSample(1.5), 1)
-    log.record("host", HostSample(2.5), 2)
+    log.record("host", HostSample(), 2)  # what is unknown is left out
+    log.record("host", HostSample(2.5), 3)
     log.close()
     table = (log.folder / "run.csv").read_text().split()
-    assert table == ["1,host/cpu_percent,1.5", "2,host/cpu_percent,2.5"]
-    assert [event.value for event in loaded(log.folder).Scalars("host/cpu_percent")] == [1.5, 2.5]
-    assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host", "host"]
+    assert table == ["1,host/cpu_percent,1.5", "3,host/cpu_percent,2.5"]
+    shown = loaded(log.folder)
+    assert shown.Tags()["scalars"] == ["host/cpu_percent"]
+    assert [event.value for event in shown.Scalars("host/cpu_percent")] == [1.5, 2.5]
+    written = [line["kind"] for line in lines(log.folder / "run.jsonl")]
+    assert written == ["run", "host", "host", "host"]
 
 
 def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplog):
@@ -258,17 +209,6 @@ def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplo
 
 
 # Disks that take no more
-
-
-def test_a_folder_that_cannot_be_made_is_said_once(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    log = RunLog(tmp_path / "file" / "logs")
-    for step in range(3):
-        log.record("host", HostSample(1.0), step)
-    log.close()
-    (warning,) = caplog.records
-    assert "Writing to" in warning.message
-    assert "Training continues" in warning.message
 
 
 @pytest.mark.heavy
@@ -355,20 +295,11 @@ def test_a_disk_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch, caplo
 
 
 @pytest.mark.heavy
-def test_a_log_nobody_closed_does_not_keep_the_process_from_ending(tmp_path):
-    code = """
-        import sys
-        from pathlib import Path
-        from keras_gpukit.records import HostSample
-        from keras_gpukit.saved_runs.writing.run_log import RunLog
-        RunLog(Path(sys.argv[1])).record("host", HostSample(1.0), 1)
-    """
-    run_python(code, tmp_path)
-
-
-@pytest.mark.heavy
 def test_a_forked_process_writes_nothing_to_its_parents_log(tmp_path):
-    """Python data loaders fork workers out of a run that is being watched."""
+    """Python data loaders fork workers out of a run that is being watched.
+
+    A log that is never closed does not keep the process from ending, and none loads TensorFlow.
+    """
     code = """
         import os, sys
         from pathlib import Path
@@ -383,6 +314,8 @@ def test_a_forked_process_writes_nothing_to_its_parents_log(tmp_path):
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         log.close()
+        assert "tensorflow" not in sys.modules
+        RunLog(Path(sys.argv[1]) / "never closed").record("host", HostSample(1.0), 1)
     """
     run_python(code, tmp_path)
     written = lines(tmp_path / "gpukit" / "run.jsonl")

@@ -4,8 +4,6 @@ Prints what was found, and whether the model is as it was; or the peaks of trial
 "trained" and a batch size trains with it, and prints the losses.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -43,11 +41,8 @@ def build(features: int = 64, **options) -> keras.Model:
 def here() -> dict:
     model, untouched = build(), build()
     search = gpukit.find_batch_size(model, (X, Y), seconds=60, verbose=False)
-    print(search._repr_html_().count("<svg"))
-    losses = [
-        each.fit(X[:256], Y[:256], epochs=2, verbose=0).history["loss"]
-        for each in (model, untouched)
-    ]
+    fit = {"epochs": 2, "verbose": 0}
+    losses = [each.fit(X[:256], Y[:256], **fit).history["loss"] for each in (model, untouched)]
     model.fit(X, Y, batch_size=search.largest, epochs=3, verbose=0)
     return {"search": to_dict(search), "losses": losses}
 
@@ -72,9 +67,11 @@ def held_back() -> dict:
             peaks.append(trainer.train(512, withheld_bytes=mebibytes * 2**20))
         except DoesNotFit:
             peaks.append(None)
-    first_only = Trainer(FirstOnly.compiled(), examples_of((X, Y)))
-    first, later = (first_only.train(64) for _ in range(2))
-    return {"peaks": peaks[1:], "first only": [first, later]}
+    plain = build()
+    model = FirstOnly(plain.inputs, plain.outputs)
+    model.compile("adam", "mse", run_eagerly=True)
+    trainer = Trainer(model, examples_of((X, Y)))
+    return {"peaks": peaks[1:], "first only": [trainer.train(64) for _ in range(2)]}
 
 
 class FirstOnly(keras.Model):
@@ -87,13 +84,6 @@ class FirstOnly(keras.Model):
             self.is_tried = True
             tf.zeros((3 * 2**20,))
         return super().train_step(data)
-
-    @classmethod
-    def compiled(cls) -> FirstOnly:
-        plain = build()
-        model = cls(plain.inputs, plain.outputs)
-        model.compile("adam", "mse", run_eagerly=True)
-        return model
 
 
 if __name__ == "__main__":

@@ -42,17 +42,8 @@ def server(cluster: dict[str, list[str]], job_name: str, task_index: int, protoc
     return Listens(int(cluster[job_name][task_index].rpartition(":")[2]))
 
 
-distribute = SimpleNamespace(
-    Server=server,
-    cluster_resolver=SimpleNamespace(TFConfigClusterResolver=TFConfigClusterResolver),
-)
-data = SimpleNamespace(
-    experimental=SimpleNamespace(
-        service=SimpleNamespace(
-            DispatcherConfig=lambda port: port,
-            DispatchServer=Listens,
-            WorkerConfig=lambda dispatcher_address: 0,
-            WorkerServer=Listens,
-        )
-    )
-)
+resolver = SimpleNamespace(TFConfigClusterResolver=TFConfigClusterResolver)
+distribute = SimpleNamespace(Server=server, cluster_resolver=resolver)
+servers = {"DispatchServer": Listens, "WorkerServer": Listens}
+ports = {"DispatcherConfig": lambda port: port, "WorkerConfig": lambda dispatcher_address: 0}
+data = SimpleNamespace(experimental=SimpleNamespace(service=SimpleNamespace(**servers, **ports)))
