@@ -22,7 +22,7 @@ nox.options.default_venv_backend = "uv|venv"
 OLDEST = "tensorflow==2.18.*", "tensorboard==2.18.*", "keras==3.12.*", "setuptools<82"
 # What depends on TensorFlow and Keras; rules and reports depend on neither.
 IMPORTANT = (
-    *("tests/callbacks", "tests/input", "tests/placement", "tests/memory", "tests/watching"),
+    *("tests/callbacks", "tests/input", "tests/placement", "tests/memory", "tests/monitoring"),
     *("tests/scripts", "tests/configure", "tests/sensors", "tests/profiling", "tests/realtime"),
 )
 # What a wheel could lack: data files of the package, its commands, and what is loaded late.

@@ -28,7 +28,7 @@ from harness import argument_parser
 from results_file import save
 
 import keras_gpukit as gpukit
-from keras_gpukit.watching import open_session
+from keras_gpukit.monitoring import open_session
 
 PACKAGE = str(Path(gpukit.__file__).parent)
 BATCHES = 6

@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 import keras
 
 from keras_gpukit.arguments import check_log_dir
+from keras_gpukit.monitoring.lifecycle import Lifecycle
+from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.watching.lifecycle import Lifecycle
-from keras_gpukit.watching.session import Session
 
 R = TypeVar("R")
 

@@ -8,14 +8,14 @@ from typing import Literal, NamedTuple
 
 from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.monitoring.epoch_memory import EpochMemoryWatch, FitMemory
+from keras_gpukit.monitoring.out_of_memory import OutOfMemoryWatch
+from keras_gpukit.monitoring.session import Session
+from keras_gpukit.monitoring.step_prediction import PredictionWatch
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.allocator import AllocatorSensor
-from keras_gpukit.watching.epoch_memory import EpochMemoryWatch, FitMemory
-from keras_gpukit.watching.out_of_memory import OutOfMemoryWatch
-from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.step_prediction import PredictionWatch
 
 
 class GPUMemory(WatchingCallback[MemoryRecord]):

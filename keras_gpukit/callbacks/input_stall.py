@@ -8,6 +8,10 @@ from dataclasses import replace
 from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
+from keras_gpukit.monitoring.call_frame import batch_of, epoch_iterator, open_shapes
+from keras_gpukit.monitoring.host_buffers import HostBufferWatch
+from keras_gpukit.monitoring.progress import InputSoFar
+from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.pipeline import (
     HostBuffers,
     PipelineRecord,
@@ -18,10 +22,6 @@ from keras_gpukit.records.steps import InputRecord, Part, Phase
 from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.sensors.new_threads import NewThreadsSensor
-from keras_gpukit.watching.call_frame import batch_of, epoch_iterator, open_shapes
-from keras_gpukit.watching.host_buffers import HostBufferWatch
-from keras_gpukit.watching.progress import InputSoFar
-from keras_gpukit.watching.session import Session
 
 GENERATOR = "generator"  # kind of the stage that fetches from Python code
 

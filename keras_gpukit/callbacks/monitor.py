@@ -24,21 +24,21 @@ from keras_gpukit.callbacks.profiler import Profiler, profiler_of_monitor
 from keras_gpukit.callbacks.throughput import Throughput
 from keras_gpukit.callbacks.utilization import Utilization
 from keras_gpukit.errors import logger
+from keras_gpukit.monitoring import worker_watch
+from keras_gpukit.monitoring.call_frame import callbacks_of_fit
+from keras_gpukit.monitoring.epoch_memory import FitMemory
+from keras_gpukit.monitoring.hangs import HangWatch
+from keras_gpukit.monitoring.learning import LearningWatch
+from keras_gpukit.monitoring.live_view import LiveView
+from keras_gpukit.monitoring.nvtx_ranges import NVTXRanges, load_nvtx
+from keras_gpukit.monitoring.session import Session
+from keras_gpukit.monitoring.step_flops import count_flops
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.terminal import is_notebook
 from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.exporting.services import check_log_to
-from keras_gpukit.watching import worker_watch
-from keras_gpukit.watching.call_frame import callbacks_of_fit
-from keras_gpukit.watching.epoch_memory import FitMemory
-from keras_gpukit.watching.hangs import HangWatch
-from keras_gpukit.watching.learning import LearningWatch
-from keras_gpukit.watching.live_view import LiveView
-from keras_gpukit.watching.nvtx_ranges import NVTXRanges, load_nvtx
-from keras_gpukit.watching.session import Session
-from keras_gpukit.watching.step_flops import count_flops
 
 
 class Monitor(WatchingCallback[RunSummary]):
@@ -166,7 +166,7 @@ class Monitor(WatchingCallback[RunSummary]):
             self._workers = worker_watch.watch_workers(session)
             session.output.record("environment", session.environment, session.step)
             hangs = HangWatch(session, in_cluster=self._workers is not None)
-            session.every_second("whether steps go on", hangs.look)
+            session.every_second("whether steps go on", hangs.poll)
             session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
             self._ranges = NVTXRanges() if self._nvtx else None
             if is_notebook() and self._prints(session, phase):

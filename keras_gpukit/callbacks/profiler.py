@@ -9,12 +9,12 @@ from pathlib import Path
 
 from keras_gpukit.arguments import naming_likely
 from keras_gpukit.callbacks.base import WatchingCallback
+from keras_gpukit.monitoring.call_frame import callbacks_of_fit
+from keras_gpukit.monitoring.captures import CaptureWatch
+from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.capturing.settings import CaptureSettings
 from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.watching.call_frame import callbacks_of_fit
-from keras_gpukit.watching.captures import CaptureWatch
-from keras_gpukit.watching.session import Session
 
 
 class Profiler(WatchingCallback[ProfilerRecord]):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from keras_gpukit.callbacks.base import StepWatchingCallback
+from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.steps import Phase, ThroughputRecord
-from keras_gpukit.watching.session import Session
 
 
 class Throughput(StepWatchingCallback[ThroughputRecord]):

@@ -6,6 +6,7 @@ import os
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import Guard, logger
+from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.machine import (
     SAMPLE_EVERY_S,
     GPUUtilization,
@@ -14,9 +15,8 @@ from keras_gpukit.records.machine import (
 )
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import SHORTEST_S, HostSensor
-from keras_gpukit.sensors.neighbours import NeighbourSensor
 from keras_gpukit.sensors.nvml import NVMLSensor
-from keras_gpukit.watching.session import Session
+from keras_gpukit.sensors.other_processes import OtherProcessesSensor
 
 
 class Utilization(WatchingCallback[UtilizationRecord]):
@@ -65,7 +65,7 @@ class _Reading:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._neighbours = NeighbourSensor()
+        self._neighbours = OtherProcessesSensor()
         self._lost: dict[int, str] = {}
         self._nvml: NVMLSensor | None = None
         self._gpus_unknown_because: str | None = None

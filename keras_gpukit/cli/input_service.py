@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the service until it is stopped, or prints the manifests."""
-    from keras_gpukit.distributed.launching.elsewhere import input_service_manifest
+    from keras_gpukit.distributed.launching.job_templates import input_service_manifest
 
     try:
         if args.kubernetes:

@@ -139,7 +139,7 @@ def _launch_here(job: Job, args: argparse.Namespace) -> int:
         variables={SHARED: str(run_folder.path())},
     )
     if code == 0:
-        conclusion.tell()
+        conclusion.report()
     elif any(run_folder.path().glob(f"*/{FOLDER}/*.jsonl")):
         # Without the verdict, so that the failure stays visible.
         path = shlex.quote(str(run_folder.path()))
@@ -224,7 +224,7 @@ def _launch_elsewhere(job: Job, args: argparse.Namespace) -> int:
 
 
 def _slurm(job: Job, args: argparse.Namespace) -> str:
-    from keras_gpukit.distributed.launching.elsewhere import batch_script
+    from keras_gpukit.distributed.launching.job_templates import batch_script
 
     script = batch_script(job, python=sys.executable)
     if job.log_dir is not None and args.submit:
@@ -233,7 +233,7 @@ def _slurm(job: Job, args: argparse.Namespace) -> str:
 
 
 def _kubernetes(job: Job, args: argparse.Namespace) -> str:
-    from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
+    from keras_gpukit.distributed.launching.job_templates import Pods, indexed_job, train_job
 
     if not args.image:
         raise ValueError("--kubernetes needs --image: a container image that has the script.")

@@ -60,16 +60,16 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
+    from keras_gpukit.monitoring.script_stacks import STACKS
     from keras_gpukit.saved_runs.exporting.services import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
+    from keras_gpukit.scripts.custom_loop import OwnLoops
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.scripts.on_imports import OnImports
-    from keras_gpukit.scripts.own_loop import OwnLoops
     from keras_gpukit.scripts.run_folder import FOLLOWED, SHARED, RunFolder, job_of
     from keras_gpukit.scripts.started_processes import StartedProcesses
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
-    from keras_gpukit.watching.script_stacks import STACKS
 
     check_script(args)
     gpu_settings = given_gpu_flags(args)
@@ -94,11 +94,11 @@ def run(args: argparse.Namespace) -> int:
     )
 
     def finish() -> None:
-        from keras_gpukit.watching.open_session import end_all
+        from keras_gpukit.monitoring.open_session import end_all
 
         end_all("SIGTERM")
         if shared is None:
-            conclusion.tell()
+            conclusion.report()
 
     before_fit = Termination(finish).install
     loops, started = OwnLoops(), StartedProcesses()
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)
     if shared is None:  # otherwise the launcher reports once all processes have ended
-        atexit.register(conclusion.tell)
+        atexit.register(conclusion.report)
     on_imports.install()
     started.install()
     if args.follow:
@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         run_main(args.script, args.module, args.script_arguments)
     except CannotOpenError as error:
-        atexit.unregister(conclusion.tell)
+        atexit.unregister(conclusion.report)
         return fail("run", error)
     return 0
 

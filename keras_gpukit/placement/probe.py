@@ -16,6 +16,7 @@ from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.frameworks.tf_functions import python_function, traces_of
 from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
 from keras_gpukit.placement import graphs
+from keras_gpukit.placement.aggregation import Surroundings, make_record
 from keras_gpukit.placement.copies import (
     Shapes,
     infer_shapes,
@@ -26,7 +27,6 @@ from keras_gpukit.placement.copies import (
 )
 from keras_gpukit.placement.names import operation_name, short_device
 from keras_gpukit.placement.registry import operation_kernels, xla_refuses
-from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records.placement import (
     PYTHON_OPERATIONS,
     PlacementRecord,

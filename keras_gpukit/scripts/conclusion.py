@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from keras_gpukit.monitoring.script_stacks import STACKS
+from keras_gpukit.scripts.custom_loop import TO_SEE_MORE, OwnLoops
 from keras_gpukit.scripts.main_module import failures
-from keras_gpukit.scripts.own_loop import TO_SEE_MORE, OwnLoops
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits
-from keras_gpukit.watching.script_stacks import STACKS
 
 if TYPE_CHECKING:
     from keras_gpukit.records.report import Report, RunReport
@@ -73,7 +73,7 @@ class Conclusion:
         # The script may replace sys.stderr, even by its standard output. It is None if closed.
         self._error_output = sys.stderr or io.StringIO()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Prints the conclusion at exit; changes neither the exit code nor standard output."""
         if os.getpid() != self._process:
             return  # a fork of the script, which ends before the script does
@@ -81,11 +81,11 @@ class Conclusion:
             sys.stdout.flush()  # the script's output comes first if both share a terminal
         with contextlib.suppress(Exception, KeyboardInterrupt):  # the stream may be closed
             try:
-                self._tell()
+                self._report()
             except Exception as error:
                 self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._chief_reports and self._folder.is_made:
             recorded = self._shown(self._folder.path())
             self._say(f"recorded in {recorded}; the chief reports on all workers.")
@@ -154,7 +154,7 @@ class Conclusion:
         summary = self._loops and self._loops.summary()
         if not self._loops or not summary:
             return None
-        from keras_gpukit.watching.run_output import RunOutput
+        from keras_gpukit.monitoring.run_output import RunOutput
 
         output = RunOutput(self._folder.named("own-loop"))
         output.start(None)

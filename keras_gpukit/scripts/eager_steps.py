@@ -14,11 +14,11 @@ from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.script import EagerStep
 from keras_gpukit.records.steps import ThroughputRecord
 from keras_gpukit.sensors.stack_parts import named
 from keras_gpukit.sensors.stacks import StackSampler, stack_of_thread
-from keras_gpukit.watching.script_globals import is_of_the_script
 
 LEAST_STEPS = 10
 """Fewest steps of a loop that is reported; fewer are a look at the data. Our choice."""

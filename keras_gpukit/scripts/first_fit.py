@@ -57,10 +57,10 @@ def predict(batch_size: int | None) -> Question:
     """Returns a question: how much memory do the training steps need?"""
 
     def question(callback_list: Any) -> None:
+        from keras_gpukit.monitoring.call_frame import batch_of, first_batch_of_fit
         from keras_gpukit.reports.memory import render
         from keras_gpukit.reports.terminal import print_anywhere
         from keras_gpukit.tuning.predict_memory import predict_of_spec
-        from keras_gpukit.watching.call_frame import batch_of, first_batch_of_fit
 
         spec, own_size = batch_of("fit")
         size = batch_size or own_size or first_batch_of_fit()
@@ -75,8 +75,8 @@ def find_size(max_batch_size: int | None, seconds: float) -> Question:
     """Returns a question: which batch size is the largest that fits, and which is the fastest?"""
 
     def question(callback_list: Any) -> None:
+        from keras_gpukit.monitoring.call_frame import arrays_of_fit, data_of_fit
         from keras_gpukit.tuning.find_batch_size import find_batch_size
-        from keras_gpukit.watching.call_frame import arrays_of_fit, data_of_fit
 
         find_batch_size(
             callback_list.model,

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.scripts.conclusion import Conclusion
+from keras_gpukit.scripts.custom_loop import OwnLoops
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.on_imports import OnImports
-from keras_gpukit.scripts.own_loop import OwnLoops
 from keras_gpukit.scripts.run_folder import FOLLOWED, RunFolder
 from keras_gpukit.scripts.termination import Termination
 from keras_gpukit.scripts.watched_fits import WatchedFits
@@ -64,7 +64,7 @@ def follow() -> ImportHook | None:
     )
 
     def finish() -> None:
-        from keras_gpukit.watching.open_session import end_all
+        from keras_gpukit.monitoring.open_session import end_all
 
         end_all("SIGTERM")
 

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.scripts.custom_loop import OwnLoops
 from keras_gpukit.scripts.import_hook import ImportHook
-from keras_gpukit.scripts.own_loop import OwnLoops
 from keras_gpukit.scripts.watched_fits import WatchedFits
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import FrameType
 
 from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.call_errors import kind_and_message, user_line
+from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.script import ScriptError
-from keras_gpukit.watching.call_errors import kind_and_message, user_line
-from keras_gpukit.watching.script_globals import is_of_the_script
 
 
 def read_error(error: Exception) -> ScriptError:
@@ -28,7 +28,7 @@ def read_error(error: Exception) -> ScriptError:
 def _with_memory(record: ScriptError, error: Exception) -> ScriptError:
     from keras_gpukit.memory.oom_message import read_message
     from keras_gpukit.memory.out_of_memory import is_out_of_memory
-    from keras_gpukit.watching.kept_tensors import KeptTensors
+    from keras_gpukit.monitoring.kept_tensors import KeptTensors
 
     said = read_message(str(getattr(error, "message", error)))
     if said is None or not is_out_of_memory(error):

@@ -10,9 +10,9 @@ from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.script import ScriptProfile
 from keras_gpukit.scripts.around import followed_by
-from keras_gpukit.watching.script_globals import is_of_the_script
 
 
 class ScriptProfiles:

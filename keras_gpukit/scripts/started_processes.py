@@ -86,7 +86,7 @@ def started_by(frame: FrameType | None, called: str) -> str | None:
         called: The name of that function.
     """
     from keras_gpukit.input.pipelines.places import place
-    from keras_gpukit.watching.script_globals import is_of_the_script
+    from keras_gpukit.monitoring.script_globals import is_of_the_script
 
     while frame is not None:
         file = frame.f_code.co_filename

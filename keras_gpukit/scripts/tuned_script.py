@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
+from keras_gpukit.monitoring.call_errors import kind_and_message
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import CannotOpenError, run_main
 from keras_gpukit.tuning.made_changes import make_changes
@@ -14,7 +15,6 @@ from keras_gpukit.tuning.measured_fit import TrialFailedError, measure
 from keras_gpukit.tuning.processes import OwnProcess
 from keras_gpukit.tuning.training_changes import TrainingChange
 from keras_gpukit.tuning.training_process import prepare
-from keras_gpukit.watching.call_errors import kind_and_message
 
 
 @dataclass(frozen=True)

@@ -87,8 +87,8 @@ class WatchedFits:
         from keras_gpukit.callbacks.base import WatchingCallback
         from keras_gpukit.callbacks.monitor import Monitor, monitor_of_script
         from keras_gpukit.callbacks.profiler import Profiler
-        from keras_gpukit.watching.epoch_memory import FitMemory
-        from keras_gpukit.watching.open_session import is_watched
+        from keras_gpukit.monitoring.epoch_memory import FitMemory
+        from keras_gpukit.monitoring.open_session import is_watched
 
         own = [each for each in callback_list.callbacks if isinstance(each, WatchingCallback)]
         log_dirs = [each.log_dir for each in own if each.log_dir is not None]

@@ -94,7 +94,7 @@ class StackSampler:
         """Notes that looks go on now; the time since the last one was not looked at."""
         self._before_s = self._now()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Looks at all threads once."""
         now_s = self._now()
         passed_s, self._before_s = now_s - self._before_s, now_s

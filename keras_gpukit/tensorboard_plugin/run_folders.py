@@ -89,7 +89,7 @@ class RunFolders:
         """Returns the result of the last search, and starts the next search if it is due."""
         if self._is_time() and self._looking.acquire(blocking=False):
             if self._is_time():  # check again: a search may have ended before the lock was acquired
-                threading.Thread(target=self._look, name="gpukit-runs", daemon=True).start()
+                threading.Thread(target=self._poll, name="gpukit-runs", daemon=True).start()
             else:
                 self._looking.release()
         self._looked_once.wait(wait_s)
@@ -98,7 +98,7 @@ class RunFolders:
     def _is_time(self) -> bool:
         return time.monotonic() >= self._look_again_s
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         began_s = time.monotonic()
         try:
             self._found = find_run_folders(self.roots)

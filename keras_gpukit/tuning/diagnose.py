@@ -75,12 +75,12 @@ class Turns:
         self.examples_per_batch: float | None = None
         self._model = model
         self._warm_up_s, self._rounds_s = WARM_UP * seconds, (1 - WARM_UP) * seconds
-        self._tell = tell
+        self._report = tell
         self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
         """Measures all rounds; must be called at the point where `fit` would train."""
-        self._tell("first steps", 0)
+        self._report("first steps", 0)
         held = hold(iterator, getattr(self.source, "element_spec", None))
         self.examples_per_batch = _mean_examples(held)
         strategy = self._model.distribute_strategy
@@ -100,7 +100,7 @@ class Turns:
         run_for(train, self._warm_up_s)
         left_s = (1 + LEEWAY) * self._rounds_s
         for number in range(ROUNDS):
-            self._tell(f"round {number + 1} of {ROUNDS}", number / ROUNDS)
+            self._report(f"round {number + 1} of {ROUNDS}", number / ROUNDS)
             began = time.perf_counter()
             self.rounds.append(self._round(self._rounds_s / ROUNDS, fetch, train, compute))
             took_s = time.perf_counter() - began

@@ -13,13 +13,13 @@ from keras_gpukit.frameworks.tf_datasets import Dataset, inputs, kind, number, s
 from keras_gpukit.input.pipelines.kinds import BATCHES
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.input.pipelines.rebuilding import changeable, spine, stack
+from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.finding import Change
 from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.tuning.reading import Readings
 from keras_gpukit.tuning.sources import endless
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size_of
 from keras_gpukit.tuning.tune_input import tune_input
-from keras_gpukit.watching.script_globals import is_of_the_script
 
 SEED = 0
 INPUT_S = 15.0

@@ -11,13 +11,13 @@ from typing import Any
 
 from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.memory.out_of_memory import is_out_of_memory
+from keras_gpukit.monitoring.call_errors import kind_and_message
 from keras_gpukit.records.finding import Change, Finding
 from keras_gpukit.records.tuning import Promise
 from keras_gpukit.rules.speedups import promises
 from keras_gpukit.tuning.made_changes import NO_END, GivenFit, UnsuitedError
 from keras_gpukit.tuning.measuring import MINIMUM_CALLS, SETTLING
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size_of, propose
-from keras_gpukit.watching.call_errors import kind_and_message
 
 WATCH_S = 8.0
 """Seconds that the unchanged training runs with a `Monitor`, and twice the most that a changed one

@@ -58,7 +58,7 @@ class SizeSearch:
         self.ending: BatchSizeEnding = "nothing left to try"
         self.largest: int | None = None
         self.predicted: int | None = None
-        self._trials, self._tell = trials, tell
+        self._trials, self._report = trials, tell
         self._most, self._input_rate = most, input_rate
         self._began, self._seconds = time.perf_counter(), seconds
         # Duration of the longest trial, and of the last one that passed.
@@ -71,7 +71,7 @@ class SizeSearch:
 
     def run(self) -> Survey | None:
         """Runs the search; returns what is known of the model, or None if no example fits."""
-        self._tell("one example")
+        self._report("one example")
         try:
             survey = self._trials.survey()
         except DoesNotFit as error:
@@ -141,7 +141,7 @@ class SizeSearch:
         return True
 
     def _train(self, size: int, what: str, last: float = 0.0, withheld_bytes: int = 0) -> bool:
-        self._tell(what)
+        self._report(what)
         began = time.perf_counter()
         try:
             peak_bytes = self._trials.train(size, last, withheld_bytes)
@@ -174,7 +174,7 @@ class SizeSearch:
         if self.rates and not self._is_time(1.0, self._passing_s):
             self.ending = "time ran out"
             return False
-        self._tell(f"speed with batches of {size:,}")
+        self._report(f"speed with batches of {size:,}")
         began = time.perf_counter()
         try:
             rate, peak = self._trials.rate(size, min(RATE_SHARE * self._seconds, RATE_S))

@@ -51,7 +51,7 @@ class SpeedupTrials:
         self._ends_s = self._began_s + seconds
         self._reserve_s = RESERVE * seconds
         self._tolerance = tolerance
-        self._tell = tell
+        self._report = tell
         self._recorded = tuple(recorded)
         self._done: list[TriedChange] = []
         self._kept: dict[str, tuple[TriedChange, TrainingChange]] = {}
@@ -250,7 +250,7 @@ class SpeedupTrials:
         return self._ends_s - time.monotonic()
 
     def _say(self, what: str) -> None:
-        self._tell(what, time.monotonic() - self._began_s)
+        self._report(what, time.monotonic() - self._began_s)
 
 
 def _compared_at(first: Ready) -> float:

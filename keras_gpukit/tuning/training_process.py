@@ -12,11 +12,11 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 from keras_gpukit.errors import TrialError, one_line
+from keras_gpukit.monitoring.call_errors import kind_and_message
 from keras_gpukit.tuning.made_changes import make_changes
 from keras_gpukit.tuning.measured_fit import Ready, TrialFailedError, measure
 from keras_gpukit.tuning.processes import OF_MEMORY, OwnProcess, ProcessSettings
 from keras_gpukit.tuning.training_changes import TrainingChange
-from keras_gpukit.watching.call_errors import kind_and_message
 
 ROUND_S = 0.5
 """Duration of one measurement."""

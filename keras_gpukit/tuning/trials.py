@@ -132,7 +132,7 @@ class Trials:
         self._ends = time.perf_counter() + (1 - RESERVE) * seconds
         self._reserve_s, self._least_left_s = RESERVE * seconds, LEAST_LEFT * seconds
         self._compute_rate = compute_rate
-        self._tell = tell
+        self._report = tell
         self._reader = reader
         tell("as it is")
         self._first = reader(dataset, 0.0)
@@ -155,7 +155,7 @@ class Trials:
         if proposal.dataset is None:
             self.done.append(Trial(proposal.name, proposal.description, note=proposal.blocked))
             return self.done[-1]
-        self._tell(proposal.description)
+        self._report(proposal.description)
         seconds = min(LONGEST_S, SHARE * self._left_s)
         pause_s = min(LONGEST_STEP_S, 1 / self.best.median) if proposal.overlaps else 0.0
         before, after = (self._reader(each, pause_s) for each in (self.dataset, proposal.dataset))
@@ -194,7 +194,7 @@ class Trials:
             return None
         if kept == len(self._gains) == 1:
             return self._gains[0]  # its trial already compared with the original pipeline
-        self._tell("all changes together")
+        self._report("all changes together")
         seconds = self._reserve_s + max(self._left_s, 0.0)
         found = compare(self._first, self._reader(tuned, 0.0), threshold=1.0, seconds=seconds)
         if self._gains and found.low <= 1:

@@ -254,15 +254,15 @@ small_model().fit(fast_dataset(8).repeat(), **options)
 
 def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
     # No GPU here: NVML's library is one that loses the second GPU early, and the others later.
+    from keras_gpukit.monitoring import environment as watched
     from keras_gpukit.records import GPUInfo
-    from keras_gpukit.watching import environment as watched
 
     gpus = scenario("vanishing_gpu", this=1)
     gpus[0].lost_after, gpus[2].lost_after = 6, 8
     monkeypatch.setitem(sys.modules, "pynvml", FakeNVML(gpus))
     listed = tuple(GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus))
     monkeypatch.setattr(watched, "visible_gpus", lambda: listed)
-    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.05)
     monitor = gpukit.Monitor(tmp_path)
     model = small_model()
     model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)

@@ -9,7 +9,7 @@ from keras_gpukit.distributed.coordinating.steps import (
     Coordinator,
     WorkerStep,
 )
-from keras_gpukit.distributed.meeting import wait_for_end
+from keras_gpukit.distributed.rendezvous import wait_for_end
 from keras_gpukit.errors import WorkerError
 
 

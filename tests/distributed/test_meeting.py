@@ -7,7 +7,7 @@ import pytest
 from helpers.clusters import free_addresses
 
 from keras_gpukit.distributed.launching.workers import REUSE, address_of, reserved_ports
-from keras_gpukit.distributed.meeting import answers, wait_for_tasks
+from keras_gpukit.distributed.rendezvous import answers, wait_for_tasks
 from keras_gpukit.errors import WorkerError
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.clock import StepClock
-from keras_gpukit.input.wait.ended_windows import EndedWindows
+from keras_gpukit.input.wait.closed_windows import EndedWindows
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
@@ -51,7 +51,7 @@ def clocked_steps(
     first_step=0,
     wall=None,
     examples=None,
-    stood_still_since=lambda moment_s: False,
+    suspended_since=lambda moment_s: False,
     now=time.perf_counter,
     steps_per_execution=1,
     **options,
@@ -65,7 +65,7 @@ def clocked_steps(
 
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
     ended = EndedWindows(
-        totals, on_window=add, examples=examples, stood_still_since=stood_still_since, **starts
+        totals, on_window=add, examples=examples, suspended_since=suspended_since, **starts
     )
     windows = StepWindows(calls, choose, ended, now)
     return ClockedSteps(

@@ -28,7 +28,7 @@ class Script:
         )
         self.times = self.sampler.times
 
-    def look(self, seconds, *stack, used_s=None):
+    def poll(self, seconds, *stack, used_s=None):
         """Looks at the main thread after some seconds."""
         self._used_s[MAIN_THREAD] = used_s
         self.look_at(seconds, {MAIN_THREAD: stack})
@@ -37,7 +37,7 @@ class Script:
         """Looks at several threads after some seconds."""
         self._now_s += seconds
         self._stacks = {thread: self._frames(stack) for thread, stack in stacks.items()}
-        self.sampler.look()
+        self.sampler.poll()
 
     def watch(self, *functions, **options):
         codes = [self.code(*each) for each in functions]

@@ -7,9 +7,9 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from keras_gpukit.layer_names import NO_LAYERS
-from keras_gpukit.placement import summing_up
+from keras_gpukit.placement import aggregation
+from keras_gpukit.placement.aggregation import Surroundings, make_record
 from keras_gpukit.placement.copies import infer_shapes, read_sent, sent_outputs, sum_copies
-from keras_gpukit.placement.summing_up import Surroundings, make_record
 from keras_gpukit.records import Operation, OperationKind, SentTensor, StepOperations
 
 # A GPU next to a CPU, which no test machine has.
@@ -79,7 +79,7 @@ def test_copies_are_summed_up_by_their_ends_the_most_bytes_first():
 
 
 def test_of_many_operations_those_that_a_table_leaves_out_are_counted(monkeypatch):
-    monkeypatch.setattr(summing_up, "MOST_ROWS", 1)
+    monkeypatch.setattr(aggregation, "MOST_ROWS", 1)
     kinds = ["MatMul"] * 2 + ["Relu"] * 3 + ["Add"] * 4
     ran = tuple(Operation(OperationKind(each), "op", "CPU:0") for each in kinds)
     around = Surroundings(("CPU:0",), knows_gpu_kernels=False, has_strategy=False)

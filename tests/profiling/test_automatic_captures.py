@@ -22,10 +22,10 @@ import keras_gpukit as gpukit
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
+from keras_gpukit.monitoring import automatic_capture
 from keras_gpukit.profiling import read_apart, read_profile
 from keras_gpukit.records import Worker
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.watching import automatic_capture
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 BATCHES = 150  # a second and more
@@ -43,7 +43,7 @@ def on_a_gpu(monkeypatch):
     sooner = {"AFTER_S": 0.3, "STEADY_STRETCH_S": 0.05, "STEADY_WITHIN": 10.0, "SLOWER": 1000.0}
     for name, value in sooner.items():
         monkeypatch.setattr(f"keras_gpukit.rules.slowdown.gpu_captures.{name}", value)
-    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
 
 

@@ -19,11 +19,11 @@ from helpers.processes import wait_for
 from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_dataset, small_model
 
 import keras_gpukit as gpukit
+from keras_gpukit.monitoring import call_frame
 from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
 from keras_gpukit.profiling.capturing.settings import RequestFile, next_scheduled
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.watching import call_frame
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -254,7 +254,7 @@ def test_a_capture_waits_until_the_one_before_is_gathered(tmp_path):
 @pytest.fixture
 def often(monkeypatch):
     """What happens each second happens each hundredth."""
-    monkeypatch.setattr("keras_gpukit.watching.session.SAMPLE_EVERY_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.01)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.01)
 
 

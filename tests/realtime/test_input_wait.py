@@ -218,7 +218,7 @@ def test_a_loop_of_ones_own_waits_for_its_stage(monkeypatch):
     """Each batch sleeps for 20 ms in Python, while the loop sleeps for 5: 15 are waited for."""
     from tensorflow.python.data.ops import iterator_ops
 
-    from keras_gpukit.scripts.own_loop import OwnLoops
+    from keras_gpukit.scripts.custom_loop import OwnLoops
 
     monkeypatch.setattr(iterator_ops.OwnedIterator, "__next__", iterator_ops.OwnedIterator.__next__)
     monkeypatch.setattr(tf.GradientTape, "gradient", tf.GradientTape.gradient)

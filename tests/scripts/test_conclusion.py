@@ -56,7 +56,7 @@ def test_the_verdict_is_that_of_a_run_that_ended_and_paths_are_from_where_the_sc
 
 def told(conclusion: Conclusion) -> str:
     """What is printed as the script ends."""
-    conclusion.tell()
+    conclusion.report()
     return sys.stderr.getvalue()
 
 
@@ -64,7 +64,7 @@ def test_the_report_is_written_where_nothing_reads_what_is_printed(monkeypatch, 
     conclusion = made(folder, monkeypatch)
     write_lines(folder.path() / "net", run_lines())
     sys.stderr.close()
-    conclusion.tell()
+    conclusion.report()
     assert (folder.path() / REPORT).is_file()
 
 

@@ -8,8 +8,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops import iterator_ops
 
 from keras_gpukit.scripts.eager_steps import EagerSteps
-from keras_gpukit.scripts.own_loop import OwnLoops
-from keras_gpukit.watching.retraced_functions import RetracedFunctions
+from keras_gpukit.scripts.custom_loop import OwnLoops
+from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
 
 
 @pytest.fixture

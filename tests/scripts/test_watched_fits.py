@@ -9,11 +9,11 @@ import pytest
 from helpers.training import BATCH, arrays, keras_restored, sensitive_model
 
 import keras_gpukit as gpukit
+from keras_gpukit.monitoring import run_output
+from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.scripts import watched_fits
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits
-from keras_gpukit.watching import run_output
-from keras_gpukit.watching.call_frame import callbacks_of_fit
 
 BATCHES = 4
 

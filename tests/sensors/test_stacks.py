@@ -24,9 +24,9 @@ SLOW = ("train.py", "Slow.on_train_batch_end", 12)
 def test_a_line_is_named_with_what_it_calls_outside_the_script():
     script = Script()
     adapt = (f"{KERAS}/layers/text_vectorization.py", "TextVectorization.adapt", 400)
-    script.look(2.0, MAIN, (f"{KERAS}/utils/traceback_utils.py", "error_handler", 1), adapt)
-    script.look(1.0, MAIN, adapt, (f"{TENSORFLOW}/ops/lookup_ops.py", "insert", 7))
-    script.look(0.5, MAIN, ("train.py", "clean", 12))
+    script.poll(2.0, MAIN, (f"{KERAS}/utils/traceback_utils.py", "error_handler", 1), adapt)
+    script.poll(1.0, MAIN, adapt, (f"{TENSORFLOW}/ops/lookup_ops.py", "insert", 7))
+    script.poll(0.5, MAIN, ("train.py", "clean", 12))
     times = script.times()
     assert [(each.place, each.function, each.called, each.seconds) for each in times.lines] == [
         ("train.py:60", "<module>", "TextVectorization.adapt", 3.0),
@@ -75,7 +75,7 @@ def test_a_line_is_named_with_what_it_calls_outside_the_script():
 )
 def test_what_runs_a_line(found, stack):
     script = Script()
-    script.look(1.0, *stack)
+    script.poll(1.0, *stack)
     (line,) = script.times().lines
     assert (line.part, line.place, line.entry) == found
 
@@ -86,7 +86,7 @@ def test_threads_outside_the_script_or_waiting_for_a_fit_do_not_count():
     assert [line.place for line in script.times().lines] == ["train.py:60"]
     script = Script()
     script.look_at(5.0, {1: (MAIN,), 2: (("train.py", "train", 20), FIT)})
-    script.look(1.0, MAIN)
+    script.poll(1.0, MAIN)
     (line,) = script.times(parts=["script"], thread=1, outside_calls=True).lines
     assert line.seconds == 1.0
 
@@ -95,9 +95,9 @@ def test_operations_outside_a_function_run_one_by_one():
     script = Script()
     step, eager = ("train.py", "step", 52), (f"{TENSORFLOW}/eager/execute.py", "quick_execute", 50)
     graph = (f"{TENSORFLOW}/eager/polymorphic_function/function.py", "__call__", 8)
-    script.look(3.0, MAIN, step, (f"{KERAS}/layers/layer.py", "Layer.__call__", 1), eager)
-    script.look(2.0, MAIN, step, graph, eager)
-    script.look(1.0, MAIN, (f"{TENSORFLOW}/data/ops/iterator_ops.py", "__next__", 7), eager)
+    script.poll(3.0, MAIN, step, (f"{KERAS}/layers/layer.py", "Layer.__call__", 1), eager)
+    script.poll(2.0, MAIN, step, graph, eager)
+    script.poll(1.0, MAIN, (f"{TENSORFLOW}/data/ops/iterator_ops.py", "__next__", 7), eager)
     assert script.sampler.eager_s(script.code(*step[:2]), 0.0, 9.0) == 3.0
     assert script.sampler.eager_s(script.code(*step[:2]), 3.0, 9.0) == 0.0
     assert [line.eager_s for line in script.times().lines] == [3.0, 0.0, 0.0]
@@ -107,7 +107,7 @@ def test_growth_shows_in_the_thirds_of_the_time():
     script = Script()
     for second in range(9):
         inside = ("train.py", "f", 9) if second in (2, 4, 6, 7, 8) else MAIN
-        script.look(1.0, MAIN, inside)
+        script.poll(1.0, MAIN, inside)
     line = script.times().lines[0]
     assert (line.place, line.first_third_s, line.last_third_s) == ("train.py:9", 1.0, 3.0)
 
@@ -115,7 +115,7 @@ def test_growth_shows_in_the_thirds_of_the_time():
 def test_a_thread_that_uses_no_processor_time_waits():
     script = Script()
     for used_s in (0.0, 0.01, 0.9, 1.9):
-        script.look(1.0, MAIN, used_s=used_s)
+        script.poll(1.0, MAIN, used_s=used_s)
     (line,) = script.times().lines
     assert (line.seconds, line.waits_s, line.mostly_waits) == (4.0, 1.0, False)
 
@@ -124,7 +124,7 @@ def test_old_looks_are_thinned_and_their_time_is_kept(monkeypatch):
     monkeypatch.setattr("keras_gpukit.sensors.stacks.MOST_LOOKS", 8)
     script = Script()
     for _ in range(40):
-        script.look(1.0, MAIN)
+        script.poll(1.0, MAIN)
     times = script.times()
     assert times.looks <= 8
     assert times.watched_s == times.lines[0].seconds == 40.0
@@ -139,7 +139,7 @@ def test_a_watch_counts_the_innermost_of_its_functions_in_looks_that_count():
     assert watch.mean_threads() is None  # after too few looks
     script.look_at(1.0, {1: (MAIN,), 2: (load,)})
     is_on[0] = False
-    script.look(1.0, load)
+    script.poll(1.0, load)
     assert watch.mean_threads() == pytest.approx(1.9)
     assert watch.slowest() is script.code(*load[:2])
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from keras_gpukit.distributed.meeting import answers
+from keras_gpukit.distributed.rendezvous import answers
 from keras_gpukit.errors import WorkerError
 from keras_gpukit.frameworks.tf_distribution import end_of
 

@@ -74,7 +74,7 @@ class JobAttempt:
                 alone_s = time.monotonic() + self.arrival_s
                 is_over = is_reported = False
                 while not is_over:
-                    self._turn()
+                    self._switch()
                     is_over = self._is_over()
                     is_fine = not self.failures and self.ended_by is None
                     is_due = time.monotonic() >= alone_s or (is_over and is_fine)
@@ -125,7 +125,7 @@ class JobAttempt:
             self.failures.append(Ending(task, code, now_s, tail, self.arrival_s))
         return any(each.missing_s is not None for each in self.failures)
 
-    def _turn(self) -> None:
+    def _switch(self) -> None:
         """Waits for output, and handles it, signals, and the ends of processes."""
         for key, _ in self._selector.select(_TURN_S):
             if not key.data.read():
@@ -191,4 +191,4 @@ class JobAttempt:
             else:
                 running.process.kill()  # a server has nothing to save
         while self._running:
-            self._turn()
+            self._switch()

@@ -9,8 +9,8 @@ import sys
 import time
 from contextlib import ExitStack
 
-from keras_gpukit.distributed.launching.elsewhere import SERVERS
 from keras_gpukit.distributed.launching.job import Task
+from keras_gpukit.distributed.launching.job_templates import SERVERS
 from keras_gpukit.distributed.launching.workers import (
     REUSE,
     ProcessPlan,
@@ -30,7 +30,7 @@ _TURN_S = 0.2
 def serve(workers: int, port: int) -> int:
     """Runs a dispatcher and its workers until one of them dies or a signal comes.
 
-    No process is left behind in any case: each has a keeper, which ends it when this process ends.
+    No process is left behind: each has a supervisor, which ends it when this process ends.
 
     Returns:
         The exit code: 128 plus the signal's number, or 1 if a process died or the dispatcher did

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from keras_gpukit.distributed.launching import keeper
+from keras_gpukit.distributed.launching import supervisor
 from keras_gpukit.distributed.launching.job import Task
-from keras_gpukit.distributed.meeting import answers
+from keras_gpukit.distributed.rendezvous import answers
 
 REUSE = {"TF_GRPC_REUSE_PORT": "1"}
 """Environment variables for processes that use reserved ports."""
@@ -86,7 +86,7 @@ class Arrivals:
         return tuple(self._missing)
 
 
-_KEEPER = Path(keeper.__file__)
+_SUPERVISOR = Path(supervisor.__file__)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ProcessPlan:
 
 
 class WorkerProcess:
-    """The process of a task, started by a keeper."""
+    """The process of a task, started by a supervisor."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class WorkerProcess:
     ) -> None:
         self.task = plan.task
         options = (str(grace_s), ",".join(map(str, plan.cpus)))
-        self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_KEEPER), *options, *plan.command],
+        self._supervisor = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_SUPERVISOR), *options, *plan.command],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
@@ -126,24 +126,24 @@ class WorkerProcess:
     @property
     def returncode(self) -> int | None:
         """Exit code, or negative number of the signal that killed the process; None if it runs."""
-        return self._keeper.poll()
+        return self._supervisor.poll()
 
     def interrupt(self) -> None:
         """Sends SIGINT to the process group, as Ctrl-C would."""
-        self._write(keeper.INTERRUPT)
+        self._write(supervisor.INTERRUPT)
 
     def stop(self) -> None:
         """Sends SIGTERM to the process, and SIGKILL to all that is left after `grace_s`."""
-        self._write(keeper.STOP)
+        self._write(supervisor.STOP)
 
     def kill(self) -> None:
         """Sends SIGKILL to the process and its descendants."""
-        self._write(keeper.KILL)
+        self._write(supervisor.KILL)
 
     def _write(self, byte: bytes) -> None:
-        assert self._keeper.stdin is not None
+        assert self._supervisor.stdin is not None
         with contextlib.suppress(OSError):  # it has ended
-            self._keeper.stdin.write(byte)
+            self._supervisor.stdin.write(byte)
 
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.coordinating.trainer import train_by_coordinator
-from keras_gpukit.distributed.meeting import serve, wait_for_tasks
+from keras_gpukit.distributed.rendezvous import serve, wait_for_tasks
 from keras_gpukit.distributed.strategies.in_one_process import Choice, Resources, synchronous
 from keras_gpukit.records.cluster import Cluster
 

@@ -100,7 +100,7 @@ class StepClock:
         run_other = not_accepted or step_function
         # Every step runs through this function, and the previous step leaves cold caches: each
         # additional function or object costs a large part of a microsecond.
-        now, calls, turn = self._now, self._calls, self._windows.turn
+        now, calls, turn = self._now, self._calls, self._windows.switch
 
         @functools.wraps(step_function)
         def timed(iterator: Any) -> Any:
@@ -168,7 +168,7 @@ class StepClock:
 
     def end(self) -> None:
         """Makes the windows that have ended but were deferred, and lets go of the last iterator."""
-        self._guarded(self._windows.work_out)
+        self._guarded(self._windows.evaluate)
         self._guarded(self._past.free)
 
     def release(self) -> None:
@@ -195,7 +195,7 @@ class StepClock:
         self._guarded(self._windows.follow, source)
         is_first_of_run = self._calls.count == 0
         if self._wall is not None:
-            self._wall.turn("first step" if is_first_of_run else "steps", entry_s)
+            self._wall.switch("first step" if is_first_of_run else "steps", entry_s)
         around, self._around_first_call = self._around_first_call, nullcontext()
         try:
             with around:
@@ -206,7 +206,7 @@ class StepClock:
         exit_s = self._now()
         traced, self._will_trace = self._will_trace, False
         if self._wall is not None and is_first_of_run:
-            self._wall.turn("steps", exit_s)
+            self._wall.switch("steps", exit_s)
             self._wall.set_apart(exit_s - entry_s)
         elif self._wall is not None and traced:
             self._wall.add_tracing(exit_s - entry_s)
@@ -225,8 +225,8 @@ class StepClock:
         self._report(error)
         if self._wall is not None:
             # Usually the end of the data. Finding it counts as epoch start.
-            self._wall.turn("epoch start", entry_s)
-            self._wall.turn("other")
+            self._wall.switch("epoch start", entry_s)
+            self._wall.switch("other")
 
     def _report(self, error: BaseException) -> None:
         """Passes on an error of a step; the end of the data is none."""

@@ -16,7 +16,13 @@ from keras_gpukit.frameworks.tf_iterators import (
     read_model,
 )
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
-from keras_gpukit.input.wait.meters import NotMeasurable, PipelineStart, Stretch, Times, WaitReading
+from keras_gpukit.input.wait.meters import (
+    CallTimes,
+    NotMeasurable,
+    PipelineStart,
+    Times,
+    WaitReading,
+)
 from keras_gpukit.records.steps import Confidence
 
 # tf.data leaves out longer gaps and keeps at most so many (tensorflow/core/framework/model.cc).
@@ -89,7 +95,7 @@ class PipelineModelMeter:
             self._first_reading = reading
         return reading
 
-    def start(self, taken: Any, first: Stretch) -> PipelineStart | None:
+    def start(self, taken: Any, first: CallTimes) -> PipelineStart | None:
         """Starts a stretch; returns the wait for the first batch, or None if unknown."""
         is_late = taken is None
         if is_late:
@@ -114,7 +120,7 @@ class PipelineModelMeter:
             shuffle_fraction=None if is_late else _shuffle_fraction(model),
         )
 
-    def read(self, taken: Sequence[Any], stretch: Stretch) -> WaitReading:
+    def read(self, taken: Sequence[Any], stretch: CallTimes) -> WaitReading:
         """Returns the wait of a stretch, and starts the next one."""
         if any(each is None for each in taken):
             because = "the pipeline was deleted before its model was read"
@@ -149,7 +155,7 @@ class PipelineModelMeter:
             # Only the whole wait is then known, including what hides behind compute.
             self._hidden, self.confidence = None, "upper bound"
 
-    def _gaps_between(self, stretch: Stretch, models: Sequence[Any]) -> tuple[Times | None, bool]:
+    def _gaps_between(self, stretch: CallTimes, models: Sequence[Any]) -> tuple[Times | None, bool]:
         """Returns the seconds of the gap after each fetch of the stretch, or None.
 
         Also returns whether tf.data surely recorded each gap, so that a long call waited.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.input.wait.calls import CallTimes
-from keras_gpukit.input.wait.ended_windows import Ended, EndedWindows, FirstCall, Start
+from keras_gpukit.input.wait.closed_windows import ClosedWindow, EndedWindows, FirstCall, Start
 from keras_gpukit.input.wait.examples import Counts
 from keras_gpukit.input.wait.meters import Meter
 from keras_gpukit.records.steps import InputRecord
@@ -132,7 +132,7 @@ class StepWindows:
         self._is_cut = True
         self._calls.due_times = 0
 
-    def turn(self) -> None:
+    def switch(self) -> None:
         """Reads the meter, and begins a window, or ends one that is long enough."""
         if self._started_s is None:
             self._start()
@@ -154,9 +154,9 @@ class StepWindows:
         elif self._is_short:
             self._end_short()
 
-    def work_out(self) -> None:
+    def evaluate(self) -> None:
         """Evaluates the windows that have ended, and passes them to the listener."""
-        self._ended.work_out()
+        self._ended.evaluate()
 
     @property
     def _is_due(self) -> bool:
@@ -183,7 +183,7 @@ class StepWindows:
         )
         self._begin()
         if self._is_due:
-            self.work_out()
+            self.evaluate()
 
     def _begin(self) -> None:
         """Begins a window with the latest call."""
@@ -207,12 +207,12 @@ class StepWindows:
         readings, self._readings = self._readings, ()
         before, self._counts = self._counts, self._ended.count_examples()
         self._ended.add(
-            Ended(
+            ClosedWindow(
                 times_s=calls.times_s,
                 raised=self._raised_taken,
                 meter=self._meter,
                 readings=readings,
-                stood_still=self._ended.stood_still_since(calls.times_s[0]),
+                suspended=self._ended.suspended_since(calls.times_s[0]),
                 counts=(before, self._counts),
                 step=calls.step,
                 time_s=self._latest_unix_s(),
@@ -223,7 +223,7 @@ class StepWindows:
         self._begin()
         if is_due:
             self._worked_out_s = calls.times_s[-2]
-            self.work_out()
+            self.evaluate()
 
     def _latest_unix_s(self) -> float:
         """Returns when the latest call returned, in seconds since the Unix epoch."""
@@ -247,7 +247,7 @@ class StepWindows:
         if not calls:
             self.had_short_epoch |= self._raised
             return
-        self.work_out()
+        self.evaluate()
         if len(calls) == 1:  # a second call has noted the start
             began_s, is_counted = calls[0].entry_s, self._counts_as_start
             self._ended.add_start(calls[0].as_start, began_s, is_counted=is_counted)

@@ -102,7 +102,7 @@ class WallTime:
         """Current part; once the call is over, the last one."""
         return self._now_in.part
 
-    def turn(self, part: Part, at_s: float | None = None) -> None:
+    def switch(self, part: Part, at_s: float | None = None) -> None:
         """Ends the current part and begins another; does nothing once the call is over.
 
         Args:
@@ -112,13 +112,13 @@ class WallTime:
         """
         if not self.is_over:
             at_s = max(self._now() if at_s is None else at_s, self._now_in.since_s)
-            self._turn(_Now(part, at_s, self._spent(self._now_in.part, at_s)))
+            self._switch(_Now(part, at_s, self._spent(self._now_in.part, at_s)))
 
     def end_steps(self, at_s: float, batch_ended_s: float) -> None:
         """Ends the part "steps"; callbacks after the last batch are part of "callbacks"."""
-        self.turn("callbacks", at_s)
+        self.switch("callbacks", at_s)
         if batch_ended_s > at_s:
-            self.turn("other", batch_ended_s)
+            self.switch("other", batch_ended_s)
 
     def set_apart(self, seconds: float) -> None:
         """Notes seconds inside the step function that belong to another part than "steps"."""
@@ -164,7 +164,7 @@ class WallTime:
         if not self.is_over:
             self._count_compilations()
             at_s, part = self._now(), self._now_in.part
-            self._turn(_Now(part, at_s, self._spent(part, at_s), ended_s=at_s))
+            self._switch(_Now(part, at_s, self._spent(part, at_s), ended_s=at_s))
 
     def breakdown(
         self, inside_s: float, wait_s: float | None, until_s: float | None = None
@@ -233,7 +233,7 @@ class WallTime:
         again = Compilations(max(programs - 1, 0), spent_s * share)
         return self._compiled_in.get("steps"), again
 
-    def _turn(self, next_in: _Now) -> None:
+    def _switch(self, next_in: _Now) -> None:
         if self.part != next_in.part and {self.part, next_in.part} & _WITH_STEPS:
             self._count_compilations()
         self._noted = (0.0, 0)

@@ -5,8 +5,8 @@ import pytest
 import yaml
 
 from keras_gpukit.distributed.clusters import read_cluster
-from keras_gpukit.distributed.launching.elsewhere import Pods, indexed_job, train_job
 from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.distributed.launching.job_templates import Pods, indexed_job, train_job
 from keras_gpukit.records import Cluster
 
 STARTED = ["python", "-m", "keras_gpukit.scripts.launched_script"]

@@ -225,9 +225,9 @@ def test_wrong_arguments_start_nothing(arguments, complaint, capsys, monkeypatch
 
 WATCH = """
 import psutil
-from keras_gpukit.sensors import neighbours
+from keras_gpukit.sensors import other_processes
 
-neighbours.NAMED = 99  # on a busy machine too
+other_processes.NAMED = 99  # on a busy machine too
 
 def both_reached(stage):
     Path(f"{stage}-{index}").touch()
@@ -247,7 +247,7 @@ if index == 1:
     while not Path("looked").exists():
         pass
 else:
-    sensor = neighbours.NeighbourSensor()
+    sensor = other_processes.OtherProcessesSensor()
     sensor.look()
     have_computed(0.5, "pid-1", "stranger")
     sensor.look()
@@ -285,7 +285,7 @@ def servers(type):
     for process in psutil.Process().parent().parent().children(recursive=True):
         task = json.loads(process.environ().get("TF_CONFIG", "{}")).get("task", {})
         if task.get("type") == type and "launching.servers" in " ".join(process.cmdline()):
-            if "keeper.py" not in " ".join(process.cmdline()):
+            if "supervisor.py" not in " ".join(process.cmdline()):
                 yield process
 """
 # With servers that only listen.

@@ -37,7 +37,7 @@ def test_the_launcher_is_killed_and_no_orphan_is_left(tmp_path):
         launches[-1].start()
     for launch in launches:
         launch.workers(ready=2)
-    # The launcher; for each worker a keeper, itself, a child and what a child left.
+    # The launcher; for each worker a supervisor, itself, a child and what a child left.
     wait_for(lambda: len(left_of(launches)) >= TRIALS * (1 + 2 * 4))
     for launch in launches:
         launch.process.kill()
@@ -52,7 +52,7 @@ def test_the_launcher_is_killed_and_no_orphan_is_left(tmp_path):
         (STUBBORN, 128 + signal.SIGHUP, ""),
         ("ready(); time.sleep(100)", 137, "worker 1 was killed by SIGKILL"),
     ],
-    ids=["the launcher gets a signal", "a keeper is killed"],
+    ids=["the launcher gets a signal", "a supervisor is killed"],
 )
 def test_a_signal_and_the_death_of_a_keeper_end_all(tmp_path, source, code, said):
     launch = Launch(tmp_path, source, "--workers=2", "--grace=0.2")

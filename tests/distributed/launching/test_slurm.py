@@ -10,8 +10,8 @@ from helpers import prepared
 from helpers.processes import ROOT, environment
 from helpers.slurm import running_slurm, wait_for
 
-from keras_gpukit.distributed.launching.elsewhere import batch_script
 from keras_gpukit.distributed.launching.job import Job
+from keras_gpukit.distributed.launching.job_templates import batch_script
 
 SHOW_CLUSTER = """
 import os, sys

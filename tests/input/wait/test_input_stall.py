@@ -112,7 +112,7 @@ def test_only_a_buffer_of_batches_counts_as_the_last_buffer(data, has_one):
 
 
 def test_a_pipeline_that_is_out_of_reach_is_unknown_and_says_why(monkeypatch):
-    monkeypatch.setattr("keras_gpukit.watching.phase_steps.epoch_iterator", lambda _: None)
+    monkeypatch.setattr("keras_gpukit.monitoring.phase_steps.epoch_iterator", lambda _: None)
     record = input_of(without_autotuning(fast_dataset(4)))
     assert record.stall_fraction is None
     assert "autotuning is off" in record.unknown_because

@@ -112,7 +112,7 @@ def test_all_steps_of_short_epochs_over_one_pipeline_are_measured(calls):
 
 
 def test_a_process_that_stood_still_leaves_a_short_epoch_unknown():
-    record, _, _ = given_run(2, stood_still_since=lambda moment_s: True)
+    record, _, _ = given_run(2, suspended_since=lambda moment_s: True)
     assert record.wait_s is None
     assert record.unknown_because == "the process was suspended"
 

@@ -568,7 +568,7 @@ def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
 
     def load(number):
         if number == 150:  # as the sampling thread does now and then
-            watch.look()
+            watch.poll()
         return number
 
     loaded = tf.data.Dataset.range(200).map(

@@ -112,12 +112,12 @@ def test_the_reading_that_shows_most_stands_for_a_start(starts):
     early, late = stages(4), stages(2)
     iterators = Iterator(stages(4, 1)), Iterator(early), Iterator()
     starts.follow(iterators[0])
-    starts.look()
+    starts.poll()
     assert starts.readings() == ([stages(4, 1)], False)  # nothing is known of a later epoch
     starts.follow(iterators[1])
-    starts.look()
+    starts.poll()
     starts.began(late)
-    starts.look()  # the first batches have arrived
+    starts.poll()  # the first batches have arrived
     assert starts.readings() == ([early], True)
     starts.follow(iterators[2])
     starts.began(stages(3))
@@ -128,7 +128,7 @@ def test_without_an_early_reading_those_after_the_first_batches_count(
     starts,
 ):
     starts.follow(Iterator(stages(4)))
-    starts.look()  # that iterator is gone
+    starts.poll()  # that iterator is gone
     assert starts.readings() == ([], False)
     iterators = [Iterator() for _ in range(3)]
     for number, iterator in enumerate(iterators):
@@ -142,7 +142,7 @@ def test_starts_that_were_seen_early_are_kept_longest(starts):
     for number, iterator in enumerate(kept):
         starts.follow(iterator)
         if number == 1:
-            starts.look()
+            starts.poll()
         starts.began(stages(2))
     assert starts.readings()[0] == [stages(4, 2)]
 
@@ -152,8 +152,8 @@ def test_the_longest_restarts_are_kept_without_the_wait_for_a_first_batch():
     clock = iter([*moments, 9.0, 9.0, 9.0])
     wall = WallTime("callbacks", lambda: next(clock), compiled=lambda: None)
     for _ in range(7):
-        wall.turn("epoch start")
-        wall.turn("steps")
+        wall.switch("epoch start")
+        wall.switch("steps")
     wall.add_epoch_wait(0.5, 6.7)
     longest_s = wall.breakdown(0.0, 0.0, until_s=9.0).longest_restarts_s
     assert longest_s == pytest.approx((0.6, 0.5, 0.4, 0.3, 0.2))

@@ -17,7 +17,7 @@ class Process:
 
     def spend(self, part, programs):
         """Ten seconds of a part, in which XLA compiles."""
-        self.wall.turn(part)
+        self.wall.switch(part)
         self.now_s += 10.0
         self.programs += programs
         if part == "steps":
@@ -32,7 +32,7 @@ def test_compilations_in_later_steps_and_validations_are_no_compute_and_no_valid
     process.spend("callbacks", 7)
     process.spend("steps", 2)
     process.spend("validation", 0)
-    process.wall.turn("other")
+    process.wall.switch("other")
     parts = process.wall.breakdown(process.inside_s, 0.0)
     assert parts.compilations == 4 + 2 + 2
     assert parts.compiling_s == parts.tracing_s == pytest.approx(4.0)
@@ -73,9 +73,9 @@ def test_each_part_of_the_wall_time_is_said_with_its_begin_and_end():
     wall = WallTime(
         "epoch start", now=lambda: next(moments), on_part=lambda *part: parts.append(part)
     )
-    wall.turn("steps")
+    wall.switch("steps")
     wall.add_epoch_wait(2.0, began_s=5.0)
-    wall.turn("validation")
+    wall.switch("validation")
     wall.end()
     assert parts == [
         ("epoch start", 0.0, 5.0),
@@ -90,14 +90,14 @@ def test_tracing_for_another_shape_or_a_new_step_function_is_no_computation_and_
     moments = iter([0.0, 10.0])
     wall = WallTime("first step", now=lambda: next(moments))
     wall.note_tracing(0.5)  # part of the first step
-    wall.turn("steps", 2.0)
+    wall.switch("steps", 2.0)
     wall.note_tracing(1.5)
     parts = wall.breakdown(inside_s=8.0, wait_s=1.0, until_s=10.0)
     assert (parts.tracing_s, parts.tracings, parts.tracings_of_shapes) == (1.5, 1, 1)
     assert parts.compute_s == 8.0 - 1.5 - 1.0
     moments = iter([0.0, 10.0])
     wall = WallTime("first step", now=lambda: next(moments))
-    wall.turn("steps", 2.0)  # the first call of an epoch
+    wall.switch("steps", 2.0)  # the first call of an epoch
     wall.note_tracing(1.5)
     wall.add_tracing(2.0)  # all of that call
     parts = wall.breakdown(inside_s=8.0, wait_s=1.0, until_s=10.0)

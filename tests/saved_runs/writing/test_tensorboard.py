@@ -62,7 +62,7 @@ RUN = """
     import keras_gpukit
     from keras_gpukit.records import GPUInfo
     from keras_gpukit.sensors import host
-    from keras_gpukit.watching import environment, session
+    from keras_gpukit.monitoring import environment, session
 
     session.SAMPLE_EVERY_S = 0.05
     host.DISKS_EVERY_S = 0.1

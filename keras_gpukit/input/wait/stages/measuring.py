@@ -60,7 +60,7 @@ class _Life:
 
 
 @dataclass
-class _Stretch:
+class _Interval:
     """Readings of one iterator of the whole pipeline, in order."""
 
     readings: Sequence[ModelReading]
@@ -80,7 +80,7 @@ class _Stretch:
         return sorted(known & self.lives.keys())
 
 
-_Place = list[tuple[_Stretch, int]]
+_Place = list[tuple[_Interval, int]]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, 
         and the last reading of each stretch, all stretches together. None if no batch was fetched.
     """
     whole = [_whole(readings) for readings in stretches]
-    known = [_Stretch(readings) for readings in whole if len(readings) > 1]
+    known = [_Interval(readings) for readings in whole if len(readings) > 1]
     place = [(stretch, stretch.readings[0].output) for stretch in known]
     batches = sum(stretch.lives[number].elements for stretch, number in place)
     if batches <= 0:
@@ -127,7 +127,7 @@ def measure_starts(readings: Sequence[ModelReading]) -> MeasuredNode | None:
     Args:
         readings: A reading of each start, of iterators over the same pipeline.
     """
-    stretches = [_Stretch([_not_begun(reading), reading]) for reading in readings]
+    stretches = [_Interval([_not_begun(reading), reading]) for reading in readings]
     if not stretches:
         return None
     place = [(stretch, stretch.readings[0].output) for stretch in stretches]

@@ -47,7 +47,7 @@ class StartReadings:
             del starts[next(unread, 1)]
         starts.append(_Start(iterator))
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Reads the model if the first batches are still to come; called on the sampling thread."""
         start = self._starts[-1] if self._starts else None
         iterator = start.iterator() if start is not None and start.after is None else None

@@ -111,9 +111,9 @@ class PipelineWatch:
             self._every *= 2
         self._until_next = self._every - 1
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Reads the model while the first batches are made; called on the sampling thread."""
-        self._starts.look()
+        self._starts.poll()
 
     def stop(self) -> None:
         """Ends what was changed to time the stages."""

@@ -1,0 +1,215 @@
+"""Evaluates windows of steps that have ended, and adds them up.
+
+When a window ends, only the meter is read. It is evaluated later, about once a second: training
+waits meanwhile, and the step has emptied the CPU caches, so that evaluating the windows of many
+short epochs together takes a fraction of the time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_gpukit.input.wait.examples import Counts, ExampleCounter
+from keras_gpukit.input.wait.meters import CallTimes, Meter, PipelineStart, Times, WaitReading
+from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.records.steps import InputRecord, StepWindow
+
+_SUSPENDED = WaitReading(None, unknown_because="the process was suspended")
+
+
+class Start(NamedTuple):
+    """The start of a pipeline: the times of its first two calls, and what was read after them."""
+
+    times_s: list[float]
+    meter: Meter | None
+    reading: Any
+    seen: PipelineStart | None
+    is_counted: bool
+
+
+class ClosedWindow(NamedTuple):
+    """A window that has ended.
+
+    Attributes:
+        times_s: Entry and exit times, alternating, of its calls and of the call after them.
+        raised: Whether one more call raised before the last reading; see `Stretch`.
+        stood_still: Whether the process was suspended within it.
+        counts: Counts of examples at its start and at its end.
+        time_s: Time of its end, in seconds since the Unix epoch.
+    """
+
+    times_s: list[float]
+    raised: bool
+    meter: Meter | None
+    readings: tuple[Any, ...]
+    suspended: bool
+    counts: tuple[Counts, Counts]
+    step: int
+    time_s: float
+
+
+class FirstCall(NamedTuple):
+    """One of an epoch's first two calls, whose wait the meter knows.
+
+    An epoch of one or two calls has no regular window: the first call, which waits for the
+    pipeline's start, is in no window, and a window only ends when the call after it is entered.
+    """
+
+    entry_s: float
+    exit_s: float
+    wait_s: float
+    counts: tuple[Counts, Counts]
+
+    @property
+    def as_start(self) -> PipelineStart:
+        """Wait for the pipeline's first batch, if this is its first call."""
+        return PipelineStart(self.wait_s, shuffle_fraction=None)
+
+
+class EndedWindows:
+    """Keeps what has ended in order, until `work_out` evaluates it.
+
+    Args:
+        on_start: Called with the wait for an epoch's first batch and its beginning on the clock.
+        examples: Counts examples; None if they are not counted.
+        stood_still_since: Returns whether the process was suspended since a time on the clock. If
+            so, it is unknown how long the steps waited.
+
+    Attributes:
+        unknown_because: Why the current pipeline's wait is unknown, at least in part; None if it
+            is known.
+    """
+
+    def __init__(
+        self,
+        totals: StepTotals,
+        *,
+        on_window: Callable[[StepWindow], None],
+        on_start: Callable[[float, float], None] = lambda wait_s, began_s: None,
+        examples: ExampleCounter | None = None,
+        suspended_since: Callable[[float], bool] = lambda moment_s: False,
+    ) -> None:
+        self.unknown_because: str | None = None
+        self.suspended_since = suspended_since
+        self._totals = totals
+        self._on_window = on_window
+        self._on_start = on_start
+        self._examples = examples
+        self._later: deque[Start | ClosedWindow | None] = deque()
+
+    def input(self, meter: Meter | None) -> InputRecord:
+        """Returns the input wait of the windows so far."""
+        if meter is None:
+            return self._totals.input(None, None, self.unknown_because)
+        return self._totals.input(meter.mechanism, meter.confidence, self.unknown_because)
+
+    def count_examples(self) -> Counts:
+        """Reads the counter of examples."""
+        return () if self._examples is None else self._examples.take()
+
+    def begin_epoch(self) -> None:
+        """Notes that the next windows belong to another epoch."""
+        self._later.append(None)
+
+    def add(self, ended: Start | ClosedWindow) -> None:
+        """Keeps the start of a pipeline, or a window."""
+        self._later.append(ended)
+
+    def evaluate(self) -> None:
+        """Evaluates everything that is kept, and passes the windows to the listener."""
+        windows = []
+        while self._later:
+            each = self._later.popleft()
+            if isinstance(each, ClosedWindow):
+                windows.append(self._window(each))
+            elif isinstance(each, Start):
+                start = each.seen
+                if each.meter is not None:
+                    start = each.meter.start(each.reading, _stretch(each.times_s)) or start
+                self.add_start(start, each.times_s[0], is_counted=each.is_counted)
+            else:
+                self._totals.begin_epoch()
+        for window in windows:  # only now, since the listener may read the totals
+            self._on_window(window)
+
+    def add_start(self, start: PipelineStart | None, began_s: float, *, is_counted: bool) -> None:
+        """Adds the start of a pipeline, whose wait may count as that of the epoch's start."""
+        self._totals.add_start(start if is_counted else None)
+        if start is not None and is_counted:
+            self._on_start(start.wait_s, began_s)
+
+    def add_short(self, calls: tuple[FirstCall, ...], step: int, time_s: float) -> None:
+        """Evaluates calls of a short epoch, up to a step that returned at a time."""
+        # A duration ends at the next call's entry; that of the last call ends when it returns.
+        durations_s = np.diff([*(each.entry_s for each in calls), calls[-1].exit_s])
+        waits_s = np.array([each.wait_s for each in calls])
+        reading = WaitReading(float(waits_s.sum()), waits_s)
+        if self.suspended_since(calls[0].entry_s):
+            reading = _SUSPENDED
+        counts = calls[0].counts[0], calls[-1].counts[1]
+        examples = self._examples_in(counts, len(calls), full=False)
+        window = self._added(durations_s, reading, examples, step, time_s)
+        self._totals.add_calls(durations_s, reading.waits_s)
+        self._on_window(window)
+
+    def release(self) -> None:
+        """Forgets the listener, and everything that is kept."""
+        self._later.clear()
+        self._on_window = lambda window: None
+
+    def _window(self, ended: ClosedWindow) -> StepWindow:
+        stretch = _stretch(ended.times_s, ended.raised)
+        reading = _SUSPENDED if ended.suspended else WaitReading(None)
+        if ended.meter is not None:  # also if the process was suspended: the next stretch starts
+            found = ended.meter.read(ended.readings, stretch)
+            reading = reading if ended.suspended else found
+        examples = self._examples_in(ended.counts, stretch.calls)
+        # `predict` fetches its batches between the calls.
+        in_predict = self._totals.phase == "predict"
+        between_s = None if in_predict else float((stretch.entries_s[1:] - stretch.exits_s).sum())
+        window = self._added(
+            stretch.durations_s, reading, examples, ended.step, ended.time_s, between_s
+        )
+        self._totals.add_calls(stretch.durations_s, reading.waits_s)
+        return window
+
+    def _examples_in(
+        self, counts: tuple[Counts, Counts], calls: int, *, full: bool = True
+    ) -> int | None:
+        return self._examples.between(*counts, calls, full=full) if self._examples else None
+
+    def _added(
+        self,
+        durations_s: Times,
+        reading: WaitReading,
+        examples: int | None,
+        step: int,
+        time_s: float,
+        between_s: float | None = None,
+    ) -> StepWindow:
+        """Makes a window of consecutive calls, and adds it to the totals."""
+        self.unknown_because = reading.unknown_because or self.unknown_because
+        window = StepWindow(
+            phase=self._totals.phase,
+            time_s=time_s,
+            step=step,
+            steps=len(durations_s) * self._totals.steps_per_execution,
+            duration_s=float(durations_s.sum()),
+            input_wait_s=reading.wait_s,
+            most_wait_s=reading.most_s,
+            examples=examples,
+            buffered_batches=reading.buffered_batches,
+            between_s=between_s,
+        )
+        self._totals.add(window)
+        return window
+
+
+def _stretch(calls_s: list[float], raised: bool = False) -> CallTimes:
+    """Returns all calls but the last, which begins the next window."""
+    times_s = np.fromiter(calls_s, np.float64, len(calls_s))
+    return CallTimes(times_s[::2], times_s[1:-2:2], float(times_s[-1]), raised)

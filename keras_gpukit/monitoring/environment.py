@@ -1,0 +1,204 @@
+"""Reads the versions, devices and execution settings of the current run."""
+
+from __future__ import annotations
+
+import dis
+import os
+import platform
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from types import CodeType, MappingProxyType
+from typing import Any
+
+from keras_gpukit.distributed.clusters import this_worker
+from keras_gpukit.frameworks import tf_runtime
+from keras_gpukit.frameworks.keras_calls import profiled_batches
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.layer_names import layers_in
+from keras_gpukit.memory.model_state import size_of
+from keras_gpukit.monitoring.call_frame import callbacks_of_fit, data_of_fit
+from keras_gpukit.monitoring.layer_sources import place_of
+from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
+from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
+from keras_gpukit.rules.setup import settings
+from keras_gpukit.rules.whole_run.not_compute import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
+from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
+from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.sensors.interpreter import usable_cores
+from keras_gpukit.version import __version__
+
+
+def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
+    """Reads the environment of this process, without that of a model."""
+    import tensorflow as tf
+
+    return Environment(
+        versions={
+            "python": platform.python_version(),
+            **versions,
+            "tensorflow": tf.__version__,
+            "keras_gpukit": __version__,
+        },
+        gpus=visible_gpus(),
+        cuda_build=tf.sysconfig.get_build_info()["is_cuda_build"],
+        cpu_count=usable_cores(),
+    )
+
+
+def read_environment(model: Any) -> Environment:
+    """Reads the environment in which a model runs."""
+    import keras
+    import tensorflow as tf
+
+    strategy = getattr(model, "distribute_strategy", None)
+    return replace(
+        process_environment({"keras": keras.__version__}),
+        precision=model.dtype_policy.name,
+        jit_compile=bool(getattr(model, "jit_compile", False)),
+        run_eagerly=bool(getattr(model, "run_eagerly", False)),
+        steps_per_execution=getattr(model, "steps_per_execution", 1),
+        strategy=_strategy_name(strategy),
+        replicas=None if strategy is None else strategy.num_replicas_in_sync,
+        worker=this_worker(model),
+        tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
+        trainable_bytes=_trainable_bytes(model),
+        settings=slow_settings() | _copied_over_time(model),
+        preprocessing=_preprocessing(model),
+    )
+
+
+def _preprocessing(model: Any) -> tuple[str, ...]:
+    """Returns the names of the model's preprocessing layers that compute more than a product."""
+    import keras
+
+    (prepares,) = keras.layers.Rescaling.__bases__  # private; such layers have it in common
+    cheap = (keras.layers.Rescaling, keras.layers.Normalization)
+    return tuple(
+        layer.name
+        for layer in layers_in(model)
+        if isinstance(layer, prepares) and not isinstance(layer, cheap)
+    )
+
+
+def _copied_over_time(model: Any) -> dict[str, str]:
+    """Returns how often layers are copied over a static time axis, if often.
+
+    `TimeDistributed` copies its layer, and a recurrent layer with `unroll=True` its cell.
+    """
+    import keras
+
+    layers = tuple(layers_in(model))
+    found = [each for each in layers if isinstance(each, keras.layers.TimeDistributed)]
+    unrolled = [each for each in layers if getattr(each, "unroll", False) is True]
+    with suppress(AttributeError, ValueError, TypeError):
+        copies = sum(each.input.shape[1] or 0 for each in unrolled)
+        if copies >= MANY_COPIES:
+            first = unrolled[0]
+            made = f"{type(first).__name__}(unroll=True) ({place_of(first) or first.name})"
+            return {UNROLLED: f"{made} puts {copies} copies of its cell into the graph"}
+    with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
+        copies = sum(each.input.shape[1] or 0 for each in found)
+        if copies >= MANY_COPIES:
+            made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
+            return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
+    return {}
+
+
+def _trainable_bytes(model: Any) -> int | None:
+    """Returns the size of the trainable weights; None before the model is built."""
+    return sum(map(size_of, model.trainable_variables)) or None
+
+
+def _strategy_name(strategy: Any) -> str | None:
+    """Returns the class name of the strategy; None for TensorFlow's default strategy."""
+    name = type(strategy).__name__
+    return None if strategy is None or name.startswith("_") else name
+
+
+def slow_settings() -> dict[str, str]:
+    """Returns settings of this process that can slow a run, by their key in `rules.settings`."""
+    calls: dict[str, str] = {}
+    for call, is_set in _calls().items():
+        with suppress(AttributeError, ImportError):
+            if is_set():
+                calls[call] = call
+    return calls | settings.slow_variables(os.environ) | _of_callbacks() | _of_py_dataset()
+
+
+def _of_py_dataset() -> dict[str, str]:
+    """Returns the lines of the running fit's `PyDataset` that read what `on_epoch_begin` sets.
+
+    Only if it has several workers, which call its other methods at the same time.
+    """
+    import keras
+
+    data = data_of_fit()
+    workers = getattr(data, "workers", 1)  # missing if the class does not call `super().__init__`
+    if not isinstance(data, keras.utils.PyDataset) or workers < 2:
+        return {}
+    codes = {
+        name: code
+        for name, method in vars(type(data)).items()
+        if isinstance(code := getattr(method, "__code__", None), CodeType)
+    }
+    sets = {name for name, _ in _attributes(codes.get("on_epoch_begin"), "STORE_ATTR")}
+    lines = [
+        place(code.co_filename, line)
+        for method, code in codes.items()
+        if method not in ("__init__", "on_epoch_begin", "on_epoch_end")
+        for name, line in _attributes(code, "LOAD_ATTR")
+        if name in sets
+    ]
+    if not lines:
+        return {}
+    return {ON_EPOCH_BEGIN: f"sets what {', '.join(dict.fromkeys(lines))} reads; workers={workers}"}
+
+
+def _attributes(code: CodeType | None, operation: str) -> Iterator[tuple[str, int]]:
+    """Yields each attribute that code loads or stores, with its line."""
+    line = 0
+    for each in dis.get_instructions(code) if code else ():
+        positions = getattr(each, "positions", None)  # from Python 3.11 on
+        line = (positions.lineno if positions else each.starts_line) or line
+        if each.opname == operation:
+            yield each.argval, line
+
+
+def _of_callbacks() -> dict[str, str]:
+    """Returns the arguments that take time of Keras' callbacks of the running `fit`."""
+    import keras
+
+    given: dict[str, str] = {}
+    for callback in callbacks_of_fit():
+        if isinstance(callback, keras.callbacks.ModelCheckpoint) and callback.save_freq != "epoch":
+            given[SAVE_FREQ] = f"save_freq={callback.save_freq}"
+        if isinstance(callback, keras.callbacks.TensorBoard):
+            values = {**vars(callback), "profile_batch": profiled_batches(callback)}
+            for name, default in TENSORBOARD_DEFAULTS.items():
+                if (value := values.get(name, default)) not in (default, (0, 0)):
+                    given[f"{TENSORBOARD}.{name}"] = f"{name}={value!r}"
+    return given
+
+
+def _calls() -> dict[str, Callable[[], Any]]:
+    import tensorflow as tf
+
+    threads = tf.config.threading
+    return {
+        RUN_FUNCTIONS_EAGERLY: tf.config.functions_run_eagerly,
+        settings.DEBUG_MODE: tf_runtime.debugs_tf_data,
+        settings.DUMP: lambda: tf_runtime.debugs_tensors("dumping_callback"),
+        settings.CHECK_NUMERICS: lambda: tf_runtime.debugs_tensors("check_numerics_callback"),
+        settings.ACTIVE_PROFILER: tf_runtime.active_profiler,
+        settings.PLACEMENT_LOG: tf.debugging.get_log_device_placement,
+        settings.DETERMINISM: tf_runtime.is_deterministic,
+        settings.ONE_INTRA_THREAD: lambda: threads.get_intra_op_parallelism_threads() == 1,
+        settings.TRACE: sys.gettrace,
+        settings.PROFILE: sys.getprofile,
+        settings.TRACEMALLOC: tracemalloc.is_tracing,
+        settings.DEV_MODE: lambda: sys.flags.dev_mode,
+        settings.DEBUG_BUILD: lambda: hasattr(sys, "gettotalrefcount"),
+    }

@@ -1,0 +1,177 @@
+"""Finds out what a process does during a step that does not end, from the stacks of its threads.
+
+Files and functions of Keras and TensorFlow by which a stack is recognized, seen on Keras 3.12 to
+3.15 and TensorFlow 2.21. If one is renamed, the description is less precise.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.records.event import HangKind
+from keras_gpukit.records.steps import Part
+from keras_gpukit.sensors.stacks import stacks_of_threads
+
+_CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
+_TRACING = "func_graph_from_py_func"
+_CALLED_BY_TENSORFLOW = os.path.join("tensorflow", "python", "ops", "script_ops.py")
+_INPUT = (
+    os.path.join("tensorflow", "python", "data", "ops", ""),
+    os.path.join("keras", "src", "trainers", "data_adapters", ""),
+)
+# Lines on which Python code waits for another thread.
+_WAITS = re.compile(r"\.(acquire|join|wait)\(|\bwith .*lock", re.IGNORECASE)
+_BUSY_CORES = 0.5
+# Numbers of the system calls read and pread64, on x86-64 and on ARM.
+_READS = {"x86_64": ("0", "17"), "aarch64": ("63", "67")}
+_MOST_STACKS, _MOST_FRAMES = 6, 12
+
+
+class Frame(NamedTuple):
+    """One frame of a stack."""
+
+    file: str
+    function: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function} ({place(self.file, self.line)})"
+
+    @property
+    def waits(self) -> bool:
+        """Whether the line waits for another thread."""
+        return bool(_WAITS.search(linecache.getline(self.file, self.line)))
+
+
+Stack = Sequence[Frame]
+"""Frames of a thread, the innermost first."""
+
+
+Activity = tuple[HangKind, str, str | None]
+"""A kind, in words that follow "no step for 60 s:", and the place of `Hang.input_place`."""
+
+
+def describe(
+    training: Stack, others: Iterable[Stack], part: Part, *, cores: float | None, in_cluster: bool
+) -> Activity:
+    """Returns what the process does."""
+    hook = _callback(training)
+    if hook is not None:
+        is_own = getattr(_own(training), "function", None) == hook.function
+        where = _own(training) if is_own else f"{hook.function}{_where(training)}"
+        return "work", f"in the callback {where}{_lock(training)}", None
+    if any(each.function == _TRACING for each in training):
+        return "work", f"tracing the step{_where(training)}", None
+    inputs = [each for each in others if _is_of_input(each)]
+    by_user = [each for each in inputs if _own(each) is not None]
+    # Of several threads, one that does not itself wait for another is the cause.
+    for stack in sorted(by_user, key=lambda each: bool(_lock(each))):
+        return _waiting(str(_own(stack)), _lock(stack))
+    own = _own(training)
+    if own is not None:
+        return "work", f"in {own}{_lock(training)}", None
+    path = _file_being_read()
+    if path is not None:
+        return _waiting(f"a read of {path}")
+    if cores is not None and cores >= _BUSY_CORES:
+        step = "the first step" if part == "first step" else "a step"
+        doing = f"computing or compiling {step}, or making its batch"
+        return "work", f"{doing} ({cores:.1f} cores are busy)", None
+    if in_cluster:
+        return "worker", "waiting for another worker", None
+    if inputs:
+        return "input", "waiting for input", None
+    return "idle", "waiting for input or a device: the process is idle", None
+
+
+def _waiting(place: str, lock: str = "") -> Activity:
+    return "input", f"waiting for input, {place}{lock}", place
+
+
+def stacks_of_others(training_thread: int) -> dict[str, Stack]:
+    """Returns the stacks of all threads but the training thread and our own, by thread name."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    return {
+        f"{names.get(ident, 'thread')} {ident}": as_stack(stack)
+        for ident, stack in stacks_of_threads().items()
+        if ident not in (training_thread, threading.get_ident())
+        and not str(names.get(ident)).startswith("gpukit-")
+    }
+
+
+def as_stack(frames: Iterable[FrameType]) -> Stack:
+    """Returns a stack that keeps nothing alive, from frames, the innermost first."""
+    stack = []
+    for frame in frames:
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+        stack.append(Frame(code.co_filename, name, frame.f_lineno or 0))
+    return stack
+
+
+def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:
+    """Returns stacks in a form for the record: those in the input or in user code."""
+    chosen = {"training thread": training}
+    chosen |= {name: each for name, each in others.items() if _own(each) or _is_of_input(each)}
+    return tuple(
+        f"{name}: {' < '.join(map(str, stack[:_MOST_FRAMES]))}"
+        for name, stack in list(chosen.items())[:_MOST_STACKS]
+    )
+
+
+def _own(stack: Stack) -> Frame | None:
+    """Returns the innermost frame of the script, as far as AutoGraph has not rewritten it."""
+    own = (each for each in stack if is_of_the_script(each.file))
+    return next(own, None)
+
+
+def _where(stack: Stack) -> str:
+    own = _own(stack)
+    return "" if own is None else f", {own}"
+
+
+def _lock(stack: Stack) -> str:
+    return ", which waits for another thread or a lock" if stack and stack[0].waits else ""
+
+
+def _callback(stack: Stack) -> Frame | None:
+    """Returns the outermost hook of a callback that Keras is calling."""
+    hook = None
+    for inner, outer in pairwise(stack):
+        if outer.file.endswith(_CALLBACKS) and not inner.file.endswith(_CALLBACKS):
+            hook = inner
+    return hook
+
+
+def _is_of_input(stack: Stack) -> bool:
+    return any(
+        each.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in each.file for part in _INPUT)
+        for each in stack
+    )
+
+
+def _file_being_read() -> str | None:
+    """Returns the file that a thread of tf.data is blocked on; None if none is, or unknown."""
+    reads = _READS.get(os.uname().machine, ()) if sys.platform == "linux" else ()
+    for task in Path("/proc/self/task").glob("*") if reads else ():
+        try:
+            if not (task / "comm").read_text().startswith("tf_"):
+                continue
+            call, number, *_ = (task / "syscall").read_text().split()
+            path = os.readlink(f"/proc/self/fd/{int(number, 16)}") if call in reads else ""
+        except (OSError, ValueError):  # it has ended, is running, or may not be read
+            continue
+        if path.startswith("/"):
+            return path
+    return None

@@ -1,0 +1,256 @@
+"""Measures a script that iterates over a dataset in a loop of its own, without `fit`."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from types import FrameType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from keras_gpukit.errors import Guard
+from keras_gpukit.frameworks.tf_iterators import has_model, read_model, shows_model, wrap_takes
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import InputRecord, RetracedFunction, ThroughputRecord
+from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
+
+if TYPE_CHECKING:
+    from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
+
+TO_SEE_MORE = """\
+The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
+For more, profile 20 of its steps with these two lines, then run keras-gpukit report profile.
+The number of a step is i, as in "for i, batch in enumerate(dataset)":
+  with tf.profiler.experimental.Profile("profile"):  # around the 20 steps
+      with tf.profiler.experimental.Trace("train", step_num=i, _r=1):  # around each step"""
+_LIBRARIES = tuple(os.path.join(*each) for each in (("keras", "src"), ("keras_gpukit", "")))
+
+
+@dataclass
+class _Loop:
+    """A line that takes batches, over all of its passes. Each pass's first step is left out.
+
+    Attributes:
+        place: The line, such as "train.py:40".
+        pipeline: Readings of tf.data's model.
+        began_s: When it took its first batch, on the clock; its last step ended at `ended_s`.
+    """
+
+    place: str
+    pipeline: Any
+    began_s: float
+    steps: int = 0
+    waited_s: float = 0.0
+    lasted_s: float = 0.0
+    ended_s: float = 0.0
+
+
+@dataclass
+class _Pass:
+    loop: _Loop | None
+    batches: int = 0
+    began_s: float = 0.0
+    waited_s: float = 0.0
+    is_in_step: bool = False
+
+    def ends(self, now_s: float) -> None:
+        """Adds the step that ends now, unless it was the first one."""
+        counts, self.is_in_step = self.is_in_step and self.batches > 1, False
+        if self.loop is not None and counts:
+            self.loop.steps += 1
+            self.loop.waited_s += self.waited_s
+            self.loop.lasted_s += now_s - self.began_s
+            self.loop.ended_s = now_s
+
+
+@dataclass
+class OwnLoops:
+    """Times the batches that the script's main thread takes from datasets, and reads the machine.
+
+    The machine is read from the first batch on.
+
+    Attributes:
+        eager: Counts the steps that run eagerly.
+    """
+
+    eager: EagerSteps = field(init=False)
+    _loops: dict[str, _Loop] = field(default_factory=dict)
+    _readings: Any = None
+    _retraced: RetracedFunctions | None = None
+    _guard: Guard = field(
+        default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
+    )
+
+    def __post_init__(self) -> None:
+        self.eager = EagerSteps(self._start)
+
+    def install(self) -> None:
+        """Starts to time batches. Needs TensorFlow imported."""
+        with self._guard:
+            wrap_takes(self._timed)
+            self.eager.install()
+
+    def summary(self) -> RunSummary | None:
+        """Ends the readings; returns the judged record of the longest loop, None without one."""
+        if self._readings is None:
+            return None
+        self._readings[1].stop()
+        loop, eager = self._longest, self.eager.throughput()
+        if (loop is None and eager is None) or self._guard.failed_because is not None:
+            return None
+        return _summarize(loop, eager, *self._readings)
+
+    def retraced(self) -> tuple[RetracedFunction, ...]:
+        """Returns the functions that were traced more than once since the first step; ends that."""
+        if self._retraced is None:
+            return ()
+        self._retraced.close()
+        return self._retraced.record() or ()
+
+    @property
+    def span_s(self) -> tuple[float, float] | None:
+        """When the longest loop and the eager steps began and ended; None without any."""
+        loop, eager = self._longest, self.eager.span_s
+        spans = [] if loop is None else [(loop.began_s, loop.ended_s)]
+        spans += [] if eager is None else [eager]
+        return (min(spans)[0], max(end for _, end in spans)) if spans else None
+
+    @property
+    def place(self) -> str | None:
+        """Line that takes the batches of the loop that `summary` is of; None without one."""
+        return None if self._longest is None else self._longest.place
+
+    @property
+    def _longest(self) -> _Loop | None:
+        loops = [each for each in self._loops.values() if each.steps >= LEAST_STEPS]
+        return max(loops, key=lambda each: each.lasted_s, default=None)
+
+    def _timed(self, take: Any) -> Any:
+        import tensorflow as tf
+
+        now, main = time.perf_counter, threading.main_thread().ident
+        in_graph = tf.inside_function
+
+        @functools.wraps(take)
+        def timed(iterator: Any) -> Any:
+            if threading.get_ident() != main or in_graph():
+                return take(iterator)
+            began_s = now()
+            followed = iterator.__dict__.get("_gpukit_pass")
+            if followed is not None:
+                followed.ends(began_s)
+            batch = take(iterator)
+            if followed is None:
+                followed = iterator._gpukit_pass = _Pass(self._loop_of_caller())
+            followed.began_s, followed.waited_s = began_s, now() - began_s
+            followed.batches, followed.is_in_step = followed.batches + 1, True
+            if followed.loop is not None:
+                self._poll(iterator, followed.loop, followed.batches)
+            return batch
+
+        return timed
+
+    def _loop_of_caller(self) -> _Loop | None:
+        """Returns the loop in the script that takes a batch; None if a library does."""
+        from keras_gpukit.input.wait.stages.watch import PipelineWatch
+
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if any(each in file for each in _LIBRARIES):
+                return None
+            if is_of_the_script(file):
+                line = place(file, frame.f_lineno)
+                return self._loops.setdefault(
+                    line, _Loop(line, PipelineWatch(), time.perf_counter())
+                )
+            frame = frame.f_back
+        return None
+
+    def _poll(self, iterator: Any, loop: _Loop, batches: int) -> None:
+        """Reads tf.data's model after the first batch and at every power of two."""
+        if batches & (batches - 1) or self._guard.failed_because is not None:
+            return
+        with self._guard:
+            self._start()
+            if not shows_model(iterator):
+                return
+            if has_model(iterator):
+                if batches == 1:
+                    loop.pipeline.follow(iterator)
+                loop.pipeline.read(read_model(iterator))
+
+    def _start(self) -> None:
+        if self._readings is None:
+            from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
+
+            self._readings = _start_readings()
+            self._retraced = RetracedFunctions()
+            self._retraced.start()
+
+
+def _start_readings() -> tuple[Any, Any]:
+    """Starts to read GPUs and host; returns the callback that does so, and its session."""
+    from keras_gpukit.callbacks.utilization import Utilization
+    from keras_gpukit.monitoring.environment import process_environment
+    from keras_gpukit.monitoring.run_output import RunOutput
+    from keras_gpukit.sensors.sampling import SamplingThread
+
+    sampler = SamplingThread()
+    session: Any = SimpleNamespace(
+        phase="fit",
+        step=0,
+        in_steps=True,
+        environment=process_environment(),
+        output=RunOutput(None),
+        every_second=sampler.add,
+        read_now=sampler.call,
+        wall=SimpleNamespace(total_s=1.0),
+        stop=sampler.stop,
+    )
+    readings = Utilization(None)
+    readings._begin(session, "fit")
+    sampler.start()
+    return readings, session
+
+
+def _summarize(
+    loop: _Loop | None, eager: ThroughputRecord | None, readings: Any, session: Any
+) -> RunSummary:
+    from dataclasses import replace
+
+    from keras_gpukit.rules import judge_run
+
+    readings._end(session, "fit")
+    summary = RunSummary(
+        environment=session.environment,
+        throughput=eager,
+        utilization=readings.summary,
+        ending="completed",
+    )
+    if loop is not None:
+        step_s = loop.lasted_s / loop.steps
+        throughput = ThroughputRecord("fit", loop.steps, loop.steps, step_s, None)
+        summary = replace(summary, throughput=throughput, input=_input(loop, session))
+    return judge_run(summary)
+
+
+def _input(loop: _Loop, session: Any) -> InputRecord:
+    from keras_gpukit.rules.input.bottleneck import name_bottleneck
+
+    wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
+    # GPUs compute while the loop waits for its next batch. Unproven on a GPU.
+    return InputRecord(
+        "fit",
+        "timed calls of the dataset's iterator",
+        confidence="upper bound" if session.environment.gpus else "exact",
+        measured_steps=loop.steps,
+        wait_s=wait_s,
+        stall_fraction=fraction,
+        pipeline=name_bottleneck(loop.pipeline.record(wait_s), fraction, wait_s),
+    )

@@ -1,0 +1,90 @@
+"""The settings that can slow a run are read where it runs, and none in a run that has none."""
+
+import sys
+import tracemalloc
+from functools import partial
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.training import small_model
+from keras import layers
+from tensorflow.python.data.ops import debug_mode
+
+from keras_gpukit.monitoring.environment import read_environment
+from keras_gpukit.records import RUN_FUNCTIONS_EAGERLY
+from keras_gpukit.rules.setup import settings
+
+
+def read(model=None):
+    return read_environment(model or small_model()).settings
+
+
+SET = {
+    RUN_FUNCTIONS_EAGERLY: [partial(tf.config.run_functions_eagerly, on) for on in (True, False)],
+    settings.DEBUG_MODE: (
+        tf.data.experimental.enable_debug_mode,
+        partial(debug_mode.toggle_debug_mode, False),
+    ),
+    settings.CHECK_NUMERICS: (
+        tf.debugging.enable_check_numerics,
+        tf.debugging.disable_check_numerics,
+    ),
+    settings.ACTIVE_PROFILER: (
+        partial(tf.profiler.experimental.start, ""),
+        partial(tf.profiler.experimental.stop, save=False),
+    ),
+    settings.TRACEMALLOC: (tracemalloc.start, tracemalloc.stop),
+    settings.PROFILE: (partial(sys.setprofile, lambda *_: None), partial(sys.setprofile, None)),
+}
+
+
+@pytest.mark.parametrize("key", SET)
+def test_a_setting_is_read_while_it_is_in_effect(key):
+    begin, end = SET[key]
+    assert key not in read()
+    begin()
+    try:
+        assert key in read()
+    finally:
+        end()
+    assert key not in read()
+
+
+def test_variables_how_the_model_was_compiled_and_its_preprocessing_layers_are_read(monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    assert read()["CUDA_LAUNCH_BLOCKING"] == "CUDA_LAUNCH_BLOCKING=1"
+    assert read_environment(small_model(run_eagerly=True)).runs_eagerly
+    augment = keras.Sequential([layers.RandomFlip(name="flips"), layers.RandomZoom(0.1)])
+    inputs = keras.Input((8, 8, 3))
+    outputs = layers.Dense(1)(layers.Flatten()(augment(layers.Rescaling(0.1)(inputs))))
+    model = keras.Model(inputs, outputs)
+    assert read_environment(model).preprocessing == ("flips", augment.layers[1].name)
+    assert read_environment(small_model()).preprocessing == ()
+
+
+class Reads(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.settings = read(self.model)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"histogram_freq": 2, "profile_batch": (5, 50)}, {"update_freq": 10}]
+)
+def test_the_arguments_of_tensorboard_that_take_time_are_read(tmp_path, arguments):
+    reads = Reads()
+    board = keras.callbacks.TensorBoard(tmp_path, **arguments)
+    small_model().fit(np.zeros((1, 8)), np.zeros(1), callbacks=[board, reads], verbose=0)
+    read = {key: each for key, each in reads.settings.items() if key.startswith("TensorBoard")}
+    assert read == {f"TensorBoard.{key}": f"{key}={value}" for key, value in arguments.items()}
+
+
+def test_copies_of_a_layer_over_time_and_saving_by_batches_are_read(tmp_path):
+    copied = layers.TimeDistributed(layers.Dense(1))
+    model = keras.Sequential([keras.Input((60, 4)), copied, layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    saves, reads = keras.callbacks.ModelCheckpoint(tmp_path / "m.keras", save_freq=3), Reads()
+    model.fit(np.zeros((1, 60, 4)), np.zeros(1), callbacks=[saves, reads], verbose=0)
+    assert "puts 60 copies of its layer" in reads.settings["TimeDistributed"]
+    assert reads.settings["ModelCheckpoint.save_freq"] == "save_freq=3"
