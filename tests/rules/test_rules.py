@@ -1,5 +1,8 @@
 """Each rule: fires with its evidence, is quiet just under its threshold, abstains without it."""
 
+import importlib
+import inspect
+import pkgutil
 import re
 from dataclasses import replace
 from typing import Any
@@ -11,6 +14,7 @@ from helpers.processes import ROOT
 from helpers.series import changing_run
 from helpers.summaries import breakdown, stall, throughput
 
+from keras_gpukit import rules
 from keras_gpukit.input.pipelines.places import KERAS_OWN
 from keras_gpukit.records import (
     HOST_MEMORY,
@@ -48,6 +52,7 @@ from keras_gpukit.records import (
 )
 from keras_gpukit.rules import RULES, judge
 from keras_gpukit.rules.input.python_advice import ARRAYS
+from keras_gpukit.rules.rule import Rule
 from keras_gpukit.rules.setup.settings import DEBUG_MODE
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 
@@ -1205,6 +1210,17 @@ def test_codes_are_unique_documented_and_those_of_rules_that_exist():
     named = {each.partition(": ")[0] for rule in RULES for each in rule.supersedes}
     named |= {code for rule in RULES for code in rule.same_cause.values()}
     assert named <= {rule.code for rule in RULES}
+
+
+def test_no_rule_is_written_and_never_asked():
+    for module in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
+        importlib.import_module(module.name)
+    written = {Rule}
+    while further := {each for rule in written for each in rule.__subclasses__()} - written:
+        written |= further
+    asked = {type(rule) for rule in RULES}
+    ours = (each for each in written if each.__module__.startswith(rules.__name__))
+    assert {each for each in ours if not inspect.isabstract(each)} == asked
 
 
 ELSEWHERE = (
