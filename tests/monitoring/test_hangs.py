@@ -162,7 +162,7 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
 
         return told
 
-    for name, event in (("_tell", said), ("_tell_end", over)):
+    for name, event in (("_report", said), ("_tell_end", over)):
         monkeypatch.setattr(HangWatch, name, then(event, getattr(HangWatch, name)))
 
     def batches():

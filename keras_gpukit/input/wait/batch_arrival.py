@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_gpukit.input.pipelines.device_buffers import Feed
-from keras_gpukit.input.wait.meters import CallTimes, PipelineStart, Times, WaitReading
+from keras_gpukit.input.wait.meters import CallWindow, PipelineStart, Times, WaitReading
 from keras_gpukit.records.steps import Confidence
 
 SEVERAL_STEPS = "one execution runs several steps, and batches are buffered on a GPU"
@@ -58,7 +58,7 @@ class BatchArrivalMeter:
         self._first = self._first or taken
         return taken
 
-    def start(self, taken: _Taken | None, first: CallTimes) -> PipelineStart | None:
+    def start(self, taken: _Taken | None, first: CallWindow) -> PipelineStart | None:
         """Starts a stretch; returns the wait for the first batch, or None if unknown."""
         is_new, self._is_new = self._is_new, False
         if not is_new:
@@ -67,7 +67,7 @@ class BatchArrivalMeter:
         wait_s = float(_waits_s(handed_out_s, first.entries_s[:1], first.exits_s[:1])[0])
         return None if math.isnan(wait_s) else PipelineStart(wait_s, shuffle_fraction=None)
 
-    def read(self, taken: Sequence[_Taken], stretch: CallTimes) -> WaitReading:
+    def read(self, taken: Sequence[_Taken], stretch: CallWindow) -> WaitReading:
         """Returns the wait of a stretch, and starts the next one."""
         if self._steps_per_execution > 1:
             return WaitReading(None, unknown_because=SEVERAL_STEPS)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_gpukit.input.wait.examples import Counts, ExampleCounter
-from keras_gpukit.input.wait.meters import CallTimes, Meter, PipelineStart, Times, WaitReading
+from keras_gpukit.input.wait.meters import CallWindow, Meter, PipelineStart, Times, WaitReading
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.records.steps import InputRecord, StepWindow
 
@@ -209,7 +209,7 @@ class EndedWindows:
         return window
 
 
-def _stretch(calls_s: list[float], raised: bool = False) -> CallTimes:
+def _stretch(calls_s: list[float], raised: bool = False) -> CallWindow:
     """Returns all calls but the last, which begins the next window."""
     times_s = np.fromiter(calls_s, np.float64, len(calls_s))
-    return CallTimes(times_s[::2], times_s[1:-2:2], float(times_s[-1]), raised)
+    return CallWindow(times_s[::2], times_s[1:-2:2], float(times_s[-1]), raised)

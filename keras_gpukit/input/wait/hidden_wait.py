@@ -25,7 +25,7 @@ import numpy as np
 
 from keras_gpukit.frameworks.keras_trainer import is_made_by_keras
 from keras_gpukit.frameworks.tf_iterators import empty_iterator
-from keras_gpukit.input.wait.meters import CallTimes, Times, WaitReading
+from keras_gpukit.input.wait.meters import CallWindow, Times, WaitReading
 
 EMPTY_CALLS = 4
 IDLE_S = 0.005
@@ -97,7 +97,7 @@ class HiddenWait:
             self._step_function(empty)
         return time.perf_counter() - began_s
 
-    def read(self, stretch: CallTimes, gaps_s: Times, buffered: float | None) -> WaitReading:
+    def read(self, stretch: CallWindow, gaps_s: Times, buffered: float | None) -> WaitReading:
         """Returns the stall within a stretch.
 
         Args:

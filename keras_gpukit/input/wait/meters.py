@@ -26,7 +26,7 @@ class NotMeasurable(Exception):
 
 
 @dataclass(frozen=True)
-class CallTimes:
+class CallWindow:
     """Consecutive calls of a step function, up to the entry of the call after the last one.
 
     Attributes:
@@ -108,7 +108,7 @@ class Meter(Protocol):
         Training is blocked meanwhile, and caches are cold after the step.
         """
 
-    def start(self, taken: Any, first: CallTimes) -> PipelineStart | None:
+    def start(self, taken: Any, first: CallWindow) -> PipelineStart | None:
         """Starts a stretch at the entry of the pipeline's second call.
 
         Args:
@@ -119,7 +119,7 @@ class Meter(Protocol):
             The wait for the first batch; None if unknown.
         """
 
-    def read(self, taken: Sequence[Any], stretch: CallTimes) -> WaitReading:
+    def read(self, taken: Sequence[Any], stretch: CallWindow) -> WaitReading:
         """Ends the stretch, returns its wait, and starts the next one.
 
         Args:
@@ -146,12 +146,12 @@ class FetchLatencyMeter:
         self._before_s: float = total_s()
         self._until_s = 0.0
 
-    def start(self, taken: float, first: CallTimes) -> None:
+    def start(self, taken: float, first: CallWindow) -> None:
         """Starts a stretch."""
         self._before_s = taken
         self._until_s = first.next_exit_s
 
-    def read(self, taken: Sequence[float], stretch: CallTimes) -> WaitReading:
+    def read(self, taken: Sequence[float], stretch: CallWindow) -> WaitReading:
         """Returns the wait of a stretch, and starts the next one."""
         # Fetch times are known between the ends of two calls, not between two entries.
         before_s, self._before_s = self._before_s, taken[-1]
@@ -193,11 +193,11 @@ class RequestMeter:
         """Returns the time waited so far, in seconds."""
         return self._waited_s
 
-    def start(self, taken: float, first: CallTimes) -> None:
+    def start(self, taken: float, first: CallWindow) -> None:
         """Starts a stretch; the wait for the first batch is unknown."""
         self._before_s = taken
 
-    def read(self, taken: Sequence[float], stretch: CallTimes) -> WaitReading:
+    def read(self, taken: Sequence[float], stretch: CallWindow) -> WaitReading:
         """Returns the wait of a stretch, and starts the next one."""
         before_s, self._before_s = self._before_s, taken[-1]
         return WaitReading(self._before_s - before_s)

@@ -17,7 +17,7 @@ from keras_gpukit.frameworks.tf_iterators import (
 )
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.meters import (
-    CallTimes,
+    CallWindow,
     NotMeasurable,
     PipelineStart,
     Times,
@@ -95,7 +95,7 @@ class PipelineModelMeter:
             self._first_reading = reading
         return reading
 
-    def start(self, taken: Any, first: CallTimes) -> PipelineStart | None:
+    def start(self, taken: Any, first: CallWindow) -> PipelineStart | None:
         """Starts a stretch; returns the wait for the first batch, or None if unknown."""
         is_late = taken is None
         if is_late:
@@ -120,7 +120,7 @@ class PipelineModelMeter:
             shuffle_fraction=None if is_late else _shuffle_fraction(model),
         )
 
-    def read(self, taken: Sequence[Any], stretch: CallTimes) -> WaitReading:
+    def read(self, taken: Sequence[Any], stretch: CallWindow) -> WaitReading:
         """Returns the wait of a stretch, and starts the next one."""
         if any(each is None for each in taken):
             because = "the pipeline was deleted before its model was read"
@@ -155,7 +155,9 @@ class PipelineModelMeter:
             # Only the whole wait is then known, including what hides behind compute.
             self._hidden, self.confidence = None, "upper bound"
 
-    def _gaps_between(self, stretch: CallTimes, models: Sequence[Any]) -> tuple[Times | None, bool]:
+    def _gaps_between(
+        self, stretch: CallWindow, models: Sequence[Any]
+    ) -> tuple[Times | None, bool]:
         """Returns the seconds of the gap after each fetch of the stretch, or None.
 
         Also returns whether tf.data surely recorded each gap, so that a long call waited.

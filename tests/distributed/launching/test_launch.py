@@ -248,9 +248,9 @@ if index == 1:
         pass
 else:
     sensor = other_processes.OtherProcessesSensor()
-    sensor.look()
+    sensor.poll()
     have_computed(0.5, "pid-1", "stranger")
-    sensor.look()
+    sensor.poll()
     Path("looked").touch()
     print("job", sensor.job_percent())
     print("named", [use.pid for use in sensor.uses()])

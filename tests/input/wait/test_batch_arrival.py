@@ -16,7 +16,7 @@ from helpers.training import fast_dataset, input_of
 from keras_gpukit.input.pipelines.device_buffers import Feed, with_batch_times
 from keras_gpukit.input.wait import batch_arrival, meter_choice, pipeline_model
 from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
-from keras_gpukit.input.wait.meters import CallTimes
+from keras_gpukit.input.wait.meters import CallWindow
 
 CASES = Path(__file__).parent / "cases"
 SHORT = 100
@@ -105,9 +105,9 @@ def waits(handed_out_s, entries_s, *, devices=1, **options):
     clocks = SimpleNamespace(perf_counter=lambda: 100.0, time=lambda: 100.0 + UNIX_S)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_arrival, "time", clocks)
-        meter.start(None, CallTimes(entries_s[:2], entries_s[1:2], entries_s[2]))
+        meter.start(None, CallWindow(entries_s[:2], entries_s[1:2], entries_s[2]))
         calls[0] = len(entries_s)
-        stretch = CallTimes(entries_s[1:], entries_s[2:], entries_s[-1] + 1)
+        stretch = CallWindow(entries_s[1:], entries_s[2:], entries_s[-1] + 1)
         return meter.read([meter.take()], stretch)
 
 

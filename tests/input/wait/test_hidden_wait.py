@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.scripted_pipeline import calibrated_hidden_wait
 
-from keras_gpukit.input.wait.meters import CallTimes
+from keras_gpukit.input.wait.meters import CallWindow
 
 OVERHEAD_S = 0.0003
 COMPUTE_S = 0.004
@@ -35,7 +35,7 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
     gaps_s[:, -1] += computes_s[:, -1]
     durations_s = fetches_s.sum(axis=1) + gaps_s.sum(axis=1)
     entries_s = np.concatenate([[0.0], durations_s.cumsum()])
-    stretch = CallTimes(entries_s, entries_s[1:], entries_s[-1])
+    stretch = CallWindow(entries_s, entries_s[1:], entries_s[-1])
     planted_s = durations_s.sum() - computes_s.sum() - overheads_s.sum()
     return hidden.read(stretch, gaps_s[-known:], None), planted_s, durations_s.sum()
 

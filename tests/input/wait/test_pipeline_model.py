@@ -14,7 +14,12 @@ from helpers.clocked_steps import clocked_steps
 from helpers.scripted_pipeline import ScriptedPipeline, Stage, calibrated_hidden_wait, read_scripted
 
 from keras_gpukit.input.wait import meters
-from keras_gpukit.input.wait.meters import CallTimes, FetchLatencyMeter, NotMeasurable, RequestMeter
+from keras_gpukit.input.wait.meters import (
+    CallWindow,
+    FetchLatencyMeter,
+    NotMeasurable,
+    RequestMeter,
+)
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 
 pytestmark = pytest.mark.tensorflow
@@ -182,7 +187,7 @@ def test_a_pipeline_that_was_deleted_has_an_unknown_wait():
     meter = meter_of(pipeline)
     del pipeline
     gc.collect()
-    stretch = CallTimes(np.array([0.0, 1.0]), np.array([1.0]), 2.0)
+    stretch = CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0)
     reading = meter.read([meter.take()], stretch)
     assert reading.wait_s is None
     assert reading.unknown_because == "the pipeline was deleted before its model was read"
@@ -281,9 +286,9 @@ def test_fetches_that_tf_data_adds_up_are_the_wait_as_far_as_they_are_in_the_str
     assert record.stall_fraction == pytest.approx(0.25)
     assert record.confidence == "exact"
     meter = FetchLatencyMeter(lambda: 0.0, overlaps=False)
-    meter.start(1.0, CallTimes(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
+    meter.start(1.0, CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
     # A second of fetches from 2 to 7 s, in a stretch from 1 to 5 s.
-    stretch = CallTimes(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
+    stretch = CallWindow(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
     assert meter.read([2.0], stretch).wait_s == pytest.approx(0.8)
 
 
@@ -320,7 +325,7 @@ def started(pipeline, meter, more=(), *, first_wait_s=0.4, compute_s=0.1):
     for wait_s in (first_wait_s, 0.02):
         entries.append(pipeline.now_s)
         pipeline.execution([(wait_s, compute_s), *more])
-    first = CallTimes(np.array(entries), np.array([entries[1]]), pipeline.now_s)
+    first = CallWindow(np.array(entries), np.array([entries[1]]), pipeline.now_s)
     return meter.start(meter.take(), first)
 
 
@@ -343,9 +348,9 @@ def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_
         entries.append(pipeline.now_s)
         pipeline.execution([(0.002, 0.004)])
         if number == 1:
-            first = CallTimes(np.array(entries), np.array(entries[1:]), pipeline.now_s)
+            first = CallWindow(np.array(entries), np.array(entries[1:]), pipeline.now_s)
             meter.start(meter.take(), first)
-    stretch = CallTimes(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
+    stretch = CallWindow(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
     reading = meter.read([meter.take()], stretch)
     assert reading.wait_s == pytest.approx(151 * 0.002, abs=151 * MICROSECOND)
     assert reading.waits_s is None
@@ -365,11 +370,11 @@ def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
         exits.append(pipeline.now_s)
 
     call(0), call(1)
-    first = CallTimes(np.array(entries), np.array(exits[:1]), exits[1])
+    first = CallWindow(np.array(entries), np.array(exits[:1]), exits[1])
     start = early.start(early.take(), first)
     for number in range(2, steps + 2):
         call(number)
-    stretch = CallTimes(np.array(entries[1:]), np.array(exits[1:-1]), exits[-1])
+    stretch = CallWindow(np.array(entries[1:]), np.array(exits[1:-1]), exits[-1])
     taken = early.take(), late.take()
     read = early.read(taken[:1], stretch)
     assert late.start(None, first).wait_s == start.wait_s == pytest.approx(0.4, abs=MICROSECOND)

@@ -10,7 +10,7 @@ import pytest
 from helpers.processes import ROOT
 from helpers.scripted_pipeline import calibrated_hidden_wait
 
-from keras_gpukit.input.wait.meters import CallTimes
+from keras_gpukit.input.wait.meters import CallWindow
 
 RECORDED = json.loads(
     Path(__file__).with_name("recorded").joinpath("h100_8_steps.json").read_text()
@@ -42,7 +42,7 @@ def recorded(name):
         1e-6 * np.array(RECORDED["executions"][name][clock])
         for clock in ("entries_us", "exits_us", "gaps_us")
     )
-    return CallTimes(entries_s, exits_s, entries_s[-1]), gaps_s
+    return CallWindow(entries_s, exits_s, entries_s[-1]), gaps_s
 
 
 def clocks_of(name, call_s):
@@ -62,7 +62,7 @@ def clocks_of(name, call_s):
     gaps_s[-1] += compute_s + call_s
     left_s = STEPS * step_s - fetches_s.sum() - gaps_s.sum()
     entries_s = STEPS * step_s * np.arange(CALLS + 1)
-    stretch = CallTimes(entries_s, entries_s[1:], entries_s[-1])
+    stretch = CallWindow(entries_s, entries_s[1:], entries_s[-1])
     stall = (fetches_s.sum() - hidden_s.sum()) / (STEPS * step_s)
     return stretch, np.tile(gaps_s + left_s / STEPS, (CALLS, 1)), stall
 
