@@ -30,6 +30,9 @@ reading, so some short epochs are skipped. The same holds for looking for growin
 BRIEF_S = 0.1
 """Longest processor time of a look for growing collections that is repeated at each of the first
 epochs; our choice. In a script of thousands of modules a look took 0.2 s."""
+LOOKS_AT = (4, 8, 16)
+"""Epochs after which a longer look is repeated as well, since the first one shows no growth; our
+choice."""
 MOST_READINGS = 32
 """Maximum number of fits whose readings are kept; must be even. It is small because each fit also
 writes the readings of the previous fits."""
@@ -106,8 +109,8 @@ class EpochMemoryWatch:
         self._reads.note(began_s)
         left: int | None = None
         kept: tuple[Kept, ...] = ()
-        epochs = self._epochs if self._look_s <= BRIEF_S else math.inf
-        if has_grown and self._looks.is_due(epochs):
+        counts = self._look_s <= BRIEF_S or self._epochs in LOOKS_AT
+        if has_grown and self._looks.is_due(self._epochs if counts else math.inf):
             began_s, spent_s = time.perf_counter(), time.thread_time()
             left, kept = self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
             self._looks.note(began_s)

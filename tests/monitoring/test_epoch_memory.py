@@ -57,7 +57,7 @@ def session(on_epoch_ended):
     )
 
 
-@pytest.mark.parametrize(("look_s", "looks"), [(0.0625, 10), (0.125, 1)])
+@pytest.mark.parametrize(("look_s", "looks"), [(0.0625, 10), (0.125, 3)])
 def test_a_look_that_takes_the_processor_long_is_not_repeated_at_each_of_the_first_epochs(
     look_s, looks, clock
 ):
