@@ -15,7 +15,7 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or slurm or long)" --ignore tests/realtime
 	$(BIN)/pytest tests/realtime
-	$(BIN)/pytest -n 2 --dist loadfile -m "(browser or slurm) and not long" $(PROGRAMS)
+	$(BIN)/pytest -n 3 --dist loadfile -m "(browser or slurm) and not long" $(PROGRAMS)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed

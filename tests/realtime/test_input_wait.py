@@ -73,7 +73,7 @@ def test_fetches_of_executions_stall_only_as_far_as_compute_does_not_hide_them()
 
 def test_training_and_validation_are_told_apart():
     """Twenty batches of the validations sleep 0.1 s each: two seconds, and a core's delays."""
-    data, slow = fast_dataset(40), slow_dataset(10, 0.1)
+    data, slow = fast_dataset(24), slow_dataset(10, 0.1)
     found = measured(data, sleeping_model(0.02), epochs=2, validation_data=slow)
     assert 0 <= found.summary.stall_fraction <= 0.2
     assert 0.4 <= found.validation.stall_fraction <= 1
@@ -113,7 +113,7 @@ strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 
 def stalls(model, through=lambda data: data):
     found = []
-    for data in (fast_dataset(24), slow_dataset(8, 0.25)):
+    for data in (fast_dataset(16), slow_dataset(6, 0.25)):
         callback = gpukit.InputStall(None)
         model.fit(through(data), epochs=2, verbose=0, callbacks=[callback])
         found.append(callback.summary.stall_fraction)
@@ -144,7 +144,7 @@ def test_on_several_devices_and_behind_their_buffers(run_script):
 
 def test_two_workers_are_told_apart_from_their_queue():
     """Both threads sleep nearly always; five looks each second see each of them inside."""
-    source = measured(SlowPyDataset(120, 0.1, workers=2)).summary.python
+    source = measured(SlowPyDataset(80, 0.1, workers=2)).summary.python
     assert source.name == "SlowPyDataset.__getitem__"
     assert "training.py:" in source.location
     assert (source.workers, source.in_processes) == (2, False)
@@ -165,10 +165,10 @@ def batches_for(seconds):
         yield arrays(1)
 
 def batches():
-    yield from batches_for(2.0)
+    yield from batches_for(1.5)
     # The step waits for this batch. Sent to the process, it might stop a moment later.
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
-    yield from batches_for(4.0)
+    yield from batches_for(2.5)
 
 (inputs, targets) = arrays(1)
 signature = tuple(tf.TensorSpec(each.shape, each.dtype) for each in (inputs, targets))
@@ -181,11 +181,11 @@ record, model = callback.summary, callback.model
 steps = int(model.optimizer.iterations)
 print(json.dumps([steps, record.measured_steps, record.wait_s, record.distribution.worst_s]))
 """
-STOPPED_S = 5.0
+STOPPED_S = 3.0
 
 
 def test_a_process_that_was_stopped_has_not_waited_for_input(tmp_path):
-    """Its batches are made within six seconds; five in which it stood still would be one wait."""
+    """Its batches are made within four seconds; three in which it stood still would be one wait."""
     script, output = tmp_path / "script.py", tmp_path / "output"
     script.write_text(STOPPED)
     with output.open("wb") as written:
@@ -199,7 +199,7 @@ def test_a_process_that_was_stopped_has_not_waited_for_input(tmp_path):
     finally:
         process.kill()
     steps, measured, wait_s, worst_s = json.loads(output.read_text())
-    assert 0 < measured * wait_s < 6.0 + STOPPED_S / 2
+    assert 0 < measured * wait_s < 4.0 + STOPPED_S / 2
     assert 0 < worst_s < STOPPED_S
     assert 0 < measured < steps - 2  # those around the stop are unknown
 
