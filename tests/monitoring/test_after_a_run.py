@@ -179,7 +179,7 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
 def test_an_error_of_another_callback_reaches_those_that_listen(tmp_path, hook, position):
     error, callbacks = RuntimeError("theirs"), [listening := Listens(tmp_path)]
 
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise error
 
     callbacks.insert(position, keras.callbacks.LambdaCallback())
