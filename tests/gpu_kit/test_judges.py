@@ -37,11 +37,11 @@ def cases(*, falsified: bool):
                 yield pytest.param(name, claim, changes, id=f"{name}-{claim}-{number}")
 
 
-@pytest.mark.parametrize(("name", "claim", "changes"), cases(falsified=True))
+@pytest.mark.parametrize(("name", "claim", "changes"), [*cases(falsified=True)])
 def test_a_bad_measurement_falsifies_its_claim(name, claim, changes):
     assert verdicts(name, FIGURES[name].GOOD | changes)[claim] is False
 
 
-@pytest.mark.parametrize(("name", "claim", "changes"), cases(falsified=False))
+@pytest.mark.parametrize(("name", "claim", "changes"), [*cases(falsified=False)])
 def test_a_measurement_that_is_missing_or_noisy_judges_nothing(name, claim, changes):
     assert verdicts(name, FIGURES[name].GOOD | changes)[claim] is None

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 from helpers.hostile import HOSTILE, filled
 from helpers.pages import Page, are_in_order, figure_of, rendered
-from helpers.recorded_runs import BEGAN_S, STEPS, SUMMARY, run_lines, with_validation, write_lines
+from helpers.recorded_runs import (
+    BEGAN_S,
+    DECODE,
+    PLACEMENT,
+    STEPS,
+    SUMMARY,
+    run_lines,
+    with_validation,
+    write_lines,
+)
 from helpers.series import series_of_points
 
 from keras_gpukit import records
@@ -462,7 +471,15 @@ def test_names_stay_text_wherever_they_stand():
     report = filled(records.Report)
     # The names of figures over time are the reader's own.
     over_time = {"steps": None, "host": None, "gpus": {}, "memory": {}, "validation": None}
-    run = replace(report.runs[0], **over_time)
+    # Charts with names: of the stages, and of the devices of operations.
+    stage = replace(DECODE, name=HOSTILE, location=HOSTILE)
+    pipeline = records.PipelineRecord((stage,), stage)
+    summary = replace(
+        report.runs[0].summary,
+        input=replace(SUMMARY.input, pipeline=pipeline),
+        operations=replace(PLACEMENT, operations={HOSTILE: {HOSTILE: 3}}),
+    )
+    run = replace(report.runs[0], summary=summary, **over_time)
     page = rendered(replace(report, runs=(run, run)))
     assert page.all("img") == []
     assert len(page.all("script")) == 4

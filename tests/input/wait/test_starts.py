@@ -124,12 +124,13 @@ def test_the_reading_that_shows_most_stands_for_a_start(starts):
     assert starts.readings() == ([early], True)  # the other one lacks stages
 
 
-def test_without_an_early_reading_those_after_the_first_batches_count(
-    starts,
-):
+def test_an_iterator_that_is_gone_is_not_read(starts):
     starts.follow(Iterator(stages(4)))
-    starts.poll()  # that iterator is gone
+    starts.poll()
     assert starts.readings() == ([], False)
+
+
+def test_without_an_early_reading_those_after_the_first_batches_count(starts):
     iterators = [Iterator() for _ in range(3)]
     for number, iterator in enumerate(iterators):
         starts.follow(iterator)
