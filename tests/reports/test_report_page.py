@@ -480,13 +480,14 @@ def test_names_stay_text_wherever_they_stand():
     assert "49" not in re.sub(r"\d{3,}", "", page.words).split()
     assert page.text.count(HOSTILE) > 10
     # Plotly takes some markup in the names it draws: of stages, and of devices.
-    stage = replace(DECODE, name=HOSTILE, location=HOSTILE)
+    image = "<img src=x>"  # which is not cut off
+    stage = replace(DECODE, name=image, location=image)
     summary = records.RunSummary(
         records.Environment({}),
         input=replace(SUMMARY.input, pipeline=records.PipelineRecord((stage,), stage)),
-        operations=replace(PLACEMENT, operations={HOSTILE: {HOSTILE: 3}}),
+        operations=replace(PLACEMENT, operations={image: {image: 3}}),
     )
-    page = rendered(replace(report, runs=(replace(run, summary=summary),)))
+    page = rendered(replace(report, runs=(records.RunReport("", "completed", summary=summary),)))
     assert "<" not in page.scripts[0]
     drawn = json.dumps(page.figures)
     assert "&lt;img" in drawn
