@@ -13,12 +13,34 @@ from __future__ import annotations
 
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from keras_gpukit.records.benchmark import *  # noqa: F403
+    from keras_gpukit.records.cluster import *  # noqa: F403
+    from keras_gpukit.records.codec import *  # noqa: F403
+    from keras_gpukit.records.comparison import *  # noqa: F403
+    from keras_gpukit.records.displayed import *  # noqa: F403
+    from keras_gpukit.records.environment import *  # noqa: F403
+    from keras_gpukit.records.event import *  # noqa: F403
+    from keras_gpukit.records.finding import *  # noqa: F403
+    from keras_gpukit.records.installation import *  # noqa: F403
+    from keras_gpukit.records.machine import *  # noqa: F403
+    from keras_gpukit.records.memory import *  # noqa: F403
+    from keras_gpukit.records.names import *  # noqa: F403
+    from keras_gpukit.records.pipeline import *  # noqa: F403
+    from keras_gpukit.records.placement import *  # noqa: F403
+    from keras_gpukit.records.profile import *  # noqa: F403
+    from keras_gpukit.records.report import *  # noqa: F403
+    from keras_gpukit.records.run import *  # noqa: F403
+    from keras_gpukit.records.script import *  # noqa: F403
+    from keras_gpukit.records.steps import *  # noqa: F403
+    from keras_gpukit.records.tuning import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        for file in iter_modules(__path__, f"{__name__}."):
+        for file in iter_modules(__path__, f"{__name__}."):  # noqa: F405
             names = vars(import_module(file.name))
             if name in names:
                 return names[name]

@@ -14,7 +14,7 @@ LARGEST = 1e18
 """Larger than any number that a clock, disk or memory reports. A larger one comes from a damaged
 file."""
 
-R = TypeVar("R")
+_R = TypeVar("_R")
 
 
 def to_dict(record: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def to_dict(record: Any) -> dict[str, Any]:
     return plain
 
 
-def from_dict(plain: dict[str, Any], kind: type[R]) -> R:
+def from_dict(plain: dict[str, Any], kind: type[_R]) -> _R:
     """Builds a record of a class from the result of `to_dict`.
 
     Raises:
@@ -56,7 +56,7 @@ def json_schema(kind: type, name: str) -> dict[str, Any]:
     }
 
 
-def checked_record(data: msgspec.Raw, kind: type[R]) -> R:
+def checked_record(data: msgspec.Raw, kind: type[_R]) -> _R:
     """Decodes a record of a class from JSON and checks it.
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-R = TypeVar("R", bound="Displayed")
+_R = TypeVar("_R", bound="Displayed")
 _views: dict[type, Callable[[Any], str]] = {}
 _texts: dict[type, Callable[[Any], str]] = {}
 
@@ -33,7 +33,7 @@ class Displayed:
 
 
 def show_by(
-    record: type[R], view: Callable[[R], str], text: Callable[[R], str] | None = None
+    record: type[_R], view: Callable[[_R], str], text: Callable[[_R], str] | None = None
 ) -> None:
     """Registers how records of a class are shown."""
     _views[record] = view

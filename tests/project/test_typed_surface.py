@@ -16,8 +16,7 @@ from typing_extensions import assert_type
 
 import keras_gpukit as gpukit
 from keras_gpukit.profiling import read_profile
-from keras_gpukit.records import ProfileRecord
-from keras_gpukit.records import RunSummary
+from keras_gpukit.records import ProfileRecord, RunSummary
 
 
 class Mine(gpukit.Monitor):
