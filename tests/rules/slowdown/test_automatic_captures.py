@@ -109,6 +109,9 @@ def test_a_profile_replaces_the_range_of_a_stall_and_corrects_other_steps_in_pro
     # In a burst: the run stalls half as often as these steps, and by the same factor less.
     burst = held_against(0.4, 0.8, stall_fraction=0.4, wait_s=0.004)
     assert burst.input.stall_fraction == pytest.approx(0.2)
+    # Where steps wait more than was measured, the time that they computed shrinks by one factor.
+    more = held_against(0.5, 0.2, stall_fraction=0.1, wait_s=0.001)
+    assert more.input.stall_fraction == pytest.approx(1 - 0.9 * 0.5 / 0.8)
 
 
 def test_a_stall_that_the_profile_does_not_show_is_no_finding():
