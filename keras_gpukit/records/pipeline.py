@@ -135,7 +135,7 @@ class PipelineRecord:
             the first, unless nothing of those is known. Stages that have read all their data by
             then are only seen here.
         written: Names of the stages as the script has them, in the order of `stages`, also of those
-            that no batch came from, such as those behind a full cache; empty if unknown.
+            that no batch came from, such as those behind a full cache; None if unknown.
     """
 
     stages: tuple[StageRecord, ...] = ()
@@ -147,7 +147,7 @@ class PipelineRecord:
     source: str | None = None
     costs: tuple[PipelineCosts, ...] = ()
     starts: tuple[StageRecord, ...] = ()
-    written: tuple[str, ...] = ()
+    written: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,7 @@ def layers_of(**times_ms):
     """Three dense layers and others, each with the milliseconds of its elementwise kernels."""
     others = {f"dense_{number}": {"matmul": 0.2} for number in range(3)}
     each = {**others, **{name: {"elementwise": ms} for name, ms in times_ms.items()}}
-    roles = {"optimizer", "metrics", "loss"}
+    roles = {"optimizer", "metrics", "loss", "other"}
     return tuple(
         (name if name in roles else f"model/{name}", name if name in roles else "layer", kinds, MUL)
         for name, kinds in each.items()
@@ -284,6 +284,10 @@ def on_cpu(summary):
     """The same run on a CPU, where a profile's steps take twice as long as the run's."""
     profile = replace(summary.profile, devices=(), step_time_s=2 * summary.step_time_s)
     return replace(summary, environment=Environment({}), profile=profile)
+
+
+def in_no_layer(other_ms):
+    return on_cpu(computing(layers=layers_of(other=other_ms)))
 
 
 def in_float32(casts_ms=0.2, precision="mixed_bfloat16", kernel="Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"):
@@ -407,6 +411,7 @@ FIRES = [
     ("float16-on-cpu warning: dense products slower by 2", run((), HALF)),
     ("dominant-layer info: of the computation gram 62", computing(layers=layers_of(gram_2=1.0))),
     ("dominant-layer info: layers the loss 1", computing(layers=layers_of(loss=1.0))),
+    ("dominant-layer warning: of the computation What belongs to no layer 62", in_no_layer(1.0)),
     ("low-utilization warning: busy time of GPU:0 49 %", hot(busy(49.0))),
     ("host-cpu-saturated warning: cores busy 70 %", run(input=stall(0.5), utilization=BUSY_HOST)),
     ("host-cpu-saturated info: this process 50 %", hot(BUSY_HOST)),
@@ -504,6 +509,7 @@ QUIET = [
     ("float32-layers", in_float32(kernel="EigenMetaKernel<Eigen::bfloat16>")),
     ("dominant-layer", computing(layers=layers_of(gram_2=0.25))),
     ("dominant-layer", computing(layers=layers_of())),
+    ("dominant-layer", in_no_layer(0.85)),
     ("dominant-layer", damaged(computing(layers=layers_of(gram_2=1.0)))),
     ("launch-bound", launching(0.42)),
     ("launch-bound", launching(0.42, slowed_ms=2.0)),

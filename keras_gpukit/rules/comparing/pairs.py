@@ -43,7 +43,7 @@ def written_pairs(a: RunSummary, b: RunSummary) -> Iterator[tuple[str, str | Non
 
     "cache after load" is None or "present"; "load" is "after shuffle" in one, and elsewhere in b.
     """
-    sides = [each.pipeline.written if each.pipeline else () for each in (a, b)]
+    sides = [(each.pipeline and each.pipeline.written) or () for each in (a, b)]
     if not all(sides):
         return
     ours, theirs = (each[::-1] for each in sides)  # as one reads the script

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from keras_gpukit.records.finding import Finding, Severity
-from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
+from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import BATCHED
 from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
-from keras_gpukit.rules.compute.slow_kernels import group_of
+from keras_gpukit.rules.compute.slow_kernels import group_of, plain_name
 from keras_gpukit.rules.compute.slow_layers import REQUIRES
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
+from keras_gpukit.rules.savings import of_compute
 
 ADVICE: dict[LayerRole, str] = {
     "optimizer": "Fewer updates for the same examples: a larger batch, or "
@@ -21,6 +22,11 @@ ADVICE: dict[LayerRole, str] = {
     "loss": "Compute the loss of the whole batch together, as those of `keras.losses` do",
     "metrics": "Fewer metrics while training, and all of them in `evaluate` once per epoch",
 }
+NO_LAYER = (
+    "Metrics and losses compute so, and a training step of your own. Train once with "
+    "`compile(metrics=[])`, and compare",
+    "Metrics with many `thresholds`, or many metrics: all of them in `evaluate`, once per epoch",
+)
 BY_CLASS: dict[str, str] = {
     "TimeDistributed": "{name} calls its layer once for each time step. `Dense` and the like "
     "work on the last axis of all steps together: leave the wrapper out. For others, fold the "
@@ -42,7 +48,8 @@ normalization has 39."""
 class DominantLayer(Rule):
     """Layers of one kind, or another part of the step, that take a third of the computation.
 
-    And at least twice as long as other layers, each for itself. Both are our choice.
+    And at least twice as long as other layers, each for itself. Or what belongs to no layer, if it
+    is most of the computation. All are our choice.
     """
 
     code = "dominant-layer"
@@ -50,7 +57,7 @@ class DominantLayer(Rule):
     title = "One kind of layer takes much of the computation"
     requires = REQUIRES
     charts = ("captures", "layers")
-    least, ratio = 1 / 3, 2.0
+    least, ratio, least_unnamed = 1 / 3, 2.0, 0.6
     of_the_computation = Share("{of} takes {value} of the computation")
     of_it_in = Share(", {value} of it {of}")
     of_it_backward = Share(", {value} of it in the backward pass")
@@ -65,7 +72,12 @@ class DominantLayer(Rule):
         groups: dict[str, list[LayerProfile]] = {}
         for layer in layers:
             groups.setdefault(group_of(layer), []).append(layer)
-        least_s = self.least * sum(map(_time_s, layers))
+        total_s = sum(map(_time_s, layers))
+        unnamed = groups.get("", [])
+        if unnamed and sum(map(_time_s, unnamed)) >= self.least_unnamed * total_s:
+            share = sum(map(_time_s, unnamed)) / total_s
+            return self._in_no_layer(summary, profile, share, unnamed)
+        least_s = self.least * total_s
         fitting = {
             name: sum(map(_time_s, group))
             for name, group in groups.items()
@@ -78,7 +90,7 @@ class DominantLayer(Rule):
         groups[name].sort(key=_time_s, reverse=True)
         # Of a GPU, other rules judge what these changes save.
         level: Severity = "warning" if len(advice) > 1 and not profile.devices else "info"
-        return self._found(level, name, groups[name], sum(map(_time_s, layers)), advice)
+        return self._found(level, name, groups[name], total_s, advice)
 
     def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
         others = [each for each in layers if each.role == "layer" and each not in group]
@@ -87,6 +99,26 @@ class DominantLayer(Rule):
         usual_s = sum(map(_time_s, others)) / len(others)
         own_s = sum(map(_time_s, group)) / len(group)
         return group[0].role != "layer" or own_s >= self.ratio * usual_s
+
+    def _in_no_layer(
+        self,
+        summary: RunSummary,
+        profile: ProfileRecord,
+        share: float,
+        unnamed: list[LayerProfile],
+    ) -> Finding:
+        largest = (each for layer in unnamed for each in layer.largest)
+        kinds = (plain_name(each.operation or each.name) for each in largest)
+        mostly = ", ".join(dict.fromkeys(kinds))
+        on_gpu = bool(profile.devices)  # there, other rules judge what changes save
+        return self.find(
+            "info" if on_gpu else "warning",
+            self.of_the_computation(share, "What belongs to no layer"),
+            advice=NO_LAYER,
+            saving=None if on_gpu else of_compute(summary, share, basis="operations of no layer"),
+            title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
+            f"{mostly or 'unnamed'}",
+        )
 
     def _found(
         self,

@@ -152,7 +152,7 @@ class PipelineWatch:
         starts: tuple[StageRecord, ...] = ()
         if start is not None:
             starts, _ = self._stages(self._within_pool(start), refills=is_later)
-        written = tuple(self._written.names) if self._written is not None else ()
+        written = None if self._written is None else tuple(self._written.names)
         record = PipelineRecord(source=SOURCE, starts=starts, written=written)
         if not any(passes):
             return replace(record, unknown_because=NOT_READ, source=None)
