@@ -83,8 +83,8 @@ def run(args: argparse.Namespace) -> int:
         _train(title, pipeline, epochs, files, setup, logs, console)
         for title, pipeline, epochs in (
             ("1. As beginners write it", as_written, 10),
-            # A verdict takes a while, and its epochs are quick.
-            ("2. With the advice applied", as_advised, 50),
+            # A profile of its steps takes more than ten seconds, and its epochs are quick.
+            ("2. With the advice applied", as_advised, 80),
         )
     )
     console.print()
