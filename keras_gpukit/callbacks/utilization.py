@@ -65,7 +65,7 @@ class _Reading:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._neighbours = OtherProcessesSensor()
+        self._others = OtherProcessesSensor()
         self._lost: dict[int, str] = {}
         self._nvml: NVMLSensor | None = None
         self._gpus_unknown_because: str | None = None
@@ -87,7 +87,7 @@ class _Reading:
                 session.read_now("the host")
             session.read_now("GPUs through NVML")
         with Guard("Reading other processes", "The report does not name them."):
-            self._neighbours.end()
+            self._others.end()
         if self._nvml is not None:
             self._lost = dict(self._nvml.lost)  # with the last one, whose reading raised
             self._nvml.close()
@@ -95,15 +95,15 @@ class _Reading:
 
     def _write(self) -> None:
         """Writes what is known in addition to the readings."""
-        neighbours, nvml = self._neighbours, self._nvml
+        others, nvml = self._others, self._nvml
         record = UtilizationRecord(
             samples=0,
             interval_s=SAMPLE_EVERY_S,
             gpus=tuple(GPUUtilization(i, lost_because=self._lost[i]) for i in sorted(self._lost)),
             host=HostUtilization(
-                children_cpu_percent=neighbours.children_percent(),
-                job_cpu_percent=neighbours.job_percent(),
-                others=neighbours.uses(),
+                children_cpu_percent=others.children_percent(),
+                job_cpu_percent=others.job_percent(),
+                others=others.uses(),
             ),
             gpus_unknown_because=self._gpus_unknown_because,
             processes_unknown_because=nvml.processes_unknown_because if nvml else None,
@@ -113,7 +113,7 @@ class _Reading:
     def _sample_host(self, host: HostSensor) -> None:
         sample = host.read(in_steps=self._session.in_steps)
         self._session.output.record("host", sample, self._session.step)
-        if self._neighbours.note(sample):
+        if self._others.note(sample):
             self._write()
 
     def _sample_gpus(self, nvml: NVMLSensor) -> None:

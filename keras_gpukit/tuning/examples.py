@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_gpukit.records.tuning import Rate
 from keras_gpukit.tuning.measuring import rate_of, run_for, summarize, without_model
-from keras_gpukit.tuning.sources import check_arrays, endless, without_lists, wrong_kind
+from keras_gpukit.tuning.sources import check_arrays, endless, no_batch, without_lists, wrong_kind
 
 # On a CPU, examples take memory from the allocator that is measured, so they must be few.
 HELD_EXAMPLES = 64
@@ -96,7 +96,7 @@ def examples_of(dataset: Any) -> Examples:
     else:
         raise wrong_kind(dataset)
     if not batches:
-        raise ValueError(f"`dataset` must have at least one batch. Received: dataset={dataset!r}")
+        raise no_batch(dataset)
     parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
     rows = [_rows(each) for each in batches]
     if len(rows) == count:

@@ -59,6 +59,11 @@ _ACCEPTED = (
 )
 
 
+def no_batch(dataset: Any) -> ValueError:
+    """Returns the error for a dataset that is empty."""
+    return ValueError(f"`dataset` must have at least one batch. Received: dataset={dataset!r}")
+
+
 def wrong_kind(dataset: Any, accepted: str = _ACCEPTED) -> TypeError:
     """Returns the error for an argument that is not a dataset."""
     hint = ""
@@ -142,7 +147,7 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
         )
     if isinstance(dataset, tf.data.Dataset):
         if int(dataset.cardinality()) == 0:
-            raise ValueError(f"`dataset` must have at least one batch. Received: {dataset=}")
+            raise no_batch(dataset)
         return dataset.repeat()
     if isinstance(dataset, keras.utils.PyDataset):
         return _from_py_dataset(dataset)
@@ -165,7 +170,7 @@ def _from_py_dataset(dataset: Any) -> Any:
     if count is None:
         return dataset
     if count == 0:
-        raise ValueError(f"`dataset` must have at least one batch. Received: dataset={dataset!r}")
+        raise no_batch(dataset)
 
     class Endless(keras.utils.PyDataset):  # type: ignore[misc]
         num_batches = None

@@ -83,24 +83,26 @@ def _whole_bar(
 ) -> dict[str, Any]:
     """Returns the figure of one bar that is split into parts, each with its colour and pattern."""
     size_s, unit = time_unit(wall_s)
-    traces = [
-        bar(
-            name,
-            place,
-            color,
-            x=[round(spent_s / size_s, 4)],
-            y=[0],
-            orientation="h",
-            text=[f"{name} {took}" if share > _LEAST_LABELLED else ""],
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            hovertemplate=f"{name}: {took}, {units.percentage(share)}<extra></extra>",
+    traces = []
+    for place, (name, spent_s, color) in enumerate(parts):
+        if not spent_s:
+            continue
+        took, share = units.duration(spent_s), spent_s / wall_s
+        traces.append(
+            bar(
+                name,
+                place,
+                color,
+                x=[round(spent_s / size_s, 4)],
+                y=[0],
+                orientation="h",
+                text=[f"{name} {took}" if share > _LEAST_LABELLED else ""],
+                textposition="inside",
+                insidetextanchor="middle",
+                textangle=0,
+                hovertemplate=f"{name}: {took}, {units.percentage(share)}<extra></extra>",
+            )
         )
-        for place, (name, spent_s, color) in enumerate(parts)
-        if spent_s
-        for took, share in [(units.duration(spent_s), spent_s / wall_s)]
-    ]
     return draw(
         traces,
         height=170,

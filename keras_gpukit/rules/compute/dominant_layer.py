@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from keras_gpukit.records.finding import Finding, Severity
-from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole, ProfileRecord
+from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import BATCHED
 from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
@@ -73,15 +73,15 @@ class DominantLayer(Rule):
         for layer in layers:
             groups.setdefault(group_of(layer), []).append(layer)
         total_s = sum(map(_time_s, layers))
-        unnamed = groups.get("", [])
-        if unnamed and sum(map(_time_s, unnamed)) >= self.least_unnamed * total_s:
-            share = sum(map(_time_s, unnamed)) / total_s
-            return self._in_no_layer(summary, profile, share, unnamed)
+        unnamed = groups.pop("", [])
+        unnamed_s = sum(map(_time_s, unnamed))
+        if unnamed and unnamed_s >= self.least_unnamed * total_s:
+            return self._in_no_layer(summary, unnamed_s / total_s, unnamed)
         least_s = self.least * total_s
         fitting = {
             name: sum(map(_time_s, group))
             for name, group in groups.items()
-            if name and sum(map(_time_s, group)) >= least_s and self._is_unusual(group, layers)
+            if sum(map(_time_s, group)) >= least_s and self._is_unusual(group, layers)
         }
         if not fitting:
             return None
@@ -100,22 +100,18 @@ class DominantLayer(Rule):
         own_s = sum(map(_time_s, group)) / len(group)
         return group[0].role != "layer" or own_s >= self.ratio * usual_s
 
-    def _in_no_layer(
-        self,
-        summary: RunSummary,
-        profile: ProfileRecord,
-        share: float,
-        unnamed: list[LayerProfile],
-    ) -> Finding:
-        largest = (each for layer in unnamed for each in layer.largest)
+    def _in_no_layer(self, summary: RunSummary, share: float, of: list[LayerProfile]) -> Finding:
+        largest = (each for layer in of for each in layer.largest)
         kinds = (plain_name(each.operation or each.name) for each in largest)
         mostly = ", ".join(dict.fromkeys(kinds))
-        on_gpu = bool(profile.devices)  # there, other rules judge what changes save
+        # Of a GPU, other rules judge what changes save.
+        gpus = summary.profile and summary.profile.devices
+        saving = None if gpus else of_compute(summary, share, basis="operations of no layer")
         return self.find(
-            "info" if on_gpu else "warning",
+            "info" if gpus else "warning",
             self.of_the_computation(share, "What belongs to no layer"),
             advice=NO_LAYER,
-            saving=None if on_gpu else of_compute(summary, share, basis="operations of no layer"),
+            saving=saving,
             title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
             f"{mostly or 'unnamed'}",
         )
