@@ -14,7 +14,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or slurm or long)" --ignore tests/realtime
-	$(BIN)/pytest tests/realtime
+	$(BIN)/pytest -m "not long" tests/realtime
 	$(BIN)/pytest -n 3 --dist loadfile -m "(browser or slurm) and not long" $(PROGRAMS)
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
@@ -25,7 +25,7 @@ test-fast: $(VENV)/installed
 ROUNDS ?= 20
 realtime-rounds: $(VENV)/installed
 	$(BIN)/python -c "while True: pass" & trap "kill $$!" EXIT INT TERM; for round in $$(seq $(ROUNDS)); do \
-	  $(BIN)/pytest -q tests/realtime && echo "passed: round $$round of $(ROUNDS)" || exit 1; \
+	  $(BIN)/pytest -q -m "not long" tests/realtime && echo "passed: round $$round of $(ROUNDS)" || exit 1; \
 	done
 
 # Every test, also the long ones, in one process: for a machine whose GPU two would share.

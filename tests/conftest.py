@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,12 +41,18 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    os.environ.setdefault(prepared.RUN, str(os.getpid()))
     # While tests are collected: each full collection of garbage looks at all of TensorFlow, and
     # Keras imports scikit-learn where it is installed, which takes a second of a core.
     gc.disable()
     sys.modules.setdefault("sklearn", None)
     if config.getoption("--no-tensorflow"):
         sys.meta_path.insert(0, NoTensorFlow())
+
+
+def pytest_unconfigure():
+    if os.environ[prepared.RUN] == str(os.getpid()):
+        shutil.rmtree(prepared.sockets(), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items):

@@ -91,7 +91,13 @@ def watching(log_dir):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"jit_compile": True}, {"run_eagerly": True}, {"steps_per_execution": 2}]
+    "options",
+    [
+        {},
+        {"jit_compile": True},
+        {"steps_per_execution": 2},
+        pytest.param({"run_eagerly": True}, marks=pytest.mark.long),
+    ],
 )
 def test_losses_weights_and_slots_are_bit_identical(tmp_path, options, caplog):
     callbacks = watching(tmp_path)

@@ -271,6 +271,7 @@ def test_what_tensorflow_logs_is_shown_if_it_fails_or_if_asked_for(run_python):
         "    if fails: raise ImportError('libfoo.so.1: not found')\n"
         "    return Machine(build=Build(cuda=True))\n"
         "examination.read_machine, examination.compilations = read_machine, lambda: ()\n"
+        "examination.TriedFit.lacks = lambda fit: fit.stop()\n"
         "for level in ({}, {'TF_CPP_MIN_LOG_LEVEL': '2'}, {'TF_CPP_MIN_LOG_LEVEL': '0'}):\n"
         "    os.environ.pop('TF_CPP_MIN_LOG_LEVEL', None)\n"
         "    os.environ.update(level)\n"
@@ -311,5 +312,6 @@ def test_two_distributions_of_keras_are_told(examine, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.long  # without it the very machine's answer names what is missing
 def test_every_measurement_finds_something_in_a_small_fit():
     assert TriedFit().lacks() == ()

@@ -2,14 +2,14 @@
 
 One process has imported them and waits (`waiting.py`); each script runs in a fork of it. Nothing of
 TensorFlow's runtime has started: devices, allocators, threads and settings are the fork's own.
-There is one for each choice of the variables that TensorFlow reads on import. Tests of imports
-start a new interpreter instead.
+There is one for each choice of the variables that TensorFlow reads on import, which all processes
+of a test run share. Tests of imports start a new interpreter instead.
 """
 
 from __future__ import annotations
 
 import array
-import atexit
+import fcntl
 import functools
 import json
 import os
@@ -27,6 +27,8 @@ from helpers.processes import environment
 WAITING = Path(__file__).with_name("waiting.py")
 READ_ON_IMPORT = ("TF_ENABLE_ONEDNN_OPTS", "TF_CPP_MIN_LOG_LEVEL")
 """Variables that TensorFlow reads when it is imported."""
+RUN = "GPUKIT_TEST_RUN"
+"""A variable with the number of the process that runs the tests, or has others run them."""
 COUNTING = {
     "TF_CPU_ALLOCATOR_USE_BFC": "true",
     "TF_ENABLE_ONEDNN_OPTS": "0",
@@ -61,8 +63,9 @@ class Prepared:
         self._told, its = socket.socketpair()
         place = str(folder or Path.cwd())
         request = json.dumps({"arguments": self.args, "env": dict(env), "folder": place})
-        with its:
-            socket.send_fds(waiting_for(env), [request.encode()], [stdout, stderr, its.fileno()])
+        with its, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asked:
+            asked.connect(waiting_for(env))
+            socket.send_fds(asked, [request.encode()], [stdout, stderr, its.fileno()])
         self.pid = self._next()
 
     def _next(self) -> int:
@@ -139,23 +142,32 @@ def run(
     return subprocess.CompletedProcess(process.args, 0, *texts)
 
 
-def waiting_for(env: Mapping[str, str]) -> socket.socket:
-    """The process that waits for scripts with this environment."""
+def waiting_for(env: Mapping[str, str]) -> str:
+    """The socket of the process that waits for scripts with this environment."""
     chosen = {name: env[name] for name in READ_ON_IMPORT if name in env}
     return _waiting(tuple({"TF_CPP_MIN_LOG_LEVEL": "3", **chosen}.items()))
 
 
+def sockets() -> Path:
+    """The folder with the sockets of this test run."""
+    return Path(tempfile.gettempdir()) / f"gpukit-tests-{os.environ[RUN]}"
+
+
 @functools.cache
-def _waiting(variables: tuple[tuple[str, str], ...]) -> socket.socket:
-    """Starts a process that waits, which ends with this one."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its:
-        process = subprocess.Popen(
-            [sys.executable, str(WAITING), str(its.fileno())],
-            env=environment(**dict(variables)),
-            stdin=subprocess.DEVNULL,
-            pass_fds=[its.fileno()],
-        )
-    atexit.register(process.wait)
-    atexit.register(ours.close)  # before that
-    return ours
+def _waiting(variables: tuple[tuple[str, str], ...]) -> str:
+    """Starts a process that waits, unless another of this test run has; it ends with the run."""
+    run, folder = os.environ[RUN], sockets()
+    folder.mkdir(exist_ok=True)
+    place = folder / "-".join(value for _, value in variables)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+                listening.bind(str(place))
+                listening.listen(64)
+                listening.set_inheritable(True)
+                command = [sys.executable, str(WAITING), str(listening.fileno()), run]
+                no_input = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+                env = environment(**dict(variables))
+                os.posix_spawn(sys.executable, command, env, file_actions=no_input)
+    return str(place)

@@ -1,8 +1,9 @@
 """Imports TensorFlow and Keras, and waits for scripts to run in forks: see `prepared.py`.
 
-Argument: the descriptor of a socket. Each message on it is JSON, with the script's arguments,
-environment and working folder, and brings three descriptors: the script's output, its errors, and
-where its number and its exit status are written.
+Arguments: the descriptor of a socket that listens, and the number of the process with which to end.
+Each connection brings a message in JSON, with the script's arguments, environment and working
+folder, and three descriptors: the script's output, its errors, and where its number and its exit
+status are written.
 """
 
 from __future__ import annotations
@@ -21,24 +22,36 @@ from typing import Any
 MOST_BYTES = 1 << 18
 
 
-def serve(messages: socket.socket) -> dict[str, Any]:
-    """Forks for each message until their sender is gone; returns one only in the fork for it."""
+def serve(listening: socket.socket, tests: int) -> dict[str, Any]:
+    """Forks for each message until the tests have ended; returns one only in the fork for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the scripts
     signal.signal(
         signal.SIGCHLD, signal.SIG_IGN
     )  # nothing waits for the process that reports their end
     while True:
-        message, descriptors, _, _ = socket.recv_fds(messages, MOST_BYTES, 3)
-        if not message:
-            os._exit(0)
+        try:
+            with listening.accept()[0] as asked:
+                message, descriptors, _, _ = socket.recv_fds(asked, MOST_BYTES, 3)
+        except TimeoutError:
+            if not is_alive(tests):
+                os._exit(0)
+            continue
         if os.fork() == 0:
-            messages.close()
+            listening.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             fork_and_tell(*descriptors)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             return json.loads(message)
         for each in descriptors:
             os.close(each)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def fork_and_tell(output: int, errors: int, found: int) -> None:
@@ -105,4 +118,6 @@ if __name__ == "__main__":
     del sys.modules["sklearn"]
     gc.collect()
     gc.freeze()  # a script's collections need not look at TensorFlow
-    run(**serve(socket.socket(fileno=int(sys.argv[1]))))
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    listening.settimeout(1.0)
+    run(**serve(listening, int(sys.argv[2])))

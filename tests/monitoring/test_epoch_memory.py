@@ -90,10 +90,10 @@ def test_a_model_that_is_compiled_before_each_fit_is_traced_again_but_not_two_in
     memory = GPUMemory(None)
     for compiles in (True, True, False, True):
         if compiles:
-            first.compile("sgd", "mse")
+            first.compile("sgd", "mse", jit_compile=False)
         first.fit(x, y, verbose=0, callbacks=[memory])
     assert [each.tracings for each in memory.summary.fits] == [0, 1, 1, 2]
-    second.compile("sgd", "mse")
+    second.compile("sgd", "mse", jit_compile=False)
     for model in (second, first, second, first):
         model.fit(x, y, verbose=0, callbacks=[memory])
     # The second model's first trace is one more, and the only one.

@@ -28,7 +28,7 @@ def model(**options):
 
 
 @pytest.mark.skipif(compilations() is None, reason="this TensorFlow's counters are not read")
-@pytest.mark.parametrize("steps_per_execution", [1, 3])
+@pytest.mark.parametrize("steps_per_execution", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_compilations_for_new_shapes_are_counted_and_timed(steps_per_execution):
     monitor = gpukit.Monitor(None, verbose=0)
     # The first call, which traces, does not count. The second epoch has no new shapes.
@@ -96,7 +96,7 @@ def test_a_run_interrupted_in_its_first_step_says_how_long_that_took():
             raise KeyboardInterrupt  # while the model is traced
 
     made = keras.Sequential([Interrupts()])
-    made.compile("sgd", "mse")
+    made.compile("sgd", "mse", jit_compile=False)
     monitor = gpukit.Monitor(None, verbose=0)
     with pytest.raises(KeyboardInterrupt):
         made.fit(np.zeros((4, 2)), np.zeros((4, 2)), callbacks=[monitor], verbose=0)

@@ -83,7 +83,7 @@ def test_the_arguments_of_tensorboard_that_take_time_are_read(tmp_path, argument
 def test_copies_of_a_layer_over_time_and_saving_by_batches_are_read(tmp_path):
     copied = layers.TimeDistributed(layers.Dense(1))
     model = keras.Sequential([keras.Input((60, 4)), copied, layers.Flatten(), layers.Dense(1)])
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", jit_compile=False)
     saves, reads = keras.callbacks.ModelCheckpoint(tmp_path / "m.keras", save_freq=3), Reads()
     model.fit(np.zeros((1, 60, 4)), np.zeros(1), callbacks=[saves, reads], verbose=0)
     assert "puts 60 copies of its layer" in reads.settings["TimeDistributed"]

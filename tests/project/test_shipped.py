@@ -15,7 +15,7 @@ SKILL = (ROOT / "skills" / "keras-gpukit" / "SKILL.md").read_text("utf-8")
 TRAIN = """
 import sys, keras, numpy as np
 model = keras.Sequential([keras.layers.Dense(1)])
-model.compile("sgd", "mse")
+model.compile("sgd", "mse", jit_compile=False)
 model.fit(np.ones((320, 4)), np.ones((320, 1)), epochs=int([*sys.argv, 2][1]), verbose=0)
 """
 pytestmark = [pytest.mark.slow, pytest.mark.heavy]

@@ -35,7 +35,7 @@ def test_a_slow_pipeline_is_told_by_its_ceiling():
 
     No faster than it sleeps but for what is in buffers; half as fast if each came 60 ms late.
     """
-    diagnosis = diagnose(sleeping_model(0.004), slow_dataset(40, 0.06), seconds=4, verbose=False)
+    diagnosis = diagnose(sleeping_model(0.004), slow_dataset(40, 0.06), seconds=3, verbose=False)
     rate = 1 / 0.06
     assert 0.5 * rate <= diagnosis.data_only.median <= 1.25 * rate
     assert 0.5 * rate <= diagnosis.actual.median <= 1.25 * rate
@@ -53,7 +53,7 @@ def test_nothing_prepared_ahead_is_recognized(monkeypatch):
     monkeypatch.setattr(diagnosing, "busy_cpu_s", own_cpu_s)
     monkeypatch.setattr(contention_rules, "GIL_WAIT_S", 1.0)
     dataset = without_autotuning(slow_dataset(40, 0.08))
-    contention = diagnose(sleeping_model(0.04), dataset, seconds=8, verbose=False).contention
+    contention = diagnose(sleeping_model(0.04), dataset, seconds=5, verbose=False).contention
     assert contention.cause == "nothing ahead"
     assert 0.15 <= contention.shortfall.median <= 0.6
 
@@ -72,7 +72,7 @@ def test_a_thread_that_keeps_the_lock_is_noticed():
     thread, sensor = threading.Thread(target=burn), ContentionSensor()
     thread.start()
     try:
-        for _ in range(100):
+        for _ in range(40):
             time.sleep(0.01)
             sensor.read()
     finally:
@@ -91,7 +91,7 @@ def test_an_interrupt_ends_a_trial_and_leaves_the_model_untouched():
     weights, ended = model.get_weights(), threading.Event()
 
     def interrupt():
-        for wait_s in (4.0, 60.0):
+        for wait_s in (2.0, 60.0):
             if ended.wait(wait_s):
                 return
             _thread.interrupt_main()
@@ -104,11 +104,11 @@ def test_an_interrupt_ends_a_trial_and_leaves_the_model_untouched():
     finally:
         ended.set()
         interrupting.join()
-    assert 4.0 <= time.monotonic() - began_s <= 150.0
+    assert 2.0 <= time.monotonic() - began_s <= 150.0
     assert all(map(lambda a, b: a.tobytes() == b.tobytes(), weights, model.get_weights()))
 
 
-@pytest.mark.parametrize("steps_per_execution", [1, 4])
+@pytest.mark.parametrize("steps_per_execution", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_a_capture_shows_the_stall_that_was_measured_of_the_same_steps(
     tmp_path, steps_per_execution
 ):
@@ -127,16 +127,16 @@ def test_a_capture_shows_the_stall_that_was_measured_of_the_same_steps(
 
 
 def test_a_profile_shows_how_long_steps_waited_and_xprof_agrees(tmp_path):
-    """A batch comes each 80 ms, of which a step sleeps for 20: the other 60 are a wait.
+    """A batch comes each 160 ms, of which a step sleeps for 20: the other 140 are a wait.
 
-    Steps that take 20 ms longer would wait for half of their time. Both read the same profile.
+    Steps that take 60 ms longer would wait for half of their time. Both read the same profile.
     """
     profiler = gpukit.Profiler(tmp_path, at_steps=(8,), steps=10)
-    model, data = sleeping_model(0.01), slow_dataset(30, 0.08)
+    model, data = sleeping_model(0.01), slow_dataset(20, 0.16)
     model.fit(data, callbacks=[profiler], verbose=0)
     path = tmp_path / profiler.summary.captures[0].path
     ours, theirs = read_profile(path), ask_xprof(path)
-    assert 0.4 <= ours.stall_fraction <= 0.9
-    assert 0.07 <= ours.step_time_s <= 0.12
+    assert 0.4 <= ours.stall_fraction <= 0.95
+    assert 0.14 <= ours.step_time_s <= 0.24
     assert theirs["input_fraction"] == pytest.approx(ours.stall_fraction, abs=0.1)
     assert ours.stages[0].kind == "Sleep"

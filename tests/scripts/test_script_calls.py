@@ -84,7 +84,7 @@ def test_a_call_that_traces_starts_until_its_first_batches_are_over():
         trained = model()
         for compiles in (False, False, True, False):
             if compiles:
-                trained.compile("sgd", "mse")
+                trained.compile("sgd", "mse", jit_compile=False)
             trained.predict(x, batch_size=BATCH, verbose=0)
         predictions = by_method(calls)["predict"]
     assert (predictions.models, predictions.traced_again) == (1, 1)

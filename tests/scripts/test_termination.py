@@ -29,7 +29,7 @@ def batches():
         yield np.zeros((8, 4), "float32"), np.zeros((8, 1), "float32")
 
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
+model.compile("sgd", "mse", jit_compile=False)
 model.fit(batches(), steps_per_epoch=100_000, verbose=0)
 """
 

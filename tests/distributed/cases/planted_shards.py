@@ -53,7 +53,7 @@ def fit(name: str) -> None:
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
     with setup.scope():
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1), Work()])
-        model.compile("sgd", "mse")
+        model.compile("sgd", "mse", jit_compile=False)
     monitor = gpukit.Monitor(folder / name, verbose=0)
     model.fit(data.with_options(options), verbose=0, callbacks=[monitor])
     (folder / f"{name}{index}.json").write_text(json.dumps(to_dict(monitor.summary)))

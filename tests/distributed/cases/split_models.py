@@ -99,7 +99,7 @@ def compared(make, count, optimizer=lambda: keras.optimizers.SGD(0.01, momentum=
     split = split_model(model, DEVICES[:count], batch=16, verbose=False)
     model.compile(optimizer(), "mse", jit_compile=False)
     whole = fit(model)
-    split.compile(optimizer(), "mse")
+    split.compile(optimizer(), "mse", jit_compile=False)
     losses: list[float] = []
     sent = sends(lambda: losses.extend(fit(split)))
     return {"whole": whole, "split": losses, **described(model, split, sent)}

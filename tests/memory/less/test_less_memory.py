@@ -64,9 +64,14 @@ def in_blocks(model):
     ("make", "inputs", "mode"),
     [
         (deterministic_model, INPUTS, {}),
-        (short_deterministic_model, ONE_SHAPE, {"jit_compile": True}),
-        (short_deterministic_model, INPUTS, {"run_eagerly": True}),
-        (short_deterministic_model, INPUTS, {"steps_per_execution": 2}),
+        *(
+            pytest.param(short_deterministic_model, *each, marks=pytest.mark.long)
+            for each in (
+                (ONE_SHAPE, {"jit_compile": True}),
+                (INPUTS, {"run_eagerly": True}),
+                (INPUTS, {"steps_per_execution": 2}),
+            )
+        ),
     ],
 )
 def test_parts_of_a_batch_make_the_same_update(make, inputs, mode):
@@ -110,7 +115,7 @@ def compiled(optimizer, loss):
 
 def compiled_layers(*layers):
     model = keras.Sequential([keras.Input((8,)), *layers])
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", jit_compile=False)
     return model
 
 

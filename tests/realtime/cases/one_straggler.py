@@ -41,7 +41,7 @@ def fit(*callbacks):
     keras.utils.set_random_seed(7)
     with setup.scope():
         model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8), Work()])
-        model.compile("sgd", "mse")
+        model.compile("sgd", "mse", jit_compile=False)
     rows = tf.random.stateless_uniform((12 * STEPS, 8), (1, 2))
     data = tf.data.Dataset.from_tensor_slices((rows, rows[:, ::-1])).batch(12)
     history = model.fit(data, callbacks=list(callbacks), verbose=0)

@@ -72,7 +72,7 @@ RUN = """
     data = (np.zeros((6400, 8), "float32"), np.zeros((6400, 1), "float32"))
     dataset = tf.data.Dataset.from_tensor_slices(data).batch(32).prefetch(2)
     model = keras.Sequential([keras.layers.Dense(64), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", jit_compile=False)
     model.fit(dataset, epochs=3, verbose=0, callbacks=[keras_gpukit.Monitor(sys.argv[1])])
 """
 
