@@ -154,7 +154,7 @@ MODELS = {
 
 
 # Between them, the others show what these do.
-LONG = ("jit", "several steps", "own train_step")
+LONG = ("jit", "several steps", "own train_step", "own train_step, eager", "unbuilt")
 
 
 @pytest.mark.parametrize(
