@@ -6,8 +6,8 @@ from keras_gpukit.records.tuning import Rate
 
 SMALLEST = 1.05
 """Smallest gain that makes a change worth its line of code; our choice."""
-# Input alone has all cores; alongside a training step it is slower than measured. Our choice.
 INPUT_MARGIN = 1.1
+"""Input alone has all cores; alongside a training step it is slower than measured. Our choice."""
 
 
 def counts(gain: float, low: float) -> bool:

@@ -20,7 +20,6 @@ class CPUFallback(Rule):
     """Operations of the training step that TensorFlow placed on the CPU although there is a GPU."""
 
     code = "cpu-fallback"
-    subject = "placement"
     title = "Operations fell back to the CPU"
     requires = "the placement of the training step's operations"
     charts = ("placement",)

@@ -18,7 +18,6 @@ class PythonInStep(Rule):
     """`tf.py_function` and `tf.numpy_function` in the model: the GPU waits for the host."""
 
     code = "python-in-step"
-    subject = "Python in steps"
     title = "Python functions take much of each step"
     requires = "a profile of the steps"
     charts = ("captures", "layers")
@@ -61,7 +60,6 @@ class BatchCopy(Rule):
     """
 
     code = "host-to-device-copy"
-    subject = "copies to the GPU"
     title = "Copies to the GPU take much of each step"
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers")

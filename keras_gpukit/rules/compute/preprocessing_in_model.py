@@ -37,7 +37,6 @@ class PreprocessingInModel(TimeRule):
     """Keras' preprocessing layers, such as `RandomRotation`, as layers of the trained model."""
 
     code = "preprocessing-in-model"
-    subject = "preprocessing layers"
     title = "Preprocessing layers in the model take much of each step"
     requires = "a profile of the steps of a model that has preprocessing layers"
     charts = ("captures", "layers")

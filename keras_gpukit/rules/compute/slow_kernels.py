@@ -58,7 +58,6 @@ class SlowKernels(Rule):
         saved: Least and greatest share of these kernels' time that the change saves.
     """
 
-    subject = "kernels"
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers")
     supersedes = ("dominant-layer",)

@@ -19,10 +19,11 @@ from keras_gpukit.rules.rule import Outcome, Rule, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 REQUIRES = "a profile of the steps with the time of each layer"
-# Keras casts what layers get where dtypes differ: least share of a step in such casts; our choice.
 LEAST_CASTS = 0.02
-# Half of such layers' time was saved on an H100; the least is our choice.
+"""Keras casts what layers get where dtypes differ: least share of a step in such casts; our
+choice."""
 LEAST_SAVED = 0.4
+"""Half of such layers' time was saved on an H100; the least is our choice."""
 
 
 class DenseEmbeddingUpdate(Rule):
@@ -34,7 +35,6 @@ class DenseEmbeddingUpdate(Rule):
     """
 
     code = "dense-embedding-update"
-    subject = "embeddings"
     title = "The optimizer updates all rows of an embedding in each step"
     requires = REQUIRES
     charts = ("captures", "layers")
@@ -77,7 +77,6 @@ class Float32Layers(Rule):
     """
 
     code = "float32-layers"
-    subject = "mixed precision"
     title = "Layers compute in float32 in a model of mixed precision"
     requires = f"the precision, and {REQUIRES}"
     charts = ("captures", "layers")
@@ -121,7 +120,6 @@ class SlowMetrics(Rule):
     """Metrics that take at least a tenth of the steps' own time."""
 
     code = "slow-metrics"
-    subject = "metrics"
     title = "Metrics take much of each step"
     requires = REQUIRES
     charts = ("captures", "layers")

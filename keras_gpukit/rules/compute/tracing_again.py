@@ -8,7 +8,7 @@ from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Outcome, Share, seconds, times
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, of_run, severity
-from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
+from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, SlowCallbacks, TimeRule
 
 WITHOUT_XLA = (
     "Or train without XLA, which compiles for each new shape: `compile(jit_compile=False)`"
@@ -53,9 +53,9 @@ class TracingAgain(TimeRule):
     """The share of the time that goes to tracing or compiling steps again during a run."""
 
     code = "retracing"
-    subject = "tracing"
     title = "The step function was made and traced again"
     supersedes = ("low-compute-share: tracing again", "low-compute-share: callbacks")
+    of_the_time = SlowCallbacks.of_the_time
     traced_again = Measure("The step was traced again {value}", "times")
     compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
     per_compilation = Measure("One compilation takes {value}", "s")

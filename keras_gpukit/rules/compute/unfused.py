@@ -18,20 +18,18 @@ from keras_gpukit.rules.compute.slow_kernels import dtype_of, group_of
 from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule, Share
 from keras_gpukit.rules.savings import of_compute, severity
 
-# With four models of `benchmarks/results/gpu/compute.all.json`, XLA saved an H100 77 to 91 % of
-# these kernels' time, and up to half of the time in which it idled. The least is our choice.
-LEAST_SAVED = 0.5
-IDLE_SAVED = 0.5
-# Least share of the GPU's time from which a kind of layer, or one kernel, gives the finding its
-# name; our choice. A transformer's bias gradient took 24 % on an H100.
+LEAST_SAVED, IDLE_SAVED = 0.5, 0.5
+"""With four models of `benchmarks/results/gpu/compute.all.json`, XLA saved an H100 77 to 91 % of
+these kernels' time, and up to half of the time in which it idled. The least is our choice."""
 NAMED = 0.2
+"""Least share of the GPU's time from which a kind of layer, or one kernel, gives the finding its
+name; our choice. A transformer's bias gradient took 24 % on an H100."""
 
 
 class UnfusedOperations(Rule):
     """Elementwise operations and reductions that each read and write GPU memory."""
 
     code = "unfused-operations"
-    subject = "fusion"
     title = "Simple kernels that XLA would fuse take much of the GPU time"
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers")

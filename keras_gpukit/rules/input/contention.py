@@ -7,28 +7,29 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.records.tuning import Contention, ContentionCause, Rate
 
-# In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
-# 0.6 ms late if a producer held the GIL; the line between is our choice.
 GIL_WAIT_S = 0.25e-3
-# Training and making batches in turns leaves cores idle now and then. In the same file, on two
-# cores, pipelines that compute kept 72 to 97 % of them busy, and pipelines that wait up to 35 %;
-# the line between is our choice.
+"""In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
+0.6 ms late if a producer held the GIL; the line between is our choice."""
 CORES_BUSY_FRACTION = 0.70
-# Least processor time of a process that contends for the GIL, in cores; our choice.
+"""Training and making batches in turns leaves cores idle now and then. In the same file, on two
+cores, pipelines that compute kept 72 to 97 % of them busy, and pipelines that wait up to 35 %; the
+line between is our choice."""
 LEAST_GIL_CORES = 0.5
-# Least processor time of the threads that make batches if they hold the GIL, in cores; our choice.
+"""Least processor time of a process that contends for the GIL, in cores; our choice."""
 LEAST_HOLDER_CORES = 0.2
-# Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
-# batch replayed from memory is not quite the same as a fetched one.
+"""Least processor time of the threads that make batches if they hold the GIL, in cores; our
+choice."""
 SMALLEST_SHORTFALL = 0.10
-# Relative difference up to which two rates count as equal; our choice.
+"""Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
+batch replayed from memory is not quite the same as a fetched one."""
 SAME = 0.10
+"""Relative difference up to which two rates count as equal; our choice."""
 
-# Upper bound of how much longer a fetch takes outside the train step than within; our choice.
 FETCH_S = 0.5e-3
+"""Upper bound of how much longer a fetch takes outside the train step than within; our choice."""
 
-# Least share of the cores that counts as left to a run, however busy others are; our choice.
 LEAST_LEFT = 0.1
+"""Least share of the cores that counts as left to a run, however busy others are; our choice."""
 WAITING_RATIO = 2.0
 """Smallest ratio of a stage's time to the processor time that it may have used, both per step, from
 which the stage counts as waiting: at least half of its time is then no computation. Our choice."""

@@ -44,7 +44,6 @@ class InputBound(PipelineMeasures, Rule):
     """The share of the steps' time that goes to waiting for data."""
 
     code = "input-bound"
-    subject = "input wait"
     title = "Steps wait for data"
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
     charts = ("stages", "input", "timeline")

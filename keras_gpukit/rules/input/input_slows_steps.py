@@ -30,7 +30,6 @@ class InputHoldsGIL(Rule):
     """Batches that are ready in time, made by Python code that slows the steps down."""
 
     code = "gil-contention"
-    subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
     yields_to_remarks = False
     requires = (
@@ -117,7 +116,6 @@ class InputTakesCores(Rule):
     """Batches that are ready in time, but are made on the cores that compute the steps."""
 
     code = "cpu-contention"
-    subject = "cores for input"
     title = "Making batches takes cores away from the steps"
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
     charts = ("stages", "input", "timeline")

@@ -9,15 +9,14 @@ from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share
 
 NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
-# A GPU that uses at most this share of its memory has room for twice the batch; our choice.
 ROOM_FRACTION = 0.5
+"""A GPU that uses at most this share of its memory has room for twice the batch; our choice."""
 
 
 class MemoryNearlyFull(Rule):
     """A GPU whose peak reached 90 % of the memory that TensorFlow may take on it."""
 
     code = "memory-nearly-full"
-    subject = "GPU memory"
     title = "GPU memory is nearly full"
     requires = "the peak and the limit of TensorFlow's allocator on a GPU"
     charts = ("device-memory",)
@@ -43,7 +42,6 @@ class MemoryMostlyUnused(Rule):
     """GPUs whose peak stayed at or under 30 % of the memory that TensorFlow may take."""
 
     code = "memory-mostly-unused"
-    subject = "GPU memory"
     title = "GPU memory is mostly unused"
     yields_to_all = True  # a larger batch is no remedy for what another rule found
     yields_to_remarks = False
@@ -96,7 +94,6 @@ class FirstStepMemory(Rule):
     """A GPU whose peak was reached in the first step, and never approached later."""
 
     code = "first-step-memory"
-    subject = "GPU memory"
     title = "The first step took more GPU memory than later steps need"
     requires = "the peaks of the first step and of later steps on a GPU"
     charts = ("device-memory",)

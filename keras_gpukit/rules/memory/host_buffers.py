@@ -16,7 +16,6 @@ class InputFillsMemory(Rule):
     """Caches and shuffle buffers that will take nearly all of the host's free memory, or more."""
 
     code = "host-memory-runs-out"
-    subject = "host memory"
     title = "The input pipeline nearly fills the host's memory"
     requires = "the caches and shuffle buffers of the pipeline, and the host's free memory"
     charts = ("host-memory", "stages")

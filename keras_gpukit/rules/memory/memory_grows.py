@@ -156,7 +156,6 @@ class MemoryGrows(Rule):
     """Memory of the process or of a GPU's allocator that rises steadily until the run's end."""
 
     code = "memory-grows"
-    subject = "memory growth"
     title = "Memory in use grows as the run goes on"
     requires = (
         f"memory after {WARM_UP + FEWEST_EPOCHS} epochs or fits, or in {FEWEST} readings over time"

@@ -63,9 +63,9 @@ def worst_of(xids: Sequence[Xid]) -> tuple[Xid, Meaning] | None:
     return (serious or known)[-1]
 
 
-# A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
-# third to a half of this.
 LEAST_FREE_BYTES = 2**30
+"""A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
+third to a half of this."""
 
 
 def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tuple[Problem, ...]:

@@ -22,7 +22,6 @@ class Throttled(Rule):
     """GPUs whose clocks were limited by heat or power in at least a tenth of the readings."""
 
     code = "throttled"
-    subject = "GPU clocks"
     title = "GPU clocks held down"
     requires = "the GPUs' throttle reasons"
     charts = ("timeline", "busy")
@@ -68,7 +67,6 @@ class OtherProcessesOnGPU(Rule):
     """Other processes that hold a tenth or more of a GPU's memory."""
 
     code = "other-processes-on-gpu"
-    subject = "other processes on the GPU"
     title = "Other processes use the same GPU"
     requires = "the GPUs' memory by process"
     charts = ("device-memory", "busy")

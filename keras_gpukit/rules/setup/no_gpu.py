@@ -17,7 +17,6 @@ class NoGPU(Rule):
     """A run on the CPU because TensorFlow has no GPU. It is a remark, since it may be intended."""
 
     code = "no-gpu"
-    subject = "GPUs"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
     charts = ("placement",)

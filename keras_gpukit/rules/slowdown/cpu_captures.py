@@ -11,8 +11,8 @@ from keras_gpukit.rules.rule import seconds
 from keras_gpukit.rules.savings import lasting_time_s
 from keras_gpukit.rules.slowdown.gpu_captures import Stretches
 
-# Our choice: a run that is over by then needs no profile.
 AFTER_S = 10.0
+"""Our choice: a run that is over by then needs no profile."""
 SUSPECTED_AFTER_S = 4.0
 """The same if something about the run asks for a profile, whether or not steps are steady."""
 LEAST_SUSPECTED = 4

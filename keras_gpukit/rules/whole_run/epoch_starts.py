@@ -16,6 +16,7 @@ from keras_gpukit.rules.input.pipeline_causes import (
 from keras_gpukit.rules.input.python_advice import ARRAYS, ONE_PIPELINE, SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import Measure, Outcome, seconds
 from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.setup.settings import SlowSettings
 from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, REQUIRES, TimeRule
 
 FEW, NEARLY_ALL = 0.25, 0.8
@@ -31,12 +32,12 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
     """The share of the time that goes to starting epochs, until their first batches arrive."""
 
     code = "slow-epoch-start"
-    subject = "epoch starts"
     title = "Each epoch takes long to start"
     requires = f"{REQUIRES}, and the start of an epoch after the first"
     charts = ("wall-time", "timeline", "stages")
     tried_by = ("input",)
     supersedes = ("low-compute-share: epoch starts",)
+    of_the_time_in = SlowSettings.of_the_time_in
     start_of_an_epoch = Measure("An epoch takes {value} to start", "s")
     of_it_waiting_for_the_first_batch = Measure(", {value} of it to wait for the first batch", "s")
     longest_first_wait = Measure(", the longest wait for a first batch took {value}", "s")

@@ -37,7 +37,6 @@ class FirstStepNotOver(Rule):
     """A run whose first step has not ended after 10 s, or had not when the run ended."""
 
     code = "first-step-not-over"
-    subject = "first step"
     title = "No step has ended"
     requires = "a run that is in its first step, or ended in it"
     charts = ("busy", "timeline")
@@ -98,7 +97,6 @@ class Hung(Rule):
     """A run in which no step ended for a minute, or for 20 usual steps if that is longer."""
 
     code = "hang"
-    subject = "hangs"
     title = "No step ended for long"
     requires = "a run whose steps were watched once a second"
     charts = ("timeline", "busy")

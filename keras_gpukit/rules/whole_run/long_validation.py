@@ -42,7 +42,6 @@ class LongValidation(PipelineMeasures, TimeRule):
     """The share of the time that goes to validation within `fit`."""
 
     code = "long-validation"
-    subject = "validation"
     title = "Validation takes a large part of the time"
     supersedes = ("low-compute-share: validation",)
     time_of_validation = Measure("This takes {value}", "s")

@@ -64,7 +64,6 @@ class ManyShortCalls(ScriptRule):
     """A script whose calls of `fit`, `evaluate` or `predict` take long to start."""
 
     code = "many-short-calls"
-    subject = "the script's calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
     supersedes = ("low-compute-share: the first step",)

@@ -50,7 +50,6 @@ class MostlyNotCompute(TimeRule):
     """Compute took less than half of the run, and no other rule explains the largest other part."""
 
     code = "low-compute-share"
-    subject = "share of compute"
     title = "Most of the time did not go to compute"
     time_of = Share("{value} of the time goes to {of}")
     compute = Share("Computing takes {value}")

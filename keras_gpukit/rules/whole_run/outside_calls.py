@@ -56,7 +56,6 @@ class TimeOutsideCalls(ScriptRule):
     """Much of a script's time passes before, between or after its calls, mostly on one line."""
 
     code = "outside-calls"
-    subject = "time outside fit"
     title = "Much of the script's time passed outside fit"
     requires = "the lines of a whole script, as `keras-gpukit run` samples them"
     time_on_the_line = Measure("The line takes {value}", "s")

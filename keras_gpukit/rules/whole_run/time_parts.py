@@ -109,8 +109,6 @@ class TimeRule(Rule):
 
     requires = REQUIRES
     charts: ClassVar[tuple[str, ...]] = ("wall-time", "timeline")
-    of_the_time = Share("This takes {value} of the run's time")
-    of_the_time_in = Share("{value} of the run's time is spent in {of}")
 
     def judge(self, summary: RunSummary) -> Outcome:
         parts = summary.breakdown
@@ -129,9 +127,9 @@ class SlowCallbacks(TimeRule):
     """The share of the time that goes to callbacks, including checkpoints."""
 
     code = "slow-callbacks"
-    subject = "callbacks"
     title = "Callbacks slow training down"
     supersedes = ("low-compute-share: callbacks",)
+    of_the_time = Share("This takes {value} of the run's time")
     in_callbacks = Measure(", {value} in callbacks", "s")
     time_in = Measure("{of} takes {value} of it", "s")
 

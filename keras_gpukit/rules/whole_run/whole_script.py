@@ -22,7 +22,6 @@ class OwnProfile(ScriptRule):
     """The script's own profile covers a whole `fit`, and ending it takes long."""
 
     code = "own-profile"
-    subject = "the script's profiles"
     title = "A TensorFlow profiler recorded the whole script"
     requires = "the profiles of a whole script, as `keras-gpukit run` sees them"
     recorded = Measure("The profiler recorded for {value}", "s")
@@ -75,7 +74,6 @@ class StepRunsEagerly(ScriptRule):
     """The step of a loop without `fit` runs its operations one by one, from Python."""
 
     code = "eager-step"
-    subject = "eager steps"
     title = "The training step runs eagerly"
     requires = "the stacks of a whole script, as `keras-gpukit run` samples them"
     steps = Measure("The loop ran {value} steps")
