@@ -220,7 +220,7 @@ class Conclusion:
     def _print_script(self, script: ScriptRecord) -> None:
         """Prints the verdict on a script without a monitored fit, if there is any."""
         from keras_gpukit.reports.script import account
-        from keras_gpukit.rules.judging import of_script
+        from keras_gpukit.rules.verdict import of_script
 
         summary = of_script(script)
         if summary.findings:

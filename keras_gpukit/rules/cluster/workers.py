@@ -16,7 +16,6 @@ from keras_gpukit.rules.cluster.comparison import (
 )
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     ONE_WORKER,
     Measure,
@@ -27,6 +26,7 @@ from keras_gpukit.rules.rule import (
     gpu_readings_unknown_because,
 )
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run, severity, time_of_steps_s
+from keras_gpukit.rules.setup.gpus import ROOM_FRACTION, fullest_fraction
 
 _TITLES = {
     "input": "{name} is a straggler: it waits for its input",

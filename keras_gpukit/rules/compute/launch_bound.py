@@ -18,7 +18,6 @@ from keras_gpukit.rules.compute.profile_shares import (
     own_step_s,
 )
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     NO_GPU,
     Measure,
@@ -37,6 +36,7 @@ from keras_gpukit.rules.savings import (
     severity,
     time_of_steps_s,
 )
+from keras_gpukit.rules.setup.gpus import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.whole_run.time_parts import LESS_TIME, LOOP_S, MINIMUM_WALL_S
 
 TINY_STEP_S = 0.002

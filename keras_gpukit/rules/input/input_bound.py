@@ -17,7 +17,12 @@ from keras_gpukit.rules.input.advice import (
     change_for,
     general_advice,
 )
-from keras_gpukit.rules.input.pipeline_causes import PipelineMeasures, cause_of, slowest_line
+from keras_gpukit.rules.input.pipeline_causes import (
+    SHORTEST_WAIT_S,
+    PipelineMeasures,
+    cause_of,
+    slowest_line,
+)
 from keras_gpukit.rules.rule import Measure, NotApplicable, Outcome, Rule, Share, advise, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -33,7 +38,6 @@ FROM_PROFILE = "profile"
 """Mechanism of a wait that is known from a profile alone, which has few steps, but all of each."""
 PROFILED_STEPS = 2
 STARVED_BATCHES = 0.5
-SHORTEST_WAIT_S = 0.25e-3
 NEARLY_ALL = 0.9
 """Least share of the slowest segment from which a stage is said to make the batch; our choice."""
 FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"

@@ -15,7 +15,7 @@ from keras_gpukit.records.installation import (
     Problem,
     Xid,
 )
-from keras_gpukit.rules.setup.gpu_use import SIZEABLE_FRACTION
+from keras_gpukit.rules.setup.gpus import SIZEABLE_FRACTION
 
 _PROGRAM = "Mostly a fault of a program: run it with `compute-sanitizer`, or look at other GPUs."
 _RESET = "Reset the GPU, `sudo nvidia-smi --gpu-reset`, or restart the machine."

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records import PipelineRecord, StageRecord
-from keras_gpukit.rules.input.bottleneck import name_bottleneck
+from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 
 CHEAP = StageRecord("batch", "batch", "batching", share=0.1)
 SLOW = StageRecord("load", "map", "reading", share=0.9)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from keras_gpukit.records import StageTraits
-from keras_gpukit.rules.input.tuning_advice import advise
-from keras_gpukit.rules.whole_run.profiler_errors import remedy
+from keras_gpukit.rules.gains import advise
+from keras_gpukit.rules.whole_run.whole_script import remedy
 
 PLAIN = StageTraits(
     function="decode",
