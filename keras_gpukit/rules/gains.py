@@ -36,13 +36,8 @@ def training_gain(before: Rate, tuned: Rate, compute: Rate, *, overlap_is_new: b
 
     If batches are made while the model trains, the slower of the two sets the pace. It is no bound:
     the start of each epoch, such as filling a shuffle buffer, and cores that input and model share
-    are not in these rates.
-
-    Args:
-        before: Rate of the original input alone.
-        tuned: Rate of the tuned input alone.
-        compute: Rate of the model alone.
-        overlap_is_new: Whether only the tuned input makes batches while the model trains.
+    are not in these rates, each of which is of the input or of the model alone. `overlap_is_new` if
+    only the tuned input makes batches while the model trains.
     """
     slower = min(before.median, compute.median)
     if overlap_is_new:

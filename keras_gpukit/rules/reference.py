@@ -23,8 +23,7 @@ _FAULTS = "<!-- known faults -->"
 def filled(page: str) -> str:
     """Returns the page with rules' titles, figures, charts and thresholds, as their code has them.
 
-    Raises:
-        LookupError: If it names a rule or a constant that does not exist.
+    A rule or a constant that does not exist raises a `LookupError`.
     """
     rules = {rule.code: rule for rule in RULES}
     page = SECTION.sub(lambda found: _section(rules[found[1]], found[2]), page)

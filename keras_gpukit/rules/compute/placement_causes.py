@@ -78,14 +78,8 @@ def find_fallbacks(
 ) -> tuple[Fallback, ...]:
     """Returns the operations that run on the CPU outside the input pipeline, and why they do.
 
-    Operations without a known reason are left out.
-
-    Args:
-        operations: Operations that ran in the step.
-        registry: Returns the kernels of an operation type.
-        predicted: Whether they run on the CPU because there is no GPU.
-        trust_requests: Whether a request for the CPU is deliberate, not just for lack of a GPU.
-        devices: Devices that TensorFlow lists; empty if unknown.
+    Operations without a known reason are left out. `predicted` and `trust_requests` are those of
+    `judge_placement`; without `devices`, it is unknown which ones TensorFlow lists.
     """
     on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
     for operation in operations:
@@ -235,15 +229,9 @@ def judge_placement(
     """Returns whether operations run on the expected device, with cause and reason if known.
 
     The expected device is the requested one. If none was requested, it is a GPU if there is one.
-    Operations that were requested on the CPU get a cause and a reason too.
-
-    Args:
-        kind: Kind of the operations: their type, dtypes and requested device.
-        device: Device that they run on, such as "CPU:0".
-        registry: Returns the kernels of an operation type.
-        devices: Devices that TensorFlow lists.
-        predicted: Whether there is no GPU, and the answer predicts what a run on one would do.
-        trust_requests: Whether a request for the CPU is deliberate, not just for lack of a GPU.
+    Operations that were requested on the CPU get a cause and a reason too. Without a GPU, the
+    answer may be `predicted` for a run on one. `trust_requests` says that a request for the CPU is
+    deliberate, not just for lack of a GPU.
     """
     on_cpu = device.startswith("CPU")
     if kind.ignored_request and not is_met(kind.ignored_request, device):

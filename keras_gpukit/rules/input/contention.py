@@ -54,14 +54,10 @@ ADVICE: dict[ContentionCause, str] = {
 def causes(
     gil_wait_s: float | None, cores_busy_fraction: float | None
 ) -> tuple[ContentionCause, ...] | None:
-    """Returns which of two resources is so scarce that threads wait for it, the GIL first.
+    """Returns which of two resources are so scarce that threads wait for them, the GIL first.
 
-    Args:
-        gil_wait_s: Median delay with which a Python thread resumes after a sleep.
-        cores_busy_fraction: Processor time over the time that all cores provide, 0 to 1.
-
-    Returns:
-        The scarce resources; None if neither was measured.
+    Known are the median delay with which a Python thread resumes after a sleep, and the processor
+    time over the time that all cores provide; the answer is None if neither is.
     """
     if gil_wait_s is None and cores_busy_fraction is None:
         return None
@@ -179,15 +175,10 @@ def contention(
 ) -> Contention | None:
     """Returns how far making batches and training slow each other down; None if they do not.
 
-    A shortfall counts if its whole interval is above 0, and its median at least 10 %.
-
-    Args:
-        shortfall: How far the rate of both together is below the lower of the two rates alone, as
-            a share of the latter.
-        in_sequence: Sum of the times for a batch alone and a step alone, over the time of both
-            together; 1 if nothing overlaps.
-        cores_busy_fraction: See `causes`.
-        gil_wait_s: See `causes`.
+    A shortfall is how far the rate of both together is below the lower of the two rates alone, as a
+    share of the latter. It counts if its whole interval is above 0, and its median at least 10 %.
+    `in_sequence` is the sum of the times for a batch alone and a step alone, over the time of both
+    together; 1 if nothing overlaps.
     """
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
         return None

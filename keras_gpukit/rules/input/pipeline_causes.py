@@ -153,9 +153,7 @@ MOST_OF_IT = 0.5
 def slowest_line(summary: RunSummary, location: str | None) -> str:
     """Returns the end of a title, ", 80 % of it in a.py:24: Image.open(path)"; "" if unknown.
 
-    Args:
-        summary: A run whose stacks were sampled.
-        location: Where the code is defined, such as "train.py:20".
+    The code is defined at the location, such as "train.py:20".
     """
     lines = summary.stacks.of("python", location) if summary.stacks and location else ()
     seconds: defaultdict[str, float] = defaultdict(float)

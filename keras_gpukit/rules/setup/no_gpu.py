@@ -61,11 +61,7 @@ class NoGPU(Rule):
 
 
 def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
-    """Returns why TensorFlow lists no GPU; the cause to fix first comes first.
-
-    Returns:
-        At least one cause; empty if TensorFlow lists a GPU.
-    """
+    """Returns why TensorFlow lists no GPU, the cause to fix first; empty if it lists one."""
     if machine.gpus:
         return ()
     return tuple(_causes(machine)) or (
@@ -79,12 +75,7 @@ def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
 
 
 def import_fails(error: Exception, backend: str | None = None) -> Cause:
-    """Returns the cause if TensorFlow or Keras cannot be used at all.
-
-    Args:
-        error: Exception that importing them raised.
-        backend: Value of `KERAS_BACKEND`, None if it is not set.
-    """
+    """Returns the cause if importing TensorFlow or Keras failed, by the error and KERAS_BACKEND."""
     failed = failure("Importing TensorFlow and Keras", error)
     failed = f"{failed[0].upper()}{failed[1:]}"  # a sentence of its own here
     if backend not in (None, "", "tensorflow"):

@@ -125,11 +125,8 @@ def events_of_step(
 ) -> float:
     """Estimates how many events a step leaves in a profile.
 
-    Args:
-        step_time_s: Mean step time.
-        placement: Operations of the step, if they are known.
-        weights: Number of the model's trainable weights, from which operations follow otherwise.
-        recurs: Whether a layer recurs, and so loops.
+    Where its operations are not known, they follow from the number of trainable weights, and
+    whether they loop from whether a layer recurs.
     """
     most = LOOP_EVENTS_PER_S * step_time_s
     operations: float = OPERATIONS_PER_WEIGHT * weights
@@ -143,12 +140,7 @@ def events_of_step(
 
 
 def affordable(cost_s: float, run_s: float) -> int | str:
-    """Returns how many executions may be captured, or why none.
-
-    Args:
-        cost_s: Cost of one execution.
-        run_s: Time since the run began.
-    """
+    """Returns how many executions, each at a cost, may be captured so far in a run; or why none."""
     if cost_s > COST_S:
         return f"a profile of one step may cost {seconds(cost_s)} s"
     count = int(min(COST_FRACTION * run_s, COST_S) / max(cost_s, 1e-6) + 1e-6)

@@ -136,11 +136,7 @@ def _input(
 def _slower_stage(
     pipeline: PipelineRecord | None, spans: Spans
 ) -> tuple[StageRecord, tuple[float, float]] | None:
-    """Returns the stage that slowed down most, and its ms per batch before and after.
-
-    Returns:
-        None if no stage stands out, or their times are unknown.
-    """
+    """Returns the stage that slowed down most, and its ms per batch before and after; or None."""
     if pipeline is None:
         return None
     costs_s = list(zip(*(_costs_s(pipeline, span) for span in spans), strict=False))

@@ -33,13 +33,11 @@ def memory_options(
     Args:
         needs: Upper bound of the memory that the step needs without a change, by cause.
         batch_size: Examples per batch of that step.
-        fitting: Largest batch size that fits, with the upper bound of the memory that its step
-            needs; None if no batch size fits.
-        accumulating: Largest micro-batch that fits next to accumulated gradients, with the upper
-            bound of the memory that its step needs without them; None if no micro-batch fits.
+        fitting: Largest batch size that fits, and what its step needs; None if none fits.
+        accumulating: Largest micro-batch that fits next to accumulated gradients, and what its step
+            needs without them; None if none fits.
         trainable_bytes: Size of the trainable weights. Accumulated gradients take as much.
-        precision: Name of the model's dtype policy, such as "float32"; None if unknown.
-        allowed_bytes: Memory that a step may use; None if unknown.
+        precision: The model's dtype policy; None if unknown, as `allowed_bytes` may be.
     """
     options = []
     if fitting is not None:
