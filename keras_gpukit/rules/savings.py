@@ -108,19 +108,13 @@ def of_input(summary: RunSummary) -> Saving | None:
     are computed may be late because of them, and no change of the script is sure to save anything;
     code that waits needs no core.
     """
-    saving, record = _of_ready_batches(summary), summary.input
-    if saving is None or record is None or not _others_fill_cores(summary):
+    saving, record, host = _of_ready_batches(summary), summary.input, summary.host
+    if saving is None or record is None or host is None or mostly_waits(record, summary):
         return saving
-    if mostly_waits(record, summary):
+    used, by_others = host.cpu_percent or 0.0, host.others_cpu_percent or 0.0
+    if used < FULL_PERCENT or by_others < OTHERS_PERCENT:
         return saving
     return replace(saving, low_s=0.0, upper_bound=True)
-
-
-def _others_fill_cores(summary: RunSummary) -> bool:
-    host = summary.host
-    if host is None or host.others_cpu_percent is None or host.cpu_percent is None:
-        return False
-    return host.others_cpu_percent >= OTHERS_PERCENT and host.cpu_percent >= FULL_PERCENT
 
 
 def _of_ready_batches(summary: RunSummary) -> Saving | None:

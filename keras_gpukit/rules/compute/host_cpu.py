@@ -108,7 +108,9 @@ class PageFaults(Rule):
             return None
         if any(each.device.startswith("CPU") for each in summary.allocators):
             return self.abstain("TensorFlow keeps the memory of freed tensors already")
-        if _python_makes_batches(summary):
+        stages = summary.pipeline.stages if summary.pipeline else ()
+        has_source = summary.input is not None and summary.input.python is not None
+        if has_source or any(stage.work == "python" for stage in stages):
             return self.abstain("memory of batches that Python makes is not TensorFlow's to keep")
         waits = is_input_bound(summary)
         if summary.environment.gpus and not waits:
@@ -129,12 +131,6 @@ class PageFaults(Rule):
                 f"{per_step:,.0f} page faults per step, in memory that was freed before"
             ),
         )
-
-
-def _python_makes_batches(summary: RunSummary) -> bool:
-    stages = summary.pipeline.stages if summary.pipeline else ()
-    has_source = summary.input is not None and summary.input.python is not None
-    return has_source or any(stage.work == "python" for stage in stages)
 
 
 NAMED_FRACTION = 0.10

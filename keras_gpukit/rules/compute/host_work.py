@@ -46,10 +46,12 @@ class CPUFallback(Rule):
         if record is None or not record.operations:
             return self.abstain(record.unknown_because if record else None)
         if summary.environment.gpus and not any("GPU" in device for device in record.operations):
+            wrong = [each for each in record.fallbacks if each.cause == "no such device"]
+            advice = tuple(dict.fromkeys(_advise(each) for each in wrong))[:NAMED]
             return self.find(
                 "critical",
                 self.operations_on_the_CPU(sum(record.by_device.values())),
-                advice=_all_on_cpu(record),
+                advice=advice or ("Build and compile the model outside `tf.device('/CPU:0')`",),
                 title="No operation of the training step ran on a GPU",
             )
         if not summary.environment.gpus and not record.predicted:
@@ -90,13 +92,6 @@ def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, 
     if not record.copied_bytes:
         return (*counts, copies)
     return (*counts, copies, CPUFallback.bytes_copied_per_step(record.copied_bytes))
-
-
-def _all_on_cpu(record: PlacementRecord) -> tuple[str, ...]:
-    wrong = [each for each in record.fallbacks if each.cause == "no such device"]
-    if wrong:
-        return tuple(dict.fromkeys(_advise(each) for each in wrong))[:NAMED]
-    return ("Build and compile the model outside `tf.device('/CPU:0')`",)
 
 
 def _advise(fallback: Fallback) -> str:

@@ -122,9 +122,14 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     busy, queued = contention.cores_busy_fraction, contention.input_queued_ratio
     if contention.input_cores_fraction is not None and _is_made_ahead(record.pipeline):
         busy = min(busy, contention.input_cores_fraction)
-    if queued is None and _cores_are_busy(contention, summary):
+    of_machine = ((summary.host.cpu_percent if summary.host else None) or 0.0) / 100
+    is_busy = max(of_machine, contention.cores_busy_fraction) >= CORES_BUSY_FRACTION
+    if queued is None and is_busy:
         return False
-    spent_s = _time_per_step_s(record)
+    slowest = record.pipeline.bottleneck if record.pipeline else None
+    spent_s = slowest.cost_per_batch_s if slowest else None
+    if record.python is not None and record.python.time_per_batch_s is not None:
+        spent_s = record.python.time_per_batch_s
     if spent_s is None or not record.wait_s or not record.stall_fraction:
         return False
     computed_s = busy * cores * record.wait_s / record.stall_fraction
@@ -140,19 +145,6 @@ def _is_made_ahead(pipeline: PipelineRecord | None) -> bool:
         return False
     nearer = pipeline.stages[: pipeline.stages.index(pipeline.bottleneck)]
     return any(stage.kind == "prefetch" for stage in nearer)
-
-
-def _cores_are_busy(contention: ContentionRecord, summary: RunSummary) -> bool:
-    machine_percent = (summary.host.cpu_percent if summary.host else None) or 0.0
-    return max(machine_percent / 100, contention.cores_busy_fraction or 0.0) >= CORES_BUSY_FRACTION
-
-
-def _time_per_step_s(record: InputRecord) -> float | None:
-    """Returns how long threads are inside the slowest code per step; None if unknown."""
-    if record.python is not None and record.python.time_per_batch_s is not None:
-        return record.python.time_per_batch_s
-    slowest = record.pipeline.bottleneck if record.pipeline else None
-    return None if slowest is None else slowest.cost_per_batch_s
 
 
 def contradicts(data_only: Rate, actual: Rate) -> bool:

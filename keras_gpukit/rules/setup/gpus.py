@@ -173,24 +173,20 @@ class Throttled(Rule):
         if not limited:
             return None
         reasons = sorted({reason for _, reason, _ in limited})
+        advice, slowed = [], "hardware slowdown" in reasons
+        if slowed or any("thermal" in reason for reason in reasons):
+            advice.append("Cool the GPU: fans, dust, and the air between cards")
+        if slowed or any("power" in reason for reason in reasons):
+            advice.append("Compare the power limits: `nvidia-smi -q -d POWER`")
         return self.find(
             "info" if reasons == [POWER_CAP] else "warning",
             *(
                 self.readings_with(fraction, f"{reason} on GPU:{index}")
                 for index, reason, fraction in limited
             ),
-            advice=_advise(reasons),
+            advice=advice,
             title=f"GPU clocks held down: {', '.join(reasons)}",
         )
-
-
-def _advise(reasons: list[str]) -> tuple[str, ...]:
-    advice = []
-    if any("thermal" in reason or reason == "hardware slowdown" for reason in reasons):
-        advice.append("Cool the GPU: fans, dust, and the air between cards")
-    if any("power" in reason or reason == "hardware slowdown" for reason in reasons):
-        advice.append("Compare the power limits: `nvidia-smi -q -d POWER`")
-    return tuple(advice)
 
 
 SIZEABLE_FRACTION = 0.10

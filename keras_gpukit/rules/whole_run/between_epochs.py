@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.finding import Advice, Figure, Severity
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import CHEAPEST, advice_for, bottleneck, starting_advice
@@ -104,7 +104,8 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         return order.text, order.advice, order.evidence, order.share
     stage = slowest_at_start(pipeline, start.mean_s)
     python = record.python if record else None
-    if stage is not None and pipeline is not None and python is None and not _of_arrays(pipeline):
+    of_arrays = pipeline and any(each.name.startswith(ARRAYS) for each in pipeline.starts)
+    if stage is not None and pipeline is not None and python is None and not of_arrays:
         advice, is_sure = starting_advice(
             pipeline, stage, summary, opens=_opens(stage, pipeline.stages)
         )
@@ -128,10 +129,6 @@ def _opens(stage: StageRecord, later: tuple[StageRecord, ...]) -> bool:
     if stage.cost_s is None:
         return True
     return steady_s is not None and stage.cost_s >= OPENING_RATIO * steady_s
-
-
-def _of_arrays(pipeline: PipelineRecord) -> bool:
-    return any(each.name.startswith(ARRAYS) for each in pipeline.starts)
 
 
 def _restarts(

@@ -67,7 +67,10 @@ class FirstStepNotOver(Rule):
         if lasted_s < LEAST_S:
             return None
         figures = [self.in_the_first_step(lasted_s)]
-        cores, gpus_percent = _busy_cores(summary), mean_busy_percent(gpu_readings(summary))
+        host, count = host_readings(summary), summary.environment.cpu_count
+        cores, gpus_percent = None, mean_busy_percent(gpu_readings(summary))
+        if host is not None and host.process_cpu_percent is not None and count is not None:
+            cores = host.process_cpu_percent / 100 * count
         if cores is not None:
             figures.append(self.cores_busy(cores))
         if gpus_percent is not None:
@@ -75,13 +78,6 @@ class FirstStepNotOver(Rule):
         doing, advice = _doing(summary, cores, gpus_percent)
         title = f"{self.title} after {lasted_s:.0f} s: the first one {doing}"
         return self.find("warning", *figures, advice=advice, title=title)
-
-
-def _busy_cores(summary: RunSummary) -> float | None:
-    host, cores = host_readings(summary), summary.environment.cpu_count
-    if host is None or host.process_cpu_percent is None or cores is None:
-        return None
-    return host.process_cpu_percent / 100 * cores
 
 
 def _doing(

@@ -37,7 +37,8 @@ def memory_options(
         accumulating: Largest micro-batch that fits next to accumulated gradients, and what its step
             needs without them; None if none fits.
         trainable_bytes: Size of the trainable weights. Accumulated gradients take as much.
-        precision: The model's dtype policy; None if unknown, as `allowed_bytes` may be.
+        precision: Name of the model's dtype policy; None if unknown.
+        allowed_bytes: Memory that a step may use; None if unknown.
     """
     options = []
     if fitting is not None:

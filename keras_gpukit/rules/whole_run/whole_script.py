@@ -197,11 +197,13 @@ class TimeOutsideCalls(ScriptRule):
         share = spent_s / max(script.wall_s, spent_s) if spent_s else 0.0
         if line is None or spent_s < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
             return None
+        text = f"{line.called or ''} {line.source}"
+        known = next((advice for pattern, advice in ADVICE if re.search(pattern, text)), None)
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
             self.time_on_the_line(spent_s),
             self.of_the_script(share),
-            advice=_advice(line),
+            advice=known or (WAITS if line.mostly_waits else UNKNOWN),
             saving=Saving(0.0, spent_s, script.wall_s, f"time in {line.place}", upper_bound=True),
             title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed "
             f"{_when(script, lines)}in {_named(line, spent_s)}",
@@ -240,9 +242,3 @@ def _named(line: LineTime, spent_s: float) -> str:
     is_proof = "(" in line.source or line.function == "<module>"
     shows = is_proof and 0 < len(line.source) <= MOST_SOURCE
     return f"{line.source if shows else line.called or line.function} ({line.place})"
-
-
-def _advice(line: LineTime) -> tuple[str, ...]:
-    text = f"{line.called or ''} {line.source}"
-    known = next((advice for pattern, advice in ADVICE if re.search(pattern, text)), None)
-    return known or (WAITS if line.mostly_waits else UNKNOWN)
