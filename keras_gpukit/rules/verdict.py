@@ -19,7 +19,6 @@ from keras_gpukit.rules.compute import (
     precision,
     slow_kernels,
     slow_layers,
-    tracing_again,
 )
 from keras_gpukit.rules.compute.host_cpu import machine_load
 from keras_gpukit.rules.compute.profile_shares import is_compiled
@@ -37,9 +36,9 @@ from keras_gpukit.rules.whole_run import (
     between_epochs,
     endings,
     hangs,
-    many_calls,
     memory_ran_out,
     not_learning,
+    starting_again,
     time_parts,
     whole_script,
 )
@@ -55,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     not_learning.DataRanOut(),
     hangs.FirstStepNotOver(),
     settings.SlowSettings(),
-    many_calls.ManyShortCalls(),
+    starting_again.ManyShortCalls(),
     whole_script.StepRunsEagerly(),
     whole_script.OwnProfile(),
     whole_script.TimeOutsideCalls(),
@@ -65,7 +64,7 @@ RULES: tuple[Rule, ...] = (
     input_slows_steps.InputTakesCores(),
     slower_over_time.SlowerOverTime(),
     between_epochs.SlowEpochStart(),
-    tracing_again.TracingAgain(),
+    starting_again.TracingAgain(),
     time_parts.SlowCallbacks(),
     host_work.CPUFallback(),
     workers.WorkersTrainAlone(),

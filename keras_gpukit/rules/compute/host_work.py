@@ -11,7 +11,7 @@ from keras_gpukit.records.placement import Fallback, PlacementRecord, PythonFunc
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
-from keras_gpukit.rules.compute.profile_shares import computed_s, own_step_s
+from keras_gpukit.rules.compute.profile_shares import ProfileRule, computed_s, own_step_s
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
 from keras_gpukit.rules.input.python_advice import ARRAYS
@@ -140,7 +140,7 @@ class PythonInStep(Rule):
         )
 
 
-class BatchCopy(Rule):
+class BatchCopy(ProfileRule):
     """Copies from the host during which no GPU computes.
 
     One thread of the host copies a batch to pinned memory, and the GPU copies it from there. On an
@@ -150,15 +150,10 @@ class BatchCopy(Rule):
 
     code = "host-to-device-copy"
     title = "Copies to the GPU take much of each step"
-    requires = "a profile of a GPU's steps"
-    charts = ("captures", "layers")
     of_a_step_in_copies = Share("While copies to the GPU run, it idles for {value} of a step")
     copied_to_the_GPU_per_step = Measure("A step copies {value}", "B")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile, own_s = summary.profile, own_step_s(summary)
-        if profile is None or own_s is None or not profile.devices:
-            return self.abstain(None if summary.environment.gpus else NO_GPU)
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         share = min(profile.parts_s.get("host to device", 0.0) / own_s, 1.0)
         if share < WARNING_FRACTION:
             return None

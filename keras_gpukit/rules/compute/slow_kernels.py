@@ -14,12 +14,12 @@ from keras_gpukit.rules.compute.profile_shares import (
     FUSED_KINDS,
     MANY_FUSED,
     PRODUCT_KINDS,
+    ProfileRule,
     fused_fraction,
     idle_fraction,
     launches_of,
-    own_step_s,
 )
-from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share
+from keras_gpukit.rules.rule import Measure, Outcome, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 LAYERS_NAMED = 3
@@ -59,15 +59,13 @@ def group_of(layer: LayerProfile) -> str:
     return plain_name(layer.path) if layer.role == "layer" else _ROLES[layer.role]
 
 
-class SlowKernels(Rule):
+class SlowKernels(ProfileRule):
     """Kernels of one kind that take at least a tenth of the steps' own time.
 
     Attributes:
         saved: Least and greatest share of these kernels' time that the change saves.
     """
 
-    requires = "a profile of a GPU's steps"
-    charts = ("captures", "layers")
     supersedes = ("dominant-layer",)
     saved: ClassVar[tuple[float, float]]
     of_a_step_in_these_kernels = Share("These kernels take {value} of a step")
@@ -82,10 +80,7 @@ class SlowKernels(Rule):
     def _advice(self, layers: str) -> Sequence[str]:
         """Returns what to change in layers with these names."""
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile, own_s = summary.profile, own_step_s(summary)
-        if profile is None or own_s is None or not profile.devices:
-            return self.abstain(None if summary.environment.gpus else NO_GPU)
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         slow = [each for each in profile.kernels if self._is_slow(each)]
         of_gpu = sum(each.share for each in slow)
         share = of_gpu * profile.parts_s.get("device compute", 0.0) / own_s
@@ -196,23 +191,18 @@ NAMED = 0.2
 name; our choice. A transformer's bias gradient took 24 % on an H100."""
 
 
-class UnfusedOperations(Rule):
+class UnfusedOperations(ProfileRule):
     """Elementwise operations and reductions that each read and write GPU memory."""
 
     code = "unfused-operations"
     title = "Simple kernels that XLA would fuse take much of the GPU time"
-    requires = "a profile of a GPU's steps"
-    charts = ("captures", "layers")
     tried_by = ("jit",)
     supersedes = ("dominant-layer",)
     of_a_step_in_kernels_that_XLA_fuses = Share("{value} of a step are kernels that XLA would fuse")
     share_of_the_GPU_time_in = Share("Those of {of} take {value} of the GPU time")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile, launches = summary.profile, launches_of(summary)
-        share = fused_fraction(summary)
-        if profile is None or share is None:
-            return self.abstain(None if summary.environment.gpus else NO_GPU)
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        launches, share = launches_of(summary), fused_fraction(summary) or 0.0
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
         if share < MANY_FUSED:
