@@ -28,7 +28,7 @@ from rich import print as show
 from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.records.pipeline import PipelineRecord
-from keras_gpukit.rules.input.bottleneck import name_bottleneck
+from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 
 READ_EVERY = 16
 SLOW_STEP_S = 0.03

@@ -3,6 +3,7 @@
 `{{ overhead: variants/bare again/ratio_median as .3f }}` is that figure of
 `benchmarks/results/overhead.json`, in Python's format; `as len` is how many there are. In a path,
 `*` stands for each row: `as true` counts those in which it holds, `as known` those that know.
+Rules and their thresholds are filled in by `keras_gpukit.rules.reference`, as for `explain`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Called by mkdocs for each page."""
+    if page is not None and page.file.src_uri == "reference/rules.md":
+        from keras_gpukit.rules.reference import filled
+
+        markdown = filled(markdown)
     for marker, make in MADE.items():
         if marker in markdown:
             markdown = markdown.replace(marker, make())

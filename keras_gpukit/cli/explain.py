@@ -12,9 +12,8 @@ from keras_gpukit.cli.command_line import fail
 
 _PACKAGE = Path(__file__).parents[1]
 PAGES = (_PACKAGE.parent / "docs" / "reference" / "rules.md", _PACKAGE / "rules.md")
-"""The page in a clone, and its copy in a wheel (`force-include` in pyproject.toml)."""
+"""The page's prose in a clone, and its copy in a wheel (`force-include` in pyproject.toml)."""
 _ROW = re.compile(r"^\| \[`([a-z0-9-]+)`\]\(#\1\) \| (.+?) \| (.+) \|$", re.MULTILINE)
-_SECTION = re.compile(r"^## ([a-z0-9-]+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?://)[^)]*\)")
 """A link within the documentation, which leads nowhere from a terminal."""
 
@@ -39,19 +38,20 @@ def run(args: argparse.Namespace) -> int:
     from rich.markdown import Markdown
 
     from keras_gpukit.reports.terminal import plain, print_anywhere, table
+    from keras_gpukit.rules.reference import SECTION, filled
 
     page = next((each for each in PAGES if each.is_file()), None)
     if page is None:
         return fail("explain", "this installation lacks the page with the rules")
-    source = page.read_text(encoding="utf-8")
-    text = _LINK.sub(r"\1", source).replace("\r\n", "\n")
+    source = filled(page.read_text(encoding="utf-8").replace("\r\n", "\n"))
+    text = _LINK.sub(r"\1", source)
     says = {code: (words, to_do) for code, words, to_do in _ROW.findall(source)}
     if args.code is None:
         rows = [(code, words) for code, (words, _) in says.items()]
         print_anywhere(table(rows, ("code", "says, such as")))
         return 0
     code = args.code.strip("()")
-    section = dict(_SECTION.findall(text)).get(code)
+    section = dict(SECTION.findall(text)).get(code)
     if section is None:
         close = get_close_matches(code, says, 1, 0.5)
         hint = f"; did you mean {close[0]}?" if close else ""

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.reports.console import print_summary
     from keras_gpukit.reports.html import render
     from keras_gpukit.reports.run_words import verdict_lines
-    from keras_gpukit.rules.judging import of_profile
+    from keras_gpukit.rules.verdict import of_profile
     from keras_gpukit.saved_runs import load_report
 
     try:

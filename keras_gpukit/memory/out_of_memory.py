@@ -16,8 +16,7 @@ from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import AllocatorState, MemoryByCause, OutOfMemory
 from keras_gpukit.rules.compute.batch_size import below_failed, predicted_limit_bytes
-from keras_gpukit.rules.memory.memory_options import memory_options
-from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
+from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS, memory_options
 from keras_gpukit.sensors.nvml import other_holders
 
 

@@ -24,8 +24,12 @@ from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.rules.slowdown.cpu_captures import EVENT_COST_S, CPUCaptures, events_of_step
-from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
+from keras_gpukit.rules.slowdown.captures import (
+    EVENT_COST_S,
+    AutomaticCaptures,
+    CPUCaptures,
+    events_of_step,
+)
 
 SMALL_BYTES = 2 << 20
 """Size up to which a profile is read in this process: it takes less time than starting another.

@@ -24,7 +24,7 @@ from keras_gpukit.monitoring.layer_sources import place_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.whole_run.not_compute import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
+from keras_gpukit.rules.whole_run.hangs import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
 from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores

@@ -17,7 +17,7 @@ from keras_gpukit.monitoring.call_frame import callback_list, dataset_of_fit, ep
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.reports.evidence import in_one_line
-from keras_gpukit.rules.memory.host_buffers import InputFillsMemory
+from keras_gpukit.rules.memory.memory_grows import InputFillsMemory
 from keras_gpukit.sensors.host import left_bytes
 
 EVERY = 1.5

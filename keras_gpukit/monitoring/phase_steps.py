@@ -30,7 +30,7 @@ from keras_gpukit.records.steps import (
     ThroughputRecord,
     TimeBreakdown,
 )
-from keras_gpukit.rules.input.bottleneck import name_bottleneck
+from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 
 if TYPE_CHECKING:
     from keras_gpukit.monitoring.session import Session

@@ -171,7 +171,7 @@ def _problems(space: Space) -> tuple[str, ...]:
                 f"The profiler dropped events of {device} ({dropped}): capture fewer steps."
             )
     if space.problems:
-        from keras_gpukit.rules.whole_run.profiler_errors import remedy  # loads all rules
+        from keras_gpukit.rules.whole_run.whole_script import remedy  # loads all rules
 
         problems += [remedy(text) or text for text in space.problems]
     return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]

@@ -13,11 +13,11 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.unseen_compute import HOW, unseen_compute
 from keras_gpukit.rules.cluster.comparison import common_steps
-from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
+from keras_gpukit.rules.input.pipeline_causes import compared_capture
 from keras_gpukit.rules.rule import TOO_SHORT
 from keras_gpukit.rules.savings import input_of_run, time_of_steps_s
-from keras_gpukit.rules.slowdown.cpu_captures import AFTER_S
+from keras_gpukit.rules.slowdown.captures import CPU_AFTER_S
 
 WIDE_RANGE = 0.03
 """Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
@@ -186,7 +186,7 @@ def all_well(summary: RunSummary) -> str:
 def _is_short(summary: RunSummary) -> bool:
     """Whether a run ended before its time, or what its steps compute, could be looked into."""
     parts = summary.breakdown
-    ended_early = parts is not None and parts.wall_s < AFTER_S and summary.profile is None
+    ended_early = parts is not None and parts.wall_s < CPU_AFTER_S and summary.profile is None
     is_unseen = ended_early and unseen_compute(summary) is not None
     return ACCOUNT_OF_TIME in summary.verdict.too_short or is_unseen
 

@@ -6,7 +6,7 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.profile import BETWEEN, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import units
-from keras_gpukit.rules.slowdown.cpu_captures import MOST_COMPUTES
+from keras_gpukit.rules.slowdown.captures import MOST_COMPUTES
 
 LEAST_LOOP_S = 5.0
 """Least time of the steps of an own loop that is said not to be looked into; our choice."""

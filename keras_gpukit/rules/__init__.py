@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from keras_gpukit.rules.judging import judge_run
-from keras_gpukit.rules.verdict import RULES, judge
+from keras_gpukit.rules.verdict import RULES, judge, judge_run
 
 __all__ = ["RULES", "judge", "judge_run"]

@@ -22,7 +22,7 @@ from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, tensorboard_cos
 ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"
 """Key, in `Environment.settings`, of the lines of a dataset with several workers that read what its
 `on_epoch_begin` sets."""
-_NAMES = {"keras": "Keras", "tensorflow": "TensorFlow"}
+PACKAGES = {"keras": "Keras", "tensorflow": "TensorFlow"}
 _CAUSES = {"kept_in", "models_alive", "traced_again"}
 _EVERY = re.compile(r"update_freq=(\d+)")
 
@@ -34,7 +34,7 @@ class KnownFault:
     Attributes:
         versions: Versions that have it, as in requirements: "<3.15".
         explains: Code of the rule whose finding it explains.
-        shows: Whether the run, with that finding, shows this fault.
+        shows: Whether the run, with that finding, shows this fault; its docstring says how.
         says: Behaviour of the version, in words that follow its name.
         advice: Change that avoids it; code is between backquotes.
         thread: Public thread on it.
@@ -65,7 +65,7 @@ def explained(finding: Finding, summary: RunSummary) -> Finding:
             what_to_do = advise(f"{fault.advice} ({fault.thread})")
             return replace(
                 finding,
-                title=f"{finding.title}: {_NAMES[fault.package]} {version} {fault.says}",
+                title=f"{finding.title}: {PACKAGES[fault.package]} {version} {fault.says}",
                 advice=(what_to_do.text, *finding.advice),
                 actions=(what_to_do, *finding.actions),
             )
@@ -80,12 +80,14 @@ def _is_in(version: str | None, versions: str) -> bool:
 
 
 def _reads_too_early(summary: RunSummary, finding: Finding) -> bool:
+    """Several workers, and an exception on a line that reads what `on_epoch_begin` sets."""
     reads = summary.environment.settings.get(ON_EPOCH_BEGIN, "")
     line, is_of_input = summary.error_line, summary.ended_kind == "input"
     return line is not None and is_of_input and line in re.split(r", | |;", reads)
 
 
 def _is_gradient_of_dense(summary: RunSummary, finding: Finding) -> bool:
+    """The backward pass of a `Dense` layer asked for a tensor of three axes or more."""
     record = summary.out_of_memory
     if record is None or not record.backward or record.layer_class != "Dense":
         return False
@@ -93,6 +95,7 @@ def _is_gradient_of_dense(summary: RunSummary, finding: Finding) -> bool:
 
 
 def _writes_each_batch(summary: RunSummary, finding: Finding) -> bool:
+    """`TensorBoard(update_freq=N)`, above 1, which takes its time between steps."""
     given = _EVERY.search(summary.environment.settings.get(f"{TENSORBOARD}.update_freq", ""))
     is_rare = given is not None and int(given[1]) > 1
     is_costly = "update_freq" in tensorboard_costs_s(summary)
@@ -104,11 +107,13 @@ def _grows(finding: Finding) -> bool:
 
 
 def _compiles_each_model(summary: RunSummary, finding: Finding) -> bool:
+    """`jit_compile`; the process grows with each fit, and each fit traces."""
     traces = any(each.key == "traced_again" for each in finding.evidence)
     return bool(summary.environment.jit_compile) and traces and _grows(finding)
 
 
 def _has_generator(summary: RunSummary, finding: Finding) -> bool:
+    """A generator in the pipeline, and no other known cause of the process's growth."""
     is_known = any(each.key in _CAUSES for each in finding.evidence)
     stages = summary.pipeline.stages if summary.pipeline else ()
     generates = any(each.kind == "generator" for each in stages)
@@ -165,4 +170,4 @@ KNOWN_FAULTS = (
         python=">=3.11",
     ),
 )
-"""All known faults. The sections of `docs/reference/rules.md` on the explained rules name them."""
+"""All known faults, from which the reference makes its table."""

@@ -79,12 +79,11 @@ class Share(Measure):
 class Rule(ABC):
     """One question that is asked of every run.
 
-    The section of `docs/reference/rules.md` with its code has its thresholds, where they come from,
-    and what its saving is made of.
+    The section of `docs/reference/rules.md` with its code says in prose what its thresholds and its
+    saving are made of; `reference.py` fills in what the class says.
 
     Attributes:
         code: Stable identifier, also the heading of the rule's section in the documentation.
-        subject: Part of the run that the rule looks at, in a few words; rules may share it.
         title: The finding in one line.
         requires: The evidence that the rule needs to judge.
         charts: Charts that show a finding, the most relevant first; empty for none.
@@ -103,7 +102,6 @@ class Rule(ABC):
     """
 
     code: ClassVar[str]
-    subject: ClassVar[str]
     title: ClassVar[str]
     requires: ClassVar[str]
     charts: ClassVar[tuple[str, ...]]

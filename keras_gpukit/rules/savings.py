@@ -26,17 +26,17 @@ FAIR_SHARE = 0.5
 # On a CPU, a step after a pause takes longer, because the cores slept and their caches cooled down:
 # by up to 15 % of the pause (`benchmarks/results/step_after_pause.json`). Not measured on a GPU.
 AFTER_PAUSE = 0.15
-# Shares of the steps' time by which batches that are ready save less, or more, than the wait on a
-# GPU: our choices. In 25 fits on an H100 it was up to 3.1 percentage points less, and up to 5.9
-# more where Python makes batches (`benchmarks/results/gpu/stall.*.json`, one step per execution).
 GPU_MARGINS = 0.04, 0.06
-# Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in all
-# runs of `benchmarks/verdict_truth.py`; half of that is our choice.
+"""Shares of the steps' time by which batches that are ready save less, or more, than the wait on a
+GPU: our choices. In 25 fits on an H100 it was up to 3.1 percentage points less, and up to 5.9 more
+where Python makes batches (`benchmarks/results/gpu/stall.*.json`, one step per execution)."""
 LEAST_WORK = 0.2
-# Least use of all cores from which other processes count: a desktop or a browser takes less,
-# another training run takes more. And the use of all cores, by any process, from which others take
-# time from the run. Both are our choice.
+"""Share of the steps' own time that they keep, whatever their input does. It was 0.39 or more in
+all runs of `benchmarks/verdict_truth.py`; half of that is our choice."""
 OTHERS_PERCENT, FULL_PERCENT = 25.0, 90.0
+"""Least use of all cores from which other processes count: a desktop or a browser takes less,
+another training run takes more. And the use of all cores, by any process, from which others take
+time from the run. Both are our choice."""
 
 
 def severity(saving: Saving | None, summary: RunSummary) -> Severity:
@@ -108,19 +108,13 @@ def of_input(summary: RunSummary) -> Saving | None:
     are computed may be late because of them, and no change of the script is sure to save anything;
     code that waits needs no core.
     """
-    saving, record = _of_ready_batches(summary), summary.input
-    if saving is None or record is None or not _others_fill_cores(summary):
+    saving, record, host = _of_ready_batches(summary), summary.input, summary.host
+    if saving is None or record is None or host is None or mostly_waits(record, summary):
         return saving
-    if mostly_waits(record, summary):
+    used, by_others = host.cpu_percent or 0.0, host.others_cpu_percent or 0.0
+    if used < FULL_PERCENT or by_others < OTHERS_PERCENT:
         return saving
     return replace(saving, low_s=0.0, upper_bound=True)
-
-
-def _others_fill_cores(summary: RunSummary) -> bool:
-    host = summary.host
-    if host is None or host.others_cpu_percent is None or host.cpu_percent is None:
-        return False
-    return host.others_cpu_percent >= OTHERS_PERCENT and host.cpu_percent >= FULL_PERCENT
 
 
 def _of_ready_batches(summary: RunSummary) -> Saving | None:

@@ -32,11 +32,7 @@ counts as leaving the training as it was; our choice."""
 
 
 def changes_to_try(asked: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of the changes that codes of rules or names of changes stand for.
-
-    Raises:
-        ValueError: If one is neither.
-    """
+    """Returns the names of the changes that codes of rules or names of changes stand for."""
     names: list[str] = []
     for each in asked:
         found = (each,) if each in CHANGES else TRIED_BY.get(each)
@@ -75,13 +71,7 @@ def promise_of(change: str, made: Sequence[Promise]) -> Promise | None:
 def by_hand(
     findings: Sequence[Finding], tried: Sequence[TriedChange], left: Collection[str]
 ) -> Finding | None:
-    """Returns the first finding that costs time and that no change helped; None without one.
-
-    Args:
-        findings: Findings on the unchanged training.
-        tried: Changes that were tried.
-        left: Names of changes that were not tried, but could be.
-    """
+    """Returns the first finding that costs time and that no change helped, or could if tried."""
     may_help = {each.change for each in tried if each.kept}.union(left)
     costly = (each for each in findings if each.severity != "info" and each.saving and each.advice)
     unchanged = (each for each in costly if may_help.isdisjoint(TRIED_BY.get(each.code, ())))

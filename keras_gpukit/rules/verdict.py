@@ -1,45 +1,48 @@
-"""Judges a run by every rule."""
+"""The one door to a verdict: judges a run with all that is known of it by every rule."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from keras_gpukit.records.environment import Environment, GPUInfo
 from keras_gpukit.records.finding import Finding, Verdict
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import ScriptRecord
+from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.rules.cluster import workers
 from keras_gpukit.rules.compute import (
-    cpu_fallback,
     dominant_layer,
     host_cpu,
     host_work,
     launch_bound,
     precision,
-    preprocessing_in_model,
     slow_kernels,
     slow_layers,
-    tracing_again,
-    unfused,
 )
 from keras_gpukit.rules.compute.host_cpu import machine_load
+from keras_gpukit.rules.compute.profile_shares import is_compiled
 from keras_gpukit.rules.input import input_bound, input_slows_steps
+from keras_gpukit.rules.input.input_bound import FROM_PROFILE
+from keras_gpukit.rules.input.pipeline_causes import corrected
 from keras_gpukit.rules.known_faults import explained
-from keras_gpukit.rules.memory import gpu_memory, host_buffers, memory_grows
-from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule
+from keras_gpukit.rules.memory import memory_grows
+from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, ScriptRule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
-from keras_gpukit.rules.setup import gpu_use, no_gpu, settings
+from keras_gpukit.rules.setup import gpus, no_gpu, settings
 from keras_gpukit.rules.slowdown import slower_over_time
 from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.whole_run import (
+    between_epochs,
     endings,
-    epoch_starts,
     hangs,
-    long_validation,
-    many_calls,
     memory_ran_out,
-    not_compute,
     not_learning,
-    outside_calls,
+    starting_again,
     time_parts,
     whole_script,
 )
+from keras_gpukit.rules.whole_run.hangs import with_hangs
 
 RULES: tuple[Rule, ...] = (
     memory_ran_out.DeviceOutOfMemory(),
@@ -51,25 +54,25 @@ RULES: tuple[Rule, ...] = (
     not_learning.DataRanOut(),
     hangs.FirstStepNotOver(),
     settings.SlowSettings(),
-    many_calls.ManyShortCalls(),
+    starting_again.ManyShortCalls(),
     whole_script.StepRunsEagerly(),
     whole_script.OwnProfile(),
-    outside_calls.TimeOutsideCalls(),
+    whole_script.TimeOutsideCalls(),
     hangs.Hung(),
     input_bound.InputBound(),
     input_slows_steps.InputHoldsGIL(),
     input_slows_steps.InputTakesCores(),
     slower_over_time.SlowerOverTime(),
-    epoch_starts.SlowEpochStart(),
-    tracing_again.TracingAgain(),
+    between_epochs.SlowEpochStart(),
+    starting_again.TracingAgain(),
     time_parts.SlowCallbacks(),
-    cpu_fallback.CPUFallback(),
+    host_work.CPUFallback(),
     workers.WorkersTrainAlone(),
     workers.Straggler(),
     workers.CommunicationBound(),
     workers.UnevenShards(),
     workers.BatchNotScaled(),
-    preprocessing_in_model.PreprocessingInModel(),
+    host_work.PreprocessingInModel(),
     host_work.PythonInStep(),
     host_work.BatchCopy(),
     slow_kernels.Float64Kernels(),
@@ -78,7 +81,7 @@ RULES: tuple[Rule, ...] = (
     slow_layers.Float32Layers(),
     slow_layers.DenseEmbeddingUpdate(),
     slow_layers.SlowMetrics(),
-    unfused.UnfusedOperations(),
+    slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),
     dominant_layer.DominantLayer(),
     launch_bound.LowUtilization(),
@@ -87,15 +90,15 @@ RULES: tuple[Rule, ...] = (
     launch_bound.TinySteps(),
     precision.Float32OnTensorCores(),
     precision.HalfPrecisionOnCPU(),
-    gpu_memory.MemoryNearlyFull(),
-    gpu_memory.MemoryMostlyUnused(),
+    gpus.MemoryNearlyFull(),
+    gpus.MemoryMostlyUnused(),
     memory_grows.MemoryGrows(),
-    host_buffers.InputFillsMemory(),
-    gpu_memory.FirstStepMemory(),
-    gpu_use.Throttled(),
-    gpu_use.OtherProcessesOnGPU(),
-    long_validation.LongValidation(),
-    not_compute.MostlyNotCompute(),
+    memory_grows.InputFillsMemory(),
+    gpus.FirstStepMemory(),
+    gpus.Throttled(),
+    gpus.OtherProcessesOnGPU(),
+    between_epochs.LongValidation(),
+    hangs.MostlyNotCompute(),
     no_gpu.NoGPU(),
 )
 """All rules, in the order in which findings of equal severity and saving are shown."""
@@ -194,3 +197,103 @@ def _weight(finding: Finding, whole_s: float) -> tuple[int, float]:
     saving, least = finding.saving, _LEAST_SHARES[finding.severity]
     share = least if saving is None else saving.expected_s / max(saving.of_s, whole_s)
     return _RANKS[finding.severity], -share
+
+
+_OF_SCRIPTS = {rule.code for rule in RULES if isinstance(rule, ScriptRule)}
+
+
+def judge_run(run: RunSummary, *, within: ScriptRecord | None = None) -> RunSummary:
+    """Returns a run with its verdict, by everything that its fields say.
+
+    A profile fills in what the run did not record, and corrects its wait for input; hangs are no
+    compute. Once more is known, such as the other workers, the run can be judged again.
+
+    Args:
+        run: Run to judge. If too little is known of it, it gets no verdict.
+        within: Script of which the run is only a part: what is found about the script is left out.
+    """
+    if run.profile is not None:
+        run = _with_profile(run, run.profile)
+    elif not _is_known(run):
+        return run
+    run = corrected(with_hangs(run))
+    verdict = judge(run if within is None else replace(run, script=within))
+    if within is not None:
+        others = tuple(each for each in verdict.findings if each.code not in _OF_SCRIPTS)
+        verdict = replace(verdict, findings=others)
+    return replace(run, verdict=verdict)
+
+
+def of_profile(profile: ProfileRecord) -> RunSummary:
+    """Returns what a profile alone shows of a run, with its verdict."""
+    return judge_run(RunSummary(Environment({}), profile=profile))
+
+
+def of_script(script: ScriptRecord) -> RunSummary:
+    """Returns a script without a monitored run, with the findings on it; remarks are about runs."""
+    summary = RunSummary(Environment({}), ending="completed", script=script)
+    found = tuple(each for each in judge(summary).findings if each.severity != "info")
+    return replace(summary, verdict=Verdict(found))
+
+
+def _is_known(run: RunSummary) -> bool:
+    """Whether a run can be judged: it may have ended before its first step, or be in it."""
+    seen = (
+        *(run.throughput, run.ending, run.first_step_s),
+        *(run.out_of_memory, run.host_at_end, run.killed_in),
+    )
+    # Without the environment, rules would take the machine for one without GPUs.
+    return run.environment != Environment({}) and any(each is not None for each in seen)
+
+
+def _with_profile(run: RunSummary, profile: ProfileRecord) -> RunSummary:
+    """Returns a run with what only its profile shows."""
+    return replace(
+        run,
+        environment=run.environment if run.environment.versions else _environment(profile),
+        throughput=run.throughput or _throughput(profile),
+        input=run.input or _input(profile),
+    )
+
+
+def _environment(profile: ProfileRecord) -> Environment:
+    unknown = RunSummary(Environment({}))
+    return Environment(
+        {},
+        gpus=tuple(
+            GPUInfo(index, compute_capability=_capability(device.compute_capability))
+            for index, device in enumerate(profile.devices)
+        ),
+        jit_compile=is_compiled(unknown, profile) if profile.layers or profile.kernels else None,
+        steps_per_execution=profile.steps_per_execution if profile.steps else None,
+    )
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    major, _, minor = (text or "").partition(".")
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else None
+
+
+def _throughput(profile: ProfileRecord) -> ThroughputRecord | None:
+    if not profile.steps:
+        return None
+    return ThroughputRecord(
+        "fit",
+        steps=profile.steps,
+        measured_steps=profile.steps,
+        step_time_s=profile.step_time_s,
+        examples_per_s=None,
+        examples_unknown_because="a profile does not show how many examples a batch has",
+    )
+
+
+def _input(profile: ProfileRecord) -> InputRecord:
+    stall, step_s = profile.stall_fraction, profile.step_time_s
+    return InputRecord(
+        "fit",
+        mechanism=FROM_PROFILE,
+        measured_steps=profile.steps,
+        wait_s=None if stall is None or step_s is None else stall * step_s,
+        stall_fraction=stall,
+        unknown_because=profile.stall_unknown_because,
+    )

@@ -26,7 +26,7 @@ from keras_gpukit.records.names import (
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.rules.judging import judge_run, of_profile
+from keras_gpukit.rules.verdict import judge_run, of_profile
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
     MOST_LISTED,

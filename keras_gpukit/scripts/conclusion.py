@@ -220,7 +220,7 @@ class Conclusion:
     def _print_script(self, script: ScriptRecord) -> None:
         """Prints the verdict on a script without a monitored fit, if there is any."""
         from keras_gpukit.reports.script import account
-        from keras_gpukit.rules.judging import of_script
+        from keras_gpukit.rules.verdict import of_script
 
         summary = of_script(script)
         if summary.findings:
@@ -240,7 +240,7 @@ class Conclusion:
         from keras_gpukit.records.profile import ProfilerRecord
         from keras_gpukit.reports import phrases
         from keras_gpukit.reports.run_words import verdict_lines
-        from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
+        from keras_gpukit.rules.whole_run.starting_again import ManyShortCalls
         from keras_gpukit.saved_runs.script_verdict import fits_of, main_run
 
         fits = fits_of(report.runs)

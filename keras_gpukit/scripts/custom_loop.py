@@ -241,7 +241,7 @@ def _summarize(
 
 
 def _input(loop: _Loop, session: Any) -> InputRecord:
-    from keras_gpukit.rules.input.bottleneck import name_bottleneck
+    from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
     # GPUs compute while the loop waits for its next batch. Unproven on a GPU.

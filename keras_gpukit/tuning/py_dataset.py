@@ -7,7 +7,7 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from keras_gpukit.rules.input.tuning_advice import PROCESSES, WITHIN
+from keras_gpukit.rules.gains import PROCESSES, WITHIN
 from keras_gpukit.tuning.measuring import without_model
 from keras_gpukit.tuning.reading import rate
 from keras_gpukit.tuning.sources import endless, without_lists

@@ -12,7 +12,9 @@ from functools import cache
 import pytest
 from helpers.docs_code import PAGES, ROOT
 
-RULES = ROOT / "docs" / "reference" / "rules.md"
+from keras_gpukit.rules.reference import filled
+
+RULES = filled((ROOT / "docs" / "reference" / "rules.md").read_text("utf-8"))
 BLOCK = re.compile(r"^ *```[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 PRINTED = re.compile(r"^[│ ]*(Verdict|[\d.]+× (?:faster|slower)|No GPU is used)\b", re.MULTILINE)
 LABEL = re.compile(r"\b(?:Verdict|Why|Next|Also:)(?: +|$)")
@@ -76,7 +78,7 @@ SAMPLES = [
 
 TABLES = [  # what a verdict says, in the rows of the first screens and of the rules
     *re.findall(r"^\| [^|`]+ \| `([^`|]+)`.* \|.*\|$", PAGES[0].read_text("utf-8"), re.MULTILINE),
-    *re.findall(r"^\| \[`.*?\) \| (.+?) \|", RULES.read_text("utf-8"), re.MULTILINE),
+    *re.findall(r"^\| \[`.*?\) \| (.+?) \|", RULES, re.MULTILINE),
 ]
 
 

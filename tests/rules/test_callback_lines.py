@@ -5,8 +5,7 @@ from dataclasses import replace
 from helpers.summaries import breakdown, throughput
 
 from keras_gpukit import records
-from keras_gpukit.rules.whole_run.callback_lines import slowest_line
-from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks
+from keras_gpukit.rules.whole_run.time_parts import SlowCallbacks, slowest_line
 
 
 def judged(at_epochs_s, lines=(), thirds=(1.0, 1.1), steps=(0, 500, 1000, 1500)):

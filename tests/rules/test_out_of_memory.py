@@ -9,8 +9,7 @@ from helpers.summaries import breakdown, stall, throughput
 
 from keras_gpukit import records
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.memory.memory_options import memory_options
-from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS
+from keras_gpukit.rules.whole_run.memory_ran_out import NOT_ONE_FITS, memory_options
 
 GIB = 2**30
 RUN = records.RunSummary(records.Environment({}))

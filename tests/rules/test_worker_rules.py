@@ -1,4 +1,4 @@
-"""The rules on several workers: the culprit is not one of its victims, and no guess is made."""
+"""Rules on several workers: the culprit is not one of its victims; and advice before they train."""
 
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from keras_gpukit.records import (
     GPUInfo,
     GPUUtilization,
     MemoryRecord,
+    ReplicaInput,
     RunSummary,
     ThroughputRecord,
     UtilizationRecord,
@@ -26,6 +27,7 @@ from keras_gpukit.records import (
 from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
+from keras_gpukit.rules.cluster.replica_advice import advise
 from keras_gpukit.rules.comparing.settings import setup
 
 
@@ -228,3 +230,40 @@ def test_workers_that_train_together_and_servers_do_not_train_alone():
     assert "640 examples/s on each worker" in headline(together)
     assert dict(key_figures(together))["examples per second on each worker"] == "640"
     assert dict(key_figures(run()))["examples per second"] == "640"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (ReplicaInput(4, 4, "FILE", files=3), "3 files cannot be shared among 4 workers"),
+        (ReplicaInput(4, 4, "AUTO", files=3), "set AutoShardPolicy.DATA"),
+        (ReplicaInput(4, 4, "FILE", files=6), "some get 2 and others 1"),
+        (ReplicaInput(4, 4, "DATA", files=8), "Each of 4 workers reads all of the data"),
+        (ReplicaInput(4, 4, "AUTO"), "shared out by elements"),
+        (ReplicaInput(4, 4, "OFF"), "an epoch is 4 passes"),
+        (ReplicaInput(4, batch=30), "Use 32"),
+        (ReplicaInput(4, batch=32, last_batch=3), "some replicas get none"),
+        (ReplicaInput(4, batch=32, last_batch=8), "drop_remainder=True"),
+        (ReplicaInput(4, batch=32, batch_norms=2), "2 BatchNormalization layers"),
+    ],
+)
+def test_what_is_wrong_is_said(given, words):
+    (advice,) = advise(given)
+    assert words in advice
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ReplicaInput(1, batch=30, last_batch=3, batch_norms=2),
+        ReplicaInput(4, 4, "FILE"),  # how many files is unknown
+        ReplicaInput(4, 4, "AUTO", files=8),
+        ReplicaInput(4, 1, "DATA", files=1),  # one process shares nothing out
+        ReplicaInput(4, batch=32, last_batch=32),
+        ReplicaInput(4, batch=32, last_batch=3, drops_remainder=True),
+        ReplicaInput(4, last_batch=3, batch_norms=2),
+        ReplicaInput(4, batch=64, batch_norms=2),
+    ],
+)
+def test_nothing_is_said_without_evidence(given):
+    assert advise(given) == ()

@@ -19,7 +19,7 @@ import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
 from keras_gpukit.records import GPUInfo, GPUSample, MemoryRecord, from_dict
-from keras_gpukit.rules.setup import gpu_use
+from keras_gpukit.rules.setup.gpus import LIMITS
 from keras_gpukit.sensors import devices, gpu_processes
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.devices import CUDADevice
@@ -191,7 +191,7 @@ def test_throttle_reasons_are_nvmls_own_and_known_to_the_rule():
     }
     assert bits == THROTTLE_REASONS
     chosen = {"applications clocks setting", "sync boost", "display clock setting"}
-    assert set(THROTTLE_REASONS.values()) - chosen == gpu_use.LIMITS
+    assert set(THROTTLE_REASONS.values()) - chosen == LIMITS
 
 
 def test_nvml_stays_open_until_a_reading_under_way_is_done_and_then_nothing_is_read():

@@ -22,7 +22,7 @@ from keras_gpukit.input.pipelines import functions, randomness
 from keras_gpukit.input.pipelines.randomness import impurities, varies
 from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, rebuilt
 from keras_gpukit.records import Trial, TuningRecord, from_dict, to_dict
-from keras_gpukit.rules.input.tuning_advice import advise
+from keras_gpukit.rules.gains import advise
 from keras_gpukit.tuning import caching
 from keras_gpukit.tuning import pipeline_changes as changes
 from keras_gpukit.tuning import trials as rounds_module

@@ -11,7 +11,7 @@ from keras_gpukit.distributed.launching.failures import describe, first_failure
 from keras_gpukit.distributed.launching.job import CLUSTER, RUNNER, Job, tasks_of
 from keras_gpukit.distributed.launching.output import Output, Screen
 from keras_gpukit.distributed.launching.workers import ProcessPlan, caught_signals
-from keras_gpukit.rules.setup.visible_devices import VISIBLE, entries_of
+from keras_gpukit.rules.setup.no_gpu import VISIBLE, entries_of
 
 NONE = "-1"
 """The value of `CUDA_VISIBLE_DEVICES` that shows no GPU."""

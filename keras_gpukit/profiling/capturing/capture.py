@@ -22,7 +22,7 @@ from keras_gpukit.errors import failure
 from keras_gpukit.profiling.capturing.profile_files import amend, profile_name, write_profile
 from keras_gpukit.records.names import PROFILE_SUFFIX
 from keras_gpukit.records.profile import CaptureRecord, Trigger
-from keras_gpukit.rules.whole_run.profiler_errors import remedy
+from keras_gpukit.rules.whole_run.whole_script import remedy
 
 # A disk or a driver that hangs must not keep `fit` from returning.
 FINISH_WITHIN_S = 30.0

@@ -31,7 +31,7 @@ from keras_gpukit.reports.html.step_charts import input_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
 from keras_gpukit.rules.comparing.settings import setup
-from keras_gpukit.rules.judging import of_profile
+from keras_gpukit.rules.verdict import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")

@@ -12,18 +12,17 @@ from keras_gpukit.rules.rule import ONE_WORKER, NotApplicable, too_short
 
 Cause = Literal["input", "compute"]
 
-# Fewer steps say little about the run; our choice.
 FEWEST_STEPS = 5
+"""Fewer steps say little about the run; our choice."""
 # Least delay, as a share of the step time. It is that of every warning on a part of the run; see
 # `savings.WARNING_FRACTION`.
 LATE_FRACTION = 0.10
-# Share of the compared steps in which the same worker must arrive last. Of two equal workers, each
-# is last in half of the steps; of four, in a quarter. Our choice.
 LATE_STEPS = 2 / 3
-# A worker's link is slow if its round trip is at least this multiple of that of links without the
-# worker, and if a step's messages over it take at least this share of the step time; our choices.
-SLOW_LINK_FACTOR = 3.0
-SLOW_LINK_FRACTION = 0.05
+"""Share of the compared steps in which the same worker must arrive last. Of two equal workers, each
+is last in half of the steps; of four, in a quarter. Our choice."""
+SLOW_LINK_FACTOR, SLOW_LINK_FRACTION = 3.0, 0.05
+"""A worker's link is slow if its round trip is at least this multiple of that of links without the
+worker, and if a step's messages over it take at least this share of the step time; our choices."""
 FEWEST_READINGS = 3
 
 

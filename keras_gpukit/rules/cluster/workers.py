@@ -16,7 +16,6 @@ from keras_gpukit.rules.cluster.comparison import (
 )
 from keras_gpukit.rules.compute.launch_bound import LOW_PERCENT
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     ONE_WORKER,
     Measure,
@@ -27,6 +26,7 @@ from keras_gpukit.rules.rule import (
     gpu_readings_unknown_because,
 )
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_run, severity, time_of_steps_s
+from keras_gpukit.rules.setup.gpus import ROOM_FRACTION, fullest_fraction
 
 _TITLES = {
     "input": "{name} is a straggler: it waits for its input",
@@ -58,7 +58,6 @@ class Straggler(Rule):
     """One worker, or replica, that arrives last at the collectives, and what makes it late."""
 
     code = "straggler"
-    subject = "workers"
     title = "One worker makes the others wait"
     requires = "the same steps of every worker, with their time in collectives"
     charts = ("workers", "stages")
@@ -146,7 +145,6 @@ class CommunicationBound(Rule):
     """Collectives that take at least a tenth of the steps' time after every worker has arrived."""
 
     code = "communication-bound"
-    subject = "workers"
     title = "Exchanging gradients takes much of each step"
     requires = "the same steps of every worker, with their time in collectives"
     charts = ("workers",)
@@ -184,15 +182,14 @@ class CommunicationBound(Rule):
         )
 
 
-# Smallest loss that counts, as a share of the steps: one in twenty; our choice.
 SMALLEST_LOSS = 0.05
+"""Smallest loss that counts, as a share of the steps: one in twenty; our choice."""
 
 
 class UnevenShards(Rule):
     """Workers that train on different numbers of examples, so that some idle while others train."""
 
     code = "uneven-shards"
-    subject = "workers"
     title = "The workers get different amounts of data"
     requires = "the number of examples that every worker trained on"
     charts = ("workers",)
@@ -236,7 +233,6 @@ class WorkersTrainAlone(Rule):
     """A process that is a worker of a cluster but has no strategy that connects the workers."""
 
     code = "workers-not-connected"
-    subject = "workers"
     title = "No strategy connects the workers: each trained the whole model alone"
     requires = "the process's place in its cluster, and its strategy"
     charts = ()
@@ -265,7 +261,6 @@ class BatchNotScaled(Rule):
     """Replicas that share a batch so small that their GPUs are mostly idle and half empty."""
 
     code = "batch-not-scaled"
-    subject = "batch per replica"
     title = "The replicas share a batch that fits on one GPU"
     requires = "the examples of a step, readings of the GPUs, and their memory"
     charts = ("busy", "device-memory")

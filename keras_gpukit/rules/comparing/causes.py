@@ -14,8 +14,8 @@ NOTABLE = 0.2
 """Least time of a part, stage, callback or layer as a share of the change of the step time."""
 STAGE_FACTOR = 1.25
 """Least factor between the times of a stage; its time varies more than that of a step."""
-# Both are our choice.
 MOST_OF_A_KIND = 3
+"""Both are our choice."""
 _INPUT, _CALLBACKS = "input wait", "callbacks between steps"
 # They describe the place and the versions; a slower step rarely comes from them alone.
 _LAST = ("python", "keras", "tensorflow", "keras_gpukit", "worker", "call")

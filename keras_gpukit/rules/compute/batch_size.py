@@ -51,9 +51,7 @@ def with_margin(passed: int) -> int:
 def lowered(failed: int, failures: int) -> int:
     """Returns the next batch size to try after one failed its last trials.
 
-    Args:
-        failed: Batch size that failed.
-        failures: Failures so far. Each shows that chance decides over a wider range of sizes.
+    Each of the failures so far shows that chance decides over a wider range of sizes.
     """
     return max(1, min(failed - 1, round(failed * (1 - failures * LOWERED))))
 
@@ -75,11 +73,8 @@ def fastest(rates: Mapping[int, float], input_rate: float | None) -> int | None:
     """Returns the knee: the smallest batch size that trains about as fast as the fastest one.
 
     Larger batch sizes gain less than 5 %, the smallest gain that counts in `tune_input`. No batch
-    size trains faster than its input arrives, so beyond that rate all of them are equal.
-
-    Args:
-        rates: Training rate on batches in memory, in examples per second, by batch size.
-        input_rate: Rate of the input, in examples per second; None if it was not measured.
+    size trains faster than its input arrives, so beyond that rate all of them are equal. Rates are
+    in examples per second, those by batch size on batches in memory.
     """
     actual = {size: with_input(rate, input_rate) for size, rate in rates.items()}
     best = max(actual.values(), default=0.0)

@@ -53,7 +53,6 @@ class DominantLayer(Rule):
     """
 
     code = "dominant-layer"
-    subject = "layers"
     title = "One kind of layer takes much of the computation"
     requires = REQUIRES
     charts = ("captures", "layers")

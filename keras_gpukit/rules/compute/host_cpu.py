@@ -19,8 +19,8 @@ from keras_gpukit.rules.savings import (
     waited_s,
 )
 
-# Least use of all cores from which processes of the job count; our choice.
 JOB_PERCENT = OTHERS_PERCENT
+"""Least use of all cores from which processes of the job count; our choice."""
 LESS_WORK = (
     "Do less work per example: smaller images, or prepare them once, before training",
     "Augment with layers inside the model, which run on the GPU",
@@ -31,7 +31,6 @@ class HostCPUSaturated(Rule):
     """Host cores that are mostly busy with this run or its job."""
 
     code = "host-cpu-saturated"
-    subject = "host cores"
     title = "The host's cores are mostly busy"
     requires = "readings of the host's cores"
     charts = ("busy", "stages")
@@ -80,17 +79,17 @@ LONGEST_FAULT_S = 10e-6
 4 µs in `benchmarks/results/page_faults.json`, on a virtual machine."""
 
 
-# Shares of the kernel's part of the processor time that steps save without page faults, our choice.
-# Some of the kernel's work is of another kind. But threads wait for each other's page faults, and
-# memory that was just cleared is in no cache: in `benchmarks/results/page_faults.json` it was more.
 FAULT_MARGINS = 0.5, 2.0
+"""Shares of the kernel's part of the processor time that steps save without page faults, our
+choice. Some of the kernel's work is of another kind. But threads wait for each other's page faults,
+and memory that was just cleared is in no cache: in `benchmarks/results/page_faults.json` it was
+more."""
 
 
 class PageFaults(Rule):
     """The kernel's share of the processor time, if page faults explain it."""
 
     code = "page-faults"
-    subject = "page faults"
     title = "The kernel takes back the memory of freed tensors, and hands it out again"
     requires = "this process's page faults and kernel time in steps"
     charts = ("busy", "timeline")
@@ -109,7 +108,9 @@ class PageFaults(Rule):
             return None
         if any(each.device.startswith("CPU") for each in summary.allocators):
             return self.abstain("TensorFlow keeps the memory of freed tensors already")
-        if _python_makes_batches(summary):
+        stages = summary.pipeline.stages if summary.pipeline else ()
+        has_source = summary.input is not None and summary.input.python is not None
+        if has_source or any(stage.work == "python" for stage in stages):
             return self.abstain("memory of batches that Python makes is not TensorFlow's to keep")
         waits = is_input_bound(summary)
         if summary.environment.gpus and not waits:
@@ -132,16 +133,11 @@ class PageFaults(Rule):
         )
 
 
-def _python_makes_batches(summary: RunSummary) -> bool:
-    stages = summary.pipeline.stages if summary.pipeline else ()
-    has_source = summary.input is not None and summary.input.python is not None
-    return has_source or any(stage.work == "python" for stage in stages)
-
-
-# A process is named if it used at least this share of what all other processes used; our choice.
 NAMED_FRACTION = 0.10
-# Factor of the time alone from which a load is worth a line; our choice.
+"""A process is named if it used at least this share of what all other processes used; our
+choice."""
 LEAST_FACTOR = 1.1
+"""Factor of the time alone from which a load is worth a line; our choice."""
 
 
 def others_percent(summary: RunSummary, host: HostUtilization) -> float | None:

@@ -18,7 +18,6 @@ from keras_gpukit.rules.compute.profile_shares import (
     own_step_s,
 )
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.memory.gpu_memory import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.rule import (
     NO_GPU,
     Measure,
@@ -37,6 +36,7 @@ from keras_gpukit.rules.savings import (
     severity,
     time_of_steps_s,
 )
+from keras_gpukit.rules.setup.gpus import ROOM_FRACTION, fullest_fraction
 from keras_gpukit.rules.whole_run.time_parts import LESS_TIME, LOOP_S, MINIMUM_WALL_S
 
 TINY_STEP_S = 0.002
@@ -48,7 +48,6 @@ class TinySteps(Rule):
     """Steps under 2 ms, each started from Python."""
 
     code = "tiny-steps"
-    subject = "tiny steps"
     title = "Many tiny steps: starting them is a large part of each"
     requires = (
         f"the time of at least {MANY_STEPS} steps, and how many make one execution, in a run of at "
@@ -134,9 +133,9 @@ def _saving(summary: RunSummary) -> Saving | None:
 
 LOW_PERCENT = 50.0
 _LOOP = "/while/"
-# Launching a kernel takes the host about as long. From 16 such products in a step on; our choices.
-SMALL_S = 10e-6
-MANY_PRODUCTS = 16
+SMALL_S, MANY_PRODUCTS = 10e-6, 16
+"""Launching a kernel takes the host about as long. From 16 such products in a step on; our
+choices."""
 SAVED = 0.95
 """Most that is saved of launches and what goes with them; our choice. It was 0.9 on an H100."""
 CUDNN = (
@@ -153,7 +152,6 @@ class LaunchBound(Rule):
     """GPUs that wait until the host has launched the next kernel, as with many small operations."""
 
     code = "launch-bound"
-    subject = "kernel launches"
     title = "The GPU waits for the host to launch its kernels"
     requires = "a profile of a GPU's steps"
     charts = ("captures", "layers", "busy")
@@ -286,7 +284,6 @@ class LowUtilization(Rule):
     """GPUs that ran no kernel for more than half of the time, although input was available."""
 
     code = "low-utilization"
-    subject = "GPU use"
     title = "GPUs idle although input is there"
     requires = "readings of the GPUs' utilization"
     charts = ("busy", "timeline")

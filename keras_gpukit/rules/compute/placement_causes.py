@@ -78,14 +78,8 @@ def find_fallbacks(
 ) -> tuple[Fallback, ...]:
     """Returns the operations that run on the CPU outside the input pipeline, and why they do.
 
-    Operations without a known reason are left out.
-
-    Args:
-        operations: Operations that ran in the step.
-        registry: Returns the kernels of an operation type.
-        predicted: Whether they run on the CPU because there is no GPU.
-        trust_requests: Whether a request for the CPU is deliberate, not just for lack of a GPU.
-        devices: Devices that TensorFlow lists; empty if unknown.
+    Operations without a known reason are left out. `predicted` and `trust_requests` are those of
+    `judge_placement`; without `devices`, it is unknown which ones TensorFlow lists.
     """
     on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
     for operation in operations:
@@ -188,7 +182,15 @@ def _from_kernels(
         )
     fitting = [kernel for kernel in known.gpu if not _refused(kind, kernel)]
     if not fitting:
-        return "dtype", _dtype_reason(kind, type_, known.gpu)
+        refused = min((_refused(kind, kernel) for kernel in known.gpu), key=len)
+        given = " and ".join(f"{name}={', '.join(dict(kind.types)[name])}" for name in refused)
+        takes = {
+            dtype for each in known.gpu for name in refused for dtype in each.allowed.get(name, ())
+        }
+        cast = next((f" Cast to {dtype} before it." for dtype in _CASTS if dtype in takes), "")
+        return "dtype", (
+            f"the GPU kernels of {type_} take {', '.join(sorted(takes))}, not {given}.{cast}"
+        )
     kept = fitting[0].host_arguments
     # A kernel that keeps only one of its arguments in host memory, such as Reshape's shape, runs
     # on the GPU.
@@ -211,14 +213,6 @@ def _refused(kind: OperationKind, kernel: Kernel) -> list[str]:
     ]
 
 
-def _dtype_reason(kind: OperationKind, type_: str, kernels: tuple[Kernel, ...]) -> str:
-    refused = min((_refused(kind, kernel) for kernel in kernels), key=len)
-    given = " and ".join(f"{name}={', '.join(dict(kind.types)[name])}" for name in refused)
-    takes = set[str]().union(*(each.allowed.get(name, ()) for each in kernels for name in refused))
-    cast = next((f" Cast to {dtype} before it." for dtype in _CASTS if dtype in takes), "")
-    return f"the GPU kernels of {type_} take {', '.join(sorted(takes))}, not {given}.{cast}"
-
-
 _CAUSES: tuple[FallbackCause, ...] = get_args(FallbackCause)
 _USUAL = ("requested", "host memory")
 
@@ -235,19 +229,18 @@ def judge_placement(
     """Returns whether operations run on the expected device, with cause and reason if known.
 
     The expected device is the requested one. If none was requested, it is a GPU if there is one.
-    Operations that were requested on the CPU get a cause and a reason too.
-
-    Args:
-        kind: Kind of the operations: their type, dtypes and requested device.
-        device: Device that they run on, such as "CPU:0".
-        registry: Returns the kernels of an operation type.
-        devices: Devices that TensorFlow lists.
-        predicted: Whether there is no GPU, and the answer predicts what a run on one would do.
-        trust_requests: Whether a request for the CPU is deliberate, not just for lack of a GPU.
+    Operations that were requested on the CPU get a cause and a reason too. Without a GPU, the
+    answer may be `predicted` for a run on one. `trust_requests` says that a request for the CPU is
+    deliberate, not just for lack of a GPU.
     """
     on_cpu = device.startswith("CPU")
     if kind.ignored_request and not is_met(kind.ignored_request, device):
-        return False, ("compiled", _ignored(kind, device))
+        return False, (
+            "compiled",
+            f"XLA compiles it together with the operations around it, which run on {device}; the "
+            f"request for {kind.ignored_request} has no effect. Use compile(jit_compile=False) to "
+            "place operations one by one.",
+        )
     if is_missing(kind.requested, devices):
         return False, ("no such device", no_such_device(kind.requested, device, devices))
     if kind.requested and not is_met(kind.requested, device):
@@ -270,11 +263,3 @@ def by_likely_mistake(row: PlacedOperations) -> tuple[int, int]:
     if row.cause is not None:
         return _CAUSES.index(row.cause), -row.count
     return len(_CAUSES) + (3 if row.expected else 0), -row.count
-
-
-def _ignored(kind: OperationKind, device: str) -> str:
-    return (
-        f"XLA compiles it together with the operations around it, which run on {device}; the "
-        f"request for {kind.ignored_request} has no effect. Use compile(jit_compile=False) to "
-        "place operations one by one."
-    )

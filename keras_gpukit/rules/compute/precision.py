@@ -34,7 +34,6 @@ class Float32OnTensorCores(Rule):
     """A float32 model on GPUs with tensor cores."""
 
     code = "float32-on-tensor-cores"
-    subject = "precision"
     title = "float32 on GPUs that are faster at 16 bits"
     requires = (
         "a GPU's compute capability, the precision, and a profile or the operations of a step"
@@ -99,7 +98,6 @@ class HalfPrecisionOnCPU(Rule):
     """
 
     code = "float16-on-cpu"
-    subject = "precision"
     title = "float16 on a CPU, which computes it more slowly than float32"
     requires = "the precision"
     charts = ("captures", "layers")

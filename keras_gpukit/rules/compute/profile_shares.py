@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Collection
 from typing import NamedTuple
 
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 from keras_gpukit.records.profile import Kind, ProfileRecord, StepPart
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.rules.rule import NO_GPU, Outcome, Rule
 from keras_gpukit.rules.savings import WARNING_FRACTION
 
 PRODUCT_KINDS: tuple[Kind, ...] = ("matmul", "convolution", "attention")
@@ -42,6 +44,25 @@ def own_step_s(summary: RunSummary) -> float | None:
     if profile.devices and summary.step_time_s and summary.input_stall_fraction is not None:
         own_s = summary.step_time_s * (1 - summary.input_stall_fraction)
     return max(own_s, profile.parts_s.get("device compute", 0.0)) or None
+
+
+class ProfileRule(Rule):
+    """A rule on the work of steps in a profile, of which it needs a part: GPUs, or layers."""
+
+    requires = "a profile of a GPU's steps"
+    charts = ("captures", "layers")
+    part = "devices"
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        profile, own_s = summary.profile, own_step_s(summary)
+        if profile is None or own_s is None or not getattr(profile, self.part):
+            is_cpu = self.part == "devices" and not summary.environment.gpus
+            return self.abstain(NO_GPU if is_cpu else None)
+        return self.judge_profile(summary, profile, own_s)
+
+    @abstractmethod
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        """Judges steps, by their time without a wait for input."""
 
 
 def computed_s(profile: ProfileRecord) -> float:

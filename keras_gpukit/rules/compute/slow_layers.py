@@ -10,22 +10,31 @@ from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import (
     PRODUCT_KINDS,
+    ProfileRule,
     computed_s,
     fused_fraction,
-    own_step_s,
 )
 from keras_gpukit.rules.compute.slow_kernels import dtype_of, plain_name
-from keras_gpukit.rules.rule import Outcome, Rule, Share
+from keras_gpukit.rules.rule import Outcome, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 REQUIRES = "a profile of the steps with the time of each layer"
-# Keras casts what layers get where dtypes differ: least share of a step in such casts; our choice.
 LEAST_CASTS = 0.02
-# Half of such layers' time was saved on an H100; the least is our choice.
+"""Keras casts what layers get where dtypes differ: least share of a step in such casts; our
+choice."""
 LEAST_SAVED = 0.4
+"""Half of such layers' time was saved on an H100; the least is our choice."""
 
 
-class DenseEmbeddingUpdate(Rule):
+class LayersRule(ProfileRule):
+    """A rule on the time of layers, part of which XLA may save."""
+
+    requires = REQUIRES
+    part = "layers"
+    tried_by = ("jit",)
+
+
+class DenseEmbeddingUpdate(LayersRule):
     """An optimizer that computes with all rows of an embedding, though a batch uses few.
 
     Keras' optimizers with moments, as Adam, make one gradient of the whole table from the rows'.
@@ -34,19 +43,12 @@ class DenseEmbeddingUpdate(Rule):
     """
 
     code = "dense-embedding-update"
-    subject = "embeddings"
     title = "The optimizer updates all rows of an embedding in each step"
-    requires = REQUIRES
-    charts = ("captures", "layers")
-    tried_by = ("jit",)
     supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_the_optimizer = Share("The optimizer takes {value} of a step")
     of_the_rows_at_most_in_a_batch = Share("A batch uses at most {value} of the rows")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile, own_s = summary.profile, own_step_s(summary)
-        if profile is None or own_s is None or not profile.layers:
-            return self.abstain()
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         share = _time_s(profile, "optimizer") / own_s
         embedding = _made_dense(profile)
         if embedding is None or share < WARNING_FRACTION:
@@ -68,7 +70,7 @@ class DenseEmbeddingUpdate(Rule):
         )
 
 
-class Float32Layers(Rule):
+class Float32Layers(LayersRule):
     """Layers without products that compute in float32 in a model of mixed precision.
 
     They convert what they get to float32 and back, and read and write twice the bytes. Six
@@ -77,18 +79,15 @@ class Float32Layers(Rule):
     """
 
     code = "float32-layers"
-    subject = "mixed precision"
     title = "Layers compute in float32 in a model of mixed precision"
     requires = f"the precision, and {REQUIRES}"
-    charts = ("captures", "layers")
-    tried_by = ("jit",)
     supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_layers_in_float32 = Share("Layers in float32 take {value} of a step")
     of_a_step_in_casts_between_layers = Share("Casts between layers take {value} of a step")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile, own_s, policy = summary.profile, own_step_s(summary), summary.environment.precision
-        if profile is None or own_s is None or not profile.layers or policy is None:
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        policy = summary.environment.precision
+        if policy is None:
             return self.abstain()
         if not policy.startswith("mixed"):
             return None
@@ -117,23 +116,16 @@ class Float32Layers(Rule):
         )
 
 
-class SlowMetrics(Rule):
+class SlowMetrics(LayersRule):
     """Metrics that take at least a tenth of the steps' own time."""
 
     code = "slow-metrics"
-    subject = "metrics"
     title = "Metrics take much of each step"
-    requires = REQUIRES
-    charts = ("captures", "layers")
-    tried_by = ("jit",)
     supersedes = ("dominant-layer",)
     of_a_step_in_metrics = Share("Metrics take {value} of a step")
     of_the_kernels_of_a_step = Share(", and run {value} of its kernels")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile, own_s = summary.profile, own_step_s(summary)
-        if profile is None or own_s is None or not profile.layers:
-            return self.abstain()
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         low = _time_s(profile, "metrics") / own_s
         of_all = sum(each.kernels for each in profile.layers if each.role == "metrics") / (
             sum(each.kernels for each in profile.layers) or 1.0

@@ -7,28 +7,29 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.records.tuning import Contention, ContentionCause, Rate
 
-# In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
-# 0.6 ms late if a producer held the GIL; the line between is our choice.
 GIL_WAIT_S = 0.25e-3
-# Training and making batches in turns leaves cores idle now and then. In the same file, on two
-# cores, pipelines that compute kept 72 to 97 % of them busy, and pipelines that wait up to 35 %;
-# the line between is our choice.
+"""In benchmarks/results/diagnose_ceiling.json a sleeping thread woke up 0.08 to 0.14 ms late, and
+0.6 ms late if a producer held the GIL; the line between is our choice."""
 CORES_BUSY_FRACTION = 0.70
-# Least processor time of a process that contends for the GIL, in cores; our choice.
+"""Training and making batches in turns leaves cores idle now and then. In the same file, on two
+cores, pipelines that compute kept 72 to 97 % of them busy, and pipelines that wait up to 35 %; the
+line between is our choice."""
 LEAST_GIL_CORES = 0.5
-# Least processor time of the threads that make batches if they hold the GIL, in cores; our choice.
+"""Least processor time of a process that contends for the GIL, in cores; our choice."""
 LEAST_HOLDER_CORES = 0.2
-# Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
-# batch replayed from memory is not quite the same as a fetched one.
+"""Least processor time of the threads that make batches if they hold the GIL, in cores; our
+choice."""
 SMALLEST_SHORTFALL = 0.10
-# Relative difference up to which two rates count as equal; our choice.
+"""Smallest shortfall that counts, as a share of the lower of the two rates alone; our choice. A
+batch replayed from memory is not quite the same as a fetched one."""
 SAME = 0.10
+"""Relative difference up to which two rates count as equal; our choice."""
 
-# Upper bound of how much longer a fetch takes outside the train step than within; our choice.
 FETCH_S = 0.5e-3
+"""Upper bound of how much longer a fetch takes outside the train step than within; our choice."""
 
-# Least share of the cores that counts as left to a run, however busy others are; our choice.
 LEAST_LEFT = 0.1
+"""Least share of the cores that counts as left to a run, however busy others are; our choice."""
 WAITING_RATIO = 2.0
 """Smallest ratio of a stage's time to the processor time that it may have used, both per step, from
 which the stage counts as waiting: at least half of its time is then no computation. Our choice."""
@@ -53,14 +54,10 @@ ADVICE: dict[ContentionCause, str] = {
 def causes(
     gil_wait_s: float | None, cores_busy_fraction: float | None
 ) -> tuple[ContentionCause, ...] | None:
-    """Returns which of two resources is so scarce that threads wait for it, the GIL first.
+    """Returns which of two resources are so scarce that threads wait for them, the GIL first.
 
-    Args:
-        gil_wait_s: Median delay with which a Python thread resumes after a sleep.
-        cores_busy_fraction: Processor time over the time that all cores provide, 0 to 1.
-
-    Returns:
-        The scarce resources; None if neither was measured.
+    Known are the median delay with which a Python thread resumes after a sleep, and the processor
+    time over the time that all cores provide; the answer is None if neither is.
     """
     if gil_wait_s is None and cores_busy_fraction is None:
         return None
@@ -125,9 +122,14 @@ def mostly_waits(record: InputRecord, summary: RunSummary) -> bool:
     busy, queued = contention.cores_busy_fraction, contention.input_queued_ratio
     if contention.input_cores_fraction is not None and _is_made_ahead(record.pipeline):
         busy = min(busy, contention.input_cores_fraction)
-    if queued is None and _cores_are_busy(contention, summary):
+    of_machine = ((summary.host.cpu_percent if summary.host else None) or 0.0) / 100
+    is_busy = max(of_machine, contention.cores_busy_fraction) >= CORES_BUSY_FRACTION
+    if queued is None and is_busy:
         return False
-    spent_s = _time_per_step_s(record)
+    slowest = record.pipeline.bottleneck if record.pipeline else None
+    spent_s = slowest.cost_per_batch_s if slowest else None
+    if record.python is not None and record.python.time_per_batch_s is not None:
+        spent_s = record.python.time_per_batch_s
     if spent_s is None or not record.wait_s or not record.stall_fraction:
         return False
     computed_s = busy * cores * record.wait_s / record.stall_fraction
@@ -143,19 +145,6 @@ def _is_made_ahead(pipeline: PipelineRecord | None) -> bool:
         return False
     nearer = pipeline.stages[: pipeline.stages.index(pipeline.bottleneck)]
     return any(stage.kind == "prefetch" for stage in nearer)
-
-
-def _cores_are_busy(contention: ContentionRecord, summary: RunSummary) -> bool:
-    machine_percent = (summary.host.cpu_percent if summary.host else None) or 0.0
-    return max(machine_percent / 100, contention.cores_busy_fraction or 0.0) >= CORES_BUSY_FRACTION
-
-
-def _time_per_step_s(record: InputRecord) -> float | None:
-    """Returns how long threads are inside the slowest code per step; None if unknown."""
-    if record.python is not None and record.python.time_per_batch_s is not None:
-        return record.python.time_per_batch_s
-    slowest = record.pipeline.bottleneck if record.pipeline else None
-    return None if slowest is None else slowest.cost_per_batch_s
 
 
 def contradicts(data_only: Rate, actual: Rate) -> bool:
@@ -178,15 +167,10 @@ def contention(
 ) -> Contention | None:
     """Returns how far making batches and training slow each other down; None if they do not.
 
-    A shortfall counts if its whole interval is above 0, and its median at least 10 %.
-
-    Args:
-        shortfall: How far the rate of both together is below the lower of the two rates alone, as
-            a share of the latter.
-        in_sequence: Sum of the times for a batch alone and a step alone, over the time of both
-            together; 1 if nothing overlaps.
-        cores_busy_fraction: See `causes`.
-        gil_wait_s: See `causes`.
+    A shortfall is how far the rate of both together is below the lower of the two rates alone, as a
+    share of the latter. It counts if its whole interval is above 0, and its median at least 10 %.
+    `in_sequence` is the sum of the times for a batch alone and a step alone, over the time of both
+    together; 1 if nothing overlaps.
     """
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
         return None

@@ -17,7 +17,12 @@ from keras_gpukit.rules.input.advice import (
     change_for,
     general_advice,
 )
-from keras_gpukit.rules.input.pipeline_causes import PipelineMeasures, cause_of, slowest_line
+from keras_gpukit.rules.input.pipeline_causes import (
+    SHORTEST_WAIT_S,
+    PipelineMeasures,
+    cause_of,
+    slowest_line,
+)
 from keras_gpukit.rules.rule import Measure, NotApplicable, Outcome, Rule, Share, advise, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -33,7 +38,6 @@ FROM_PROFILE = "profile"
 """Mechanism of a wait that is known from a profile alone, which has few steps, but all of each."""
 PROFILED_STEPS = 2
 STARVED_BATCHES = 0.5
-SHORTEST_WAIT_S = 0.25e-3
 NEARLY_ALL = 0.9
 """Least share of the slowest segment from which a stage is said to make the batch; our choice."""
 FIRST_EPOCH = "later epochs hardly wait: over more epochs this matters less"
@@ -44,7 +48,6 @@ class InputBound(PipelineMeasures, Rule):
     """The share of the steps' time that goes to waiting for data."""
 
     code = "input-bound"
-    subject = "input wait"
     title = "Steps wait for data"
     requires = f"the input wait of at least {MINIMUM_STEPS} steps"
     charts = ("stages", "input", "timeline")
@@ -92,7 +95,9 @@ class InputBound(PipelineMeasures, Rule):
         level: Severity = "warning" if figures else severity_of_input(summary)
         known = in_effect(summary.environment).items()
         causes = {key: each for key, each in known if each.slows == "input"}
-        what = what or _share_waited(summary, stall)
+        if what is None and (share := input_of_run(summary)) is not None:
+            what = f"{100 * share:.0f} % of the time is spent waiting for data"
+        what = what or f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
         title = _title(summary, record, what) if order is None else f"{what}: {order.text}"
         if causes:
             key, cause = next(iter(causes.items()))
@@ -100,7 +105,13 @@ class InputBound(PipelineMeasures, Rule):
             advice = undone(causes)
             # What batches take without the setting is unknown.
             saving = saving and replace(saving, low_s=0.0)
-        evidence = (*_stage(record, stall), *_waited(record, stall), *figures, *_bursts(record))
+        most, distribution = record.most_stall_fraction, record.distribution
+        evidence = [*_stage(record, stall), self.input_stall(stall)]
+        if most is not None and most - stall >= SAMPLED_MARGIN:
+            evidence.append(self.at_most(most))
+        evidence += figures
+        if distribution is not None and distribution.burst_period_steps is not None:
+            evidence.append(self.a_stall_every(distribution.burst_period_steps))
         evidence += order.evidence if order is not None else ()
         found = self.find(level, *evidence, advice=advice, saving=saving, title=title)
         stage, change = bottleneck(record), change_for(record, found.actions[0])
@@ -153,18 +164,6 @@ def _waits(summary: RunSummary) -> bool | NotApplicable:
     return True
 
 
-def _waited(record: InputRecord, stall: float) -> Iterator[Figure]:
-    yield InputBound.input_stall(stall)
-    most = record.most_stall_fraction
-    if most is not None and most - stall >= SAMPLED_MARGIN:
-        yield InputBound.at_most(most)
-
-
-def _bursts(record: InputRecord) -> Iterator[Figure]:
-    if record.distribution is not None and record.distribution.burst_period_steps is not None:
-        yield InputBound.a_stall_every(record.distribution.burst_period_steps)
-
-
 def _stage(record: InputRecord, stall: float) -> Iterator[Figure]:
     """Yields how long a batch takes to make, and the step without it."""
     source, stage = record.python, bottleneck(record)
@@ -192,14 +191,6 @@ def _stage(record: InputRecord, stall: float) -> Iterator[Figure]:
 def _made(spent_s: float, of: str) -> Figure:
     figure = InputBound.time_per_batch_of(1000 * spent_s, of)
     return replace(figure, sentence="A batch takes {value} to make")
-
-
-def _share_waited(summary: RunSummary, stall: float) -> str:
-    """Says what share of the whole run is spent waiting or, if unknown, of the steps' time."""
-    share = input_of_run(summary)
-    if share is None:
-        return f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
-    return f"{100 * share:.0f} % of the time is spent waiting for data"
 
 
 def _title(summary: RunSummary, record: InputRecord, what: str) -> str:

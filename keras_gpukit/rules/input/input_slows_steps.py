@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.finding import Advice
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
@@ -30,7 +30,6 @@ class InputHoldsGIL(Rule):
     """Batches that are ready in time, made by Python code that slows the steps down."""
 
     code = "gil-contention"
-    subject = "the GIL"
     title = "Python code that makes batches slows the steps down: it holds the GIL"
     yields_to_remarks = False
     requires = (
@@ -73,7 +72,9 @@ class InputHoldsGIL(Rule):
         if python is None or python.library == "Keras":
             advice = for_gil(name, workers, cores)
         else:
-            advice = for_library(python, _stage(record, name), cores, holds_gil=True)
+            stages = record.pipeline.stages if record.pipeline else ()
+            stage = next((stage for stage in stages if stage.name == name), None)
+            advice = for_library(python, stage, cores, holds_gil=True)
         # The steps' wait for these batches at least, and the time of that code at most.
         waited, most_s = waited_s(summary) or 0.0, most_gain_s(summary)
         high_s = waited + min(time_s * throughput.steps, most_s)
@@ -87,11 +88,6 @@ class InputHoldsGIL(Rule):
             saving=saving if most_s > 0 else None,
             title=f"{name}{where} slows training down: {threads} the GIL",
         )
-
-
-def _stage(record: InputRecord, name: str) -> StageRecord | None:
-    stages = record.pipeline.stages if record.pipeline else ()
-    return next((stage for stage in stages if stage.name == name), None)
 
 
 def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, float] | None:
@@ -117,7 +113,6 @@ class InputTakesCores(Rule):
     """Batches that are ready in time, but are made on the cores that compute the steps."""
 
     code = "cpu-contention"
-    subject = "cores for input"
     title = "Making batches takes cores away from the steps"
     requires = f"the cores that making batches keeps busy, in {MINIMUM_STEPS} steps without a GPU"
     charts = ("stages", "input", "timeline")
@@ -143,7 +138,9 @@ class InputTakesCores(Rule):
             return None
         if by_input < left * CRITICAL_FRACTION or is_input_bound(summary):
             return None
-        stage = _costliest(summary.pipeline)
+        stages = summary.pipeline.stages if summary.pipeline else ()
+        known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
+        stage = max(known, key=_cost_ms, default=None)
         figures = [
             self.cores_that_this_process_keeps_busy(contention.cores_busy_fraction),
             self.of_it_making_batches(by_input),
@@ -156,7 +153,6 @@ class InputTakesCores(Rule):
         if stage is not None:
             title = f"{title}, most of all {stage.name}{stage.where}"
             figures.append(self.time_per_batch_of(_cost_ms(stage), stage.name))
-            stages = summary.pipeline.stages if summary.pipeline else ()
             advice = [*cache_advice(stages, stage, summary), *advice]
         taken_s = taken_cores_s(summary)
         most = of_run(summary, 0.0, taken_s, basis="freed cores", upper_bound=True)
@@ -167,13 +163,6 @@ class InputTakesCores(Rule):
             saving=most if taken_s is not None else None,
             title=title,
         )
-
-
-def _costliest(pipeline: PipelineRecord | None) -> StageRecord | None:
-    """Returns the stage that takes longest per batch, without those that read; None if unknown."""
-    stages = pipeline.stages if pipeline else ()
-    known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
-    return max(known, key=_cost_ms, default=None)
 
 
 def _cost_ms(stage: StageRecord) -> float:

@@ -55,11 +55,8 @@ def for_py_dataset(
 ) -> tuple[str, ...]:
     """Returns what to change in a `PyDataset` while nothing shows that it holds the GIL.
 
-    Args:
-        source: Code that makes the batches.
-        cores: Number of CPU cores; None if unknown.
-        waits: Whether the code mostly waits, so more threads than cores help.
-        gil_is_free: Whether threads were seen not to wait for the GIL; False if that is unknown.
+    If its code mostly waits, more threads than cores help. The GIL is free if threads were seen not
+    to wait for it.
     """
     dataset, workers = source.name.removesuffix(PY_DATASET), source.workers
     whole = f"have {source.name} {WHOLE_BATCH}"
@@ -110,12 +107,8 @@ def for_library(
 ) -> tuple[str, ...]:
     """Returns what to change in a Grain or PyTorch dataset or loader, the cheapest change first.
 
-    Args:
-        source: Code that makes the batches, run by another library than Keras.
-        stage: Stage that limits training; None if unknown.
-        cores: Number of CPU cores; None if unknown.
-        holds_gil: Whether threads wait for the GIL, so more threads would not help.
-        waits: Whether the code mostly waits, so more threads or processes than cores help.
+    If threads wait for the GIL, more of them do not help. If the code mostly waits, more threads or
+    processes than cores do.
     """
     before, most = (source.workers, 2 * source.workers) if source.in_processes else (1, WORKERS)
     more = workers_within(most, None if waits else cores)

@@ -108,10 +108,7 @@ def growths_between(summary: RunSummary, turn: Turn) -> list[Growth] | None:
     """Returns all memory, of the process or a device, that grows from epoch to epoch or fit to fit.
 
     If the memory that a device holds between epochs does not grow, its peak may, for example when
-    batches become larger and larger.
-
-    Returns:
-        The growths; None if there are too few readings.
+    batches become larger and larger. None if there are too few readings.
     """
     readings = [each for each in readings_of(summary, turn) if each.epoch > WARM_UP]
     if len(readings) < FEWEST_EPOCHS:
@@ -164,15 +161,10 @@ def growths_over_time(summary: RunSummary) -> list[Growth] | None:
 
 
 def steady_rise(points: Points, least: float) -> tuple[float, float, float] | None:
-    """Returns the line through values that rise steadily until the end; None for other values.
+    """Returns the line through values that rise steadily until the end, by `least` or more.
 
-    Args:
-        points: Epoch, fit or second of each reading, and its value in bytes; in order of time.
-        least: Least total rise, in bytes.
-
-    Returns:
-        The slope (Theil-Sen, the median of the slopes between all pairs), and the line's values at
-        the first and the last reading.
+    It is the slope (Theil-Sen, the median of the slopes between all pairs), and the line's values
+    at the first and the last reading; None for other values.
     """
     if len(points) < FEWEST_EPOCHS or not rises_evenly(points):
         return None

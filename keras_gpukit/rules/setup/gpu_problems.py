@@ -15,7 +15,7 @@ from keras_gpukit.records.installation import (
     Problem,
     Xid,
 )
-from keras_gpukit.rules.setup.gpu_use import SIZEABLE_FRACTION
+from keras_gpukit.rules.setup.gpus import SIZEABLE_FRACTION
 
 _PROGRAM = "Mostly a fault of a program: run it with `compute-sanitizer`, or look at other GPUs."
 _RESET = "Reset the GPU, `sudo nvidia-smi --gpu-reset`, or restart the machine."
@@ -63,9 +63,9 @@ def worst_of(xids: Sequence[Xid]) -> tuple[Xid, Meaning] | None:
     return (serious or known)[-1]
 
 
-# A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
-# third to a half of this.
 LEAST_FREE_BYTES = 2**30
+"""A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
+third to a half of this."""
 
 
 def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tuple[Problem, ...]:

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from keras_gpukit.errors import failure
-from keras_gpukit.records.installation import Cause, Machine
+from keras_gpukit.records.installation import Cause, DriverGPU, Machine
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule
-from keras_gpukit.rules.setup.visible_devices import VISIBLE, names_any
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def entries_of(value: str) -> tuple[str, ...]:
+    """Returns the entries of `CUDA_VISIBLE_DEVICES` before the first one that cannot name a GPU.
+
+    CUDA ignores all entries from the first one on that names no GPU, such as -1.
+    """
+    entries = []
+    for each in value.split(","):
+        entry = each.strip()
+        if not (entry.isdecimal() or entry.startswith(("GPU-", "MIG-"))):
+            break
+        entries.append(entry)
+    return tuple(entries)
+
+
+def names_any(entry: str, gpus: Sequence[DriverGPU]) -> bool:
+    """Whether an entry may name one or more of the machine's GPUs, or of their MIG instances."""
+    if entry.isdecimal():
+        return int(entry) < len(gpus)
+    instances = [instance for gpu in gpus for instance in gpu.mig or ()]
+    # Drivers before 470 name an instance by its GPU.
+    if entry.startswith("MIG-GPU-" if instances else "MIG-"):
+        return True
+    uuids = (*(gpu.uuid for gpu in gpus), *(instance.uuid for instance in instances))
+    return any((uuid or "").lower().startswith(entry.lower()) for uuid in uuids)
+
 
 NOT_WANTED = Cause("not_wanted", 'devices="none" hides every GPU.')
 
@@ -17,7 +45,6 @@ class NoGPU(Rule):
     """A run on the CPU because TensorFlow has no GPU. It is a remark, since it may be intended."""
 
     code = "no-gpu"
-    subject = "GPUs"
     title = "TensorFlow had no GPU: the run used the CPU"
     requires = "the list of TensorFlow's GPUs"
     charts = ("placement",)
@@ -34,11 +61,7 @@ class NoGPU(Rule):
 
 
 def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
-    """Returns why TensorFlow lists no GPU; the cause to fix first comes first.
-
-    Returns:
-        At least one cause; empty if TensorFlow lists a GPU.
-    """
+    """Returns why TensorFlow lists no GPU, the cause to fix first; empty if it lists one."""
     if machine.gpus:
         return ()
     return tuple(_causes(machine)) or (
@@ -52,12 +75,7 @@ def why_no_gpu(machine: Machine) -> tuple[Cause, ...]:
 
 
 def import_fails(error: Exception, backend: str | None = None) -> Cause:
-    """Returns the cause if TensorFlow or Keras cannot be used at all.
-
-    Args:
-        error: Exception that importing them raised.
-        backend: Value of `KERAS_BACKEND`, None if it is not set.
-    """
+    """Returns the cause if importing TensorFlow or Keras failed, by the error and KERAS_BACKEND."""
     failed = failure("Importing TensorFlow and Keras", error)
     failed = f"{failed[0].upper()}{failed[1:]}"  # a sentence of its own here
     if backend not in (None, "", "tensorflow"):

@@ -12,7 +12,7 @@ from keras_gpukit.records.finding import Advice, Saving, Severity
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.profile_shares import eager_s
-from keras_gpukit.rules.rule import Outcome, advise, seconds
+from keras_gpukit.rules.rule import Outcome, Share, advise, seconds
 from keras_gpukit.rules.savings import of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import LOOP_S, NOTABLE_FRACTION, TimeRule
 
@@ -149,9 +149,9 @@ class SlowSettings(TimeRule):
     """Settings in effect that slow a part of the run which takes at least a tenth of its time."""
 
     code = "slow-settings"
-    subject = "settings"
     title = "A setting slows the run"
     tried_by = ("graph", "jit")
+    of_the_time_in = Share("{value} of the run's time is spent in {of}")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         slowed_s, least_s = _slowed_s(summary, parts), NOTABLE_FRACTION * parts.wall_s

@@ -61,14 +61,11 @@ def series_of(summary: RunSummary, tag: str) -> Series | None:
 
 
 def shifts_of(summary: RunSummary) -> tuple[Shift, ...]:
-    """Finds the lasting changes of a run's figures, up or down.
+    """Returns the lasting changes of all of a run's figures, up or down, in order of time.
 
     Each series is cut where its level changes by more than its noise and by more than the smallest
     change that matters. A change that lasts fewer than three points does not count. A series of
     fewer than ten points has no shifts.
-
-    Returns:
-        The shifts of all series, in order of time.
     """
     found = [shift for series in summary.series for shift in _shifts(summary, series)]
     return tuple(sorted(found, key=lambda shift: shift.elapsed_s))

@@ -68,7 +68,9 @@ class SlowdownCause(NamedTuple):
 
 def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause:
     """Returns what changed when steps became slower."""
-    spans = _spans(shift, begin_s)
+    # A drift is from the first third of the run to the last.
+    after_s = shift.elapsed_s if shift.kind == "level" else shift.end_s - shift.elapsed_s
+    spans = (begin_s, shift.elapsed_s), (after_s, shift.end_s)
     least_ms = MOSTLY * (shift.after - shift.before)
     waits, record = _levels(summary, INPUT_WAIT, spans), summary.input
     captured = tuple(_captures(summary, shift))
@@ -87,12 +89,6 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause
         or _busy_neighbours(summary, spans)
         or SlowdownCause("", words, evidence, (*captured, *look))
     )
-
-
-def _spans(shift: Shift, begin_s: float) -> Spans:
-    # A drift is from the first third of the run to the last.
-    after_s = shift.elapsed_s if shift.kind == "level" else shift.end_s - shift.elapsed_s
-    return (begin_s, shift.elapsed_s), (after_s, shift.end_s)
 
 
 def _levels(summary: RunSummary, tag: str, spans: Spans) -> tuple[float, float] | None:
@@ -136,11 +132,7 @@ def _input(
 def _slower_stage(
     pipeline: PipelineRecord | None, spans: Spans
 ) -> tuple[StageRecord, tuple[float, float]] | None:
-    """Returns the stage that slowed down most, and its ms per batch before and after.
-
-    Returns:
-        None if no stage stands out, or their times are unknown.
-    """
+    """Returns the stage that slowed down most, and its ms per batch before and after; or None."""
     if pipeline is None:
         return None
     costs_s = list(zip(*(_costs_s(pipeline, span) for span in spans), strict=False))

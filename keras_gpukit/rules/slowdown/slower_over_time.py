@@ -52,7 +52,6 @@ class SlowerOverTime(SlowdownMeasures, Rule):
     """Steps that take 1.25 times as long from some step on, or gradually come to do so."""
 
     code = "throughput-drops"
-    subject = "step time over time"
     title = "Steps became slower as the run went on"
     requires = f"step times over at least {SHORTEST_S:.0f} s, in at least {FEWEST} points"
     charts = ("timeline", "stages")

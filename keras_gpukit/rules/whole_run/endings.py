@@ -13,7 +13,6 @@ HOST_NEARLY_FULL_FRACTION = 0.9
 class EndingRule(Rule):
     """A rule on what ended a run."""
 
-    subject = "errors"
     comes_first = "always"
     ends_run = judges_first_step = True
 

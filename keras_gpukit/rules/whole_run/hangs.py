@@ -1,15 +1,28 @@
-"""Whether no step ended for long, first or later, and what the process did meanwhile."""
+"""Whether steps do not end, or compute takes too small a share of the time; and what does."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.event import Hang
+from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import Measure, Outcome, Rule, gpu_readings, host_readings
+from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
+from keras_gpukit.rules.rule import (
+    Measure,
+    Outcome,
+    Rule,
+    Share,
+    gpu_readings,
+    host_readings,
+    seconds,
+)
 from keras_gpukit.rules.savings import of_run, severity
+from keras_gpukit.rules.whole_run.time_parts import TimeRule
 
 LEAST_S = 10.0
 """Shortest time that is reported. Our choice: tracing a large model takes about as long."""
@@ -37,7 +50,6 @@ class FirstStepNotOver(Rule):
     """A run whose first step has not ended after 10 s, or had not when the run ended."""
 
     code = "first-step-not-over"
-    subject = "first step"
     title = "No step has ended"
     requires = "a run that is in its first step, or ended in it"
     charts = ("busy", "timeline")
@@ -55,7 +67,10 @@ class FirstStepNotOver(Rule):
         if lasted_s < LEAST_S:
             return None
         figures = [self.in_the_first_step(lasted_s)]
-        cores, gpus_percent = _busy_cores(summary), mean_busy_percent(gpu_readings(summary))
+        host, count = host_readings(summary), summary.environment.cpu_count
+        cores, gpus_percent = None, mean_busy_percent(gpu_readings(summary))
+        if host is not None and host.process_cpu_percent is not None and count is not None:
+            cores = host.process_cpu_percent / 100 * count
         if cores is not None:
             figures.append(self.cores_busy(cores))
         if gpus_percent is not None:
@@ -63,13 +78,6 @@ class FirstStepNotOver(Rule):
         doing, advice = _doing(summary, cores, gpus_percent)
         title = f"{self.title} after {lasted_s:.0f} s: the first one {doing}"
         return self.find("warning", *figures, advice=advice, title=title)
-
-
-def _busy_cores(summary: RunSummary) -> float | None:
-    host, cores = host_readings(summary), summary.environment.cpu_count
-    if host is None or host.process_cpu_percent is None or cores is None:
-        return None
-    return host.process_cpu_percent / 100 * cores
 
 
 def _doing(
@@ -98,7 +106,6 @@ class Hung(Rule):
     """A run in which no step ended for a minute, or for 20 usual steps if that is longer."""
 
     code = "hang"
-    subject = "hangs"
     title = "No step ended for long"
     requires = "a run whose steps were watched once a second"
     charts = ("timeline", "busy")
@@ -158,3 +165,123 @@ def _advice(hang: Hang) -> str:
     if hang.kind == "worker":
         return "Look at the other workers' logs and records: one of them was late"
     return "See what the threads wait for: their stacks are in gpukit/run.jsonl"
+
+
+HALF = 0.5
+SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
+ONCE = "the first step"
+ADVICE: dict[str, tuple[str, ...]] = {
+    "input": ("Prepare batches ahead: `ds.prefetch(tf.data.AUTOTUNE)` last",),
+    "epoch starts": ("`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",),
+    ONCE: (
+        "It traces and compiles the model, once: over a longer run it matters less",
+        "Where it takes minutes: a smaller graph, without unrolled loops",
+    ),
+    "tracing again": ("Create the step function once and reuse it",),
+    "validation": ("`fit(validation_freq=...)`, validation_steps, or a larger batch there",),
+    "callbacks": ("In your own callbacks, do work every hundredth batch, not in each",),
+    "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
+    "unknown": ("`keras_gpukit.Profiler(log_dir, at_steps=(100,))` shows what the steps do",),
+}
+TIME_DISTRIBUTED = "TimeDistributed"
+"""Key, in `Environment.settings`, of the copies that Keras makes of layers over a static axis."""
+UNROLLED = "unroll"
+"""Key of the copies of its cell that a recurrent layer with `unroll=True` makes."""
+MANY_COPIES = 50
+"""Fewest copies that are named. Our choice: 240 copies of small layers tripled a first step."""
+UNROLLS = (
+    "If {name} loops in Python, over time steps or layers, each pass becomes part of the graph: a "
+    "recurrent layer, or `tf.while_loop`, is traced once"
+)
+LEAST_TRACED_S, MUCH = 5.0, 1 / 3
+"""Least time to trace one function of the script, in seconds and as a share of the first step, for
+which it is named. Our choice: healthy models of Keras layers took 1 to 3 s to trace in all."""
+NOT_UNROLLED = "Leave out `unroll=True`: a loop then runs the cell, which is traced once"
+BY_XLA = (*ADVICE[ONCE][:1], TRIAL, CACHE)
+
+
+class MostlyNotCompute(TimeRule):
+    """Compute took less than half of the run, and no other rule explains the largest other part."""
+
+    code = "low-compute-share"
+    title = "Most of the time did not go to compute"
+    time_of = Share("{value} of the time goes to {of}")
+    compute = Share("Computing takes {value}")
+
+    def yields_to(self, other: Rule, finding: Finding) -> bool:
+        """Whether a rule explains the part, or, if that is a small first step, any other one.
+
+        Next to a long first step that took most of the run, lasting causes matter less.
+        """
+        is_small = finding.severity == "info" or finding.evidence[0].value <= 100 * HALF
+        if finding.about == ONCE and is_small:
+            return any(each.startswith(self.code) for each in other.supersedes)
+        return super().yields_to(other, finding)
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
+            return None
+        others = {**parts.parts, "unknown": parts.unknown_s}
+        others.pop("compute")
+        if parts.compute_s is None:
+            others.pop("unknown")  # all of it may be compute
+        name, spent_s = max(
+            ((part, spent_s or 0.0) for part, spent_s in others.items()), key=lambda part: part[1]
+        )
+        if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
+            return self.abstain("it is unknown how long steps computed")
+        is_first = name == ONCE
+        settings = summary.environment.settings if is_first else {}
+        copies = settings.get(UNROLLED) or settings.get(TIME_DISTRIBUTED)
+        traced = _traced(summary, spent_s) if is_first and not copies else None
+        is_told = bool(copies or traced)
+        short = (
+            is_first and not is_told and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
+        )
+        severity: Severity = "info" if short else "warning"
+        figures = [self.time_of(spent_s / parts.wall_s, name)]
+        if parts.compute_s is not None:
+            figures.append(self.compute(parts.compute_s / parts.wall_s))
+        advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
+        title = f"{self.title}: the largest part is {name}"
+        took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
+        if short:
+            title = f"The run was short: its first step took {took}"
+        if traced is not None:
+            function, place, traced_s = traced
+            part = f"{seconds(traced_s)} s of it to trace {function} ({place})"
+            title = f"The first step took {took}, {part}"
+            advice = (UNROLLS.format(name=function), *advice[:1])
+        if copies:
+            title = f"{copies}: the first step, which traces them, took {took}"
+            advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
+            if UNROLLED in settings:
+                advice = (NOT_UNROLLED,)
+        saving = of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True)
+        return self.find(
+            severity,
+            *figures,
+            advice=advice,
+            saving=None if short else saving,
+            title=title,
+            about=name,
+        )
+
+
+def _traced(summary: RunSummary, first_step_s: float) -> tuple[str, str, float] | None:
+    """Returns the script's function that takes long to trace, its place, and the seconds.
+
+    In graph mode, lines of the script within steps run only while these are traced. Tracing the
+    gradients of what they did comes on top.
+    """
+    if summary.stacks is None or summary.environment.run_eagerly:
+        return None
+    spent_s: Counter[tuple[str, str]] = Counter()
+    for line in summary.stacks.of("step"):
+        spent_s[line.entry, line.entry_place] += line.seconds  # type: ignore[assignment]
+    if not spent_s:
+        return None
+    (entry, place), longest_s = spent_s.most_common(1)[0]
+    if longest_s < max(LEAST_TRACED_S, MUCH * first_step_s):
+        return None
+    return entry, place, longest_s

@@ -50,7 +50,7 @@ CHECKS = (
 
 
 class LearningRule(Rule):
-    """A rule on whether training learns, which says so before anything on speed."""
+    """A rule on whether training learns, which comes before anything on speed."""
 
     comes_first = "if critical"
     charts = ()
@@ -62,7 +62,6 @@ class LossNotFinite(LearningRule):
     """A loss that is NaN or infinite, and has not recovered."""
 
     code = "loss-not-finite"
-    subject = "loss"
     title = "The loss is not finite"
     requires = "the losses that Keras gives to callbacks"
 
@@ -90,7 +89,6 @@ class NotLearning(LearningRule):
     """Weights that do not change, a constant loss, or loss scaling that skips updates."""
 
     code = "not-learning"
-    subject = "weights"
     title = "The weights do not change"
     requires = "weights that were read after two epochs or more, or after 10 steps"
 
@@ -118,13 +116,14 @@ class NotLearning(LearningRule):
         return None if known.changed else self.abstain()
 
 
-class DataRanOut(LearningRule):
+class DataRanOut(Rule):
     """Epochs that ended before their number of steps, since the data had."""
 
     code = "data-ran-out"
-    subject = "epochs"
     title = "Epochs ended early, since the data ran out"
     requires = "the number of steps that an epoch should have"
+    charts = ()
+    comes_first = "if critical"
 
     def judge(self, summary: RunSummary) -> Outcome:
         known = summary.learning

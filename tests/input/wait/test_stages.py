@@ -23,7 +23,7 @@ from keras_gpukit.input.wait.stages.measuring import measure
 from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.records import CallLine
-from keras_gpukit.rules.input.bottleneck import name_bottleneck
+from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 from keras_gpukit.sensors.interpreter import ContentionSensor
 
 HERE = "tests/input/wait/test_stages.py"

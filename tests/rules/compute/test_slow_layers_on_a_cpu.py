@@ -9,7 +9,7 @@ import pytest
 from helpers.processes import TESTS
 
 from keras_gpukit.profiling import read_profile
-from keras_gpukit.rules.judging import of_profile
+from keras_gpukit.rules.verdict import of_profile
 
 SLOW = TESTS / "profiling/cases/slow"
 FIRST = {

@@ -9,9 +9,8 @@ from helpers.summaries import stall, throughput
 from keras_gpukit import records
 from keras_gpukit.reports.phrases import all_well, correction, headline, see_more
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.input.bottleneck import corrected
-from keras_gpukit.rules.slowdown.cpu_captures import CPUCaptures, events_of_step
-from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
+from keras_gpukit.rules.input.pipeline_causes import corrected
+from keras_gpukit.rules.slowdown.captures import AutomaticCaptures, CPUCaptures, events_of_step
 
 # When
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import setting, stages
 from keras_gpukit.input.wait.stages.readings import MeasuredNode
-from keras_gpukit.rules.input.bottleneck import ACCOUNTED
+from keras_gpukit.rules.input.pipeline_causes import ACCOUNTED
 from keras_gpukit.sensors.interpreter import usable_cores
 
 # Stages that hand each call to a thread of a pool. A call that waits keeps its thread, so with more

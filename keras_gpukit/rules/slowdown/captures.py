@@ -1,4 +1,4 @@
-"""Decides when `Monitor` takes a profile of steps on a CPU by itself, and how small it is."""
+"""Decides when `Monitor` takes a profile of steps by itself, on a GPU and on a CPU."""
 
 from __future__ import annotations
 
@@ -9,16 +9,95 @@ from keras_gpukit.records.profile import Trigger
 from keras_gpukit.records.steps import StepWindow, TimeBreakdown
 from keras_gpukit.rules.rule import seconds
 from keras_gpukit.rules.savings import lasting_time_s
-from keras_gpukit.rules.slowdown.gpu_captures import Stretches
 
-# Our choice: a run that is over by then needs no profile.
-AFTER_S = 10.0
+# These are our choice. A run that is over by then needs no profile.
+AFTER_S = 20.0
+"""Time from a run's start to its first automatic capture."""
+STEADY_STRETCH_S = 5.0
+STEADY_WITHIN = 0.1
+"""Largest relative difference of the mean step times of two stretches in a row, if steady."""
+SLOWER = 1.5
+"""Steps that take longer than the steady ones by this factor, for two stretches, are captured."""
+
+
+class Stretches:
+    """Joins windows of steps to stretches of a least length."""
+
+    def __init__(self, least_s: float) -> None:
+        self._least_s = least_s
+        self.clear()
+
+    def clear(self) -> None:
+        """Drops the windows since the last complete stretch."""
+        self._steps, self._duration_s = 0, 0.0
+
+    def add(self, window: StepWindow) -> float | None:
+        """Adds a window; at the end of a stretch, returns its mean step time in seconds."""
+        self._steps += window.steps
+        self._duration_s += window.duration_s
+        if self._duration_s < self._least_s:
+            return None
+        step_time_s = self._duration_s / self._steps
+        self.clear()
+        return step_time_s
+
+
+class AutomaticCaptures:
+    """Asks for one capture once steps are steady, and for one if they become slower later.
+
+    Args:
+        began_s: When the run began, in seconds since the Unix epoch.
+
+    Attributes:
+        none_because: Why there was no capture of steady steps; None if one was asked for.
+        executions: Number of executions to capture; None for the usual number.
+    """
+
+    executions: int | None = None
+
+    def __init__(self, began_s: float) -> None:
+        self.none_because: str | None = f"the run had no steps after its first {AFTER_S:g} s"
+        self._due_s = began_s + AFTER_S
+        self._stretches = Stretches(STEADY_STRETCH_S)
+        self._step_time_s: float | None = None
+        self._steady_s: float | None = None
+        self._is_told = False
+
+    def skip(self) -> None:
+        """Drops the windows since the last complete stretch: a capture was under way."""
+        self._stretches.clear()
+
+    def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
+        """Adds a window of steps; returns the trigger and the reason if a capture is due."""
+        step_time_s = self._stretches.add(window)
+        if step_time_s is None:
+            return None
+        before_s, self._step_time_s = self._step_time_s, step_time_s
+        if window.time_s < self._due_s:
+            return None
+        if self._steady_s is None:
+            if before_s is None or abs(step_time_s - before_s) > STEADY_WITHIN * before_s:
+                self.none_because = "the step time was never steady"
+                return None
+            self.none_because, self._steady_s = None, step_time_s
+            return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
+        # One stretch alone may be slow by a checkpoint or another process.
+        is_slower = min(before_s or 0.0, step_time_s) > SLOWER * self._steady_s
+        if not is_slower or self._is_told:
+            return None
+        self._is_told = True
+        took, usual = seconds(step_time_s * 1e3), seconds(self._steady_s * 1e3)
+        return "step time", f"steps took {took} ms, usually {usual} ms"
+
+
+CPU_AFTER_S = 10.0
+"""Our choice: a run that is over by then needs no profile."""
 SUSPECTED_AFTER_S = 4.0
 """The same if something about the run asks for a profile, whether or not steps are steady."""
 LEAST_SUSPECTED = 4
 """Least executions of such a capture."""
 STRETCH_S = 2.0
-STEADY_WITHIN = 0.5
+CPU_STEADY_WITHIN = 0.5
 """Largest relative difference of the mean step times of two stretches in a row. On a CPU other
 processes make steps uneven: it is enough that they no longer warm up. Our choice."""
 MOST_COMPUTES = 0.5
@@ -46,11 +125,8 @@ def events_of_step(
 ) -> float:
     """Estimates how many events a step leaves in a profile.
 
-    Args:
-        step_time_s: Mean step time.
-        placement: Operations of the step, if they are known.
-        weights: Number of the model's trainable weights, from which operations follow otherwise.
-        recurs: Whether a layer recurs, and so loops.
+    Where its operations are not known, they follow from the number of trainable weights, and
+    whether they loop from whether a layer recurs.
     """
     most = LOOP_EVENTS_PER_S * step_time_s
     operations: float = OPERATIONS_PER_WEIGHT * weights
@@ -64,12 +140,7 @@ def events_of_step(
 
 
 def affordable(cost_s: float, run_s: float) -> int | str:
-    """Returns how many executions may be captured, or why none.
-
-    Args:
-        cost_s: Cost of one execution.
-        run_s: Time since the run began.
-    """
+    """Returns how many executions, each at a cost, may be captured so far in a run; or why none."""
     if cost_s > COST_S:
         return f"a profile of one step may cost {seconds(cost_s)} s"
     count = int(min(COST_FRACTION * run_s, COST_S) / max(cost_s, 1e-6) + 1e-6)
@@ -101,7 +172,7 @@ class CPUCaptures:
         *,
         suspected: bool = False,
     ) -> None:
-        self._after_s = SUSPECTED_AFTER_S if suspected else AFTER_S
+        self._after_s = SUSPECTED_AFTER_S if suspected else CPU_AFTER_S
         because = f"the run had no steps after its first {self._after_s:g} s"
         self.none_because: str | None = because
         self.executions: int | None = None
@@ -136,7 +207,7 @@ class CPUCaptures:
             count = affordable(cost_s, COST_S / COST_FRACTION)
             self.executions = max(count if isinstance(count, int) else 0, LEAST_SUSPECTED)
             return None
-        if before_s is None or abs(now_s - before_s) > STEADY_WITHIN * before_s:
+        if before_s is None or abs(now_s - before_s) > CPU_STEADY_WITHIN * before_s:
             return "the step time was never steady"
         parts = self._breakdown()
         if parts is None or parts.compute_s is None:

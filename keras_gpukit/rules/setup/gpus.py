@@ -1,23 +1,30 @@
-"""Peaks of the allocators on the GPUs: near the limit, far below it, or in the first step only."""
+"""Whether GPUs are short of memory, or limited by heat, power or other processes."""
 
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share
+from keras_gpukit.rules.rule import (
+    NO_GPU,
+    Measure,
+    Outcome,
+    Rule,
+    Share,
+    gpu_readings,
+    gpu_readings_unknown_because,
+)
 
 NEARLY_FULL_FRACTION = 0.9
 MOSTLY_UNUSED_FRACTION = 0.3
-# A GPU that uses at most this share of its memory has room for twice the batch; our choice.
 ROOM_FRACTION = 0.5
+"""A GPU that uses at most this share of its memory has room for twice the batch; our choice."""
 
 
 class MemoryNearlyFull(Rule):
     """A GPU whose peak reached 90 % of the memory that TensorFlow may take on it."""
 
     code = "memory-nearly-full"
-    subject = "GPU memory"
     title = "GPU memory is nearly full"
     requires = "the peak and the limit of TensorFlow's allocator on a GPU"
     charts = ("device-memory",)
@@ -43,7 +50,6 @@ class MemoryMostlyUnused(Rule):
     """GPUs whose peak stayed at or under 30 % of the memory that TensorFlow may take."""
 
     code = "memory-mostly-unused"
-    subject = "GPU memory"
     title = "GPU memory is mostly unused"
     yields_to_all = True  # a larger batch is no remedy for what another rule found
     yields_to_remarks = False
@@ -96,7 +102,6 @@ class FirstStepMemory(Rule):
     """A GPU whose peak was reached in the first step, and never approached later."""
 
     code = "first-step-memory"
-    subject = "GPU memory"
     title = "The first step took more GPU memory than later steps need"
     requires = "the peaks of the first step and of later steps on a GPU"
     charts = ("device-memory",)
@@ -131,3 +136,92 @@ def _extra_bytes(memory: DeviceMemory) -> int:
     if first_bytes is None or later_bytes is None or later_bytes > LATER_FRACTION * first_bytes:
         return 0
     return first_bytes - later_bytes if first_bytes >= LEAST_USE * (memory.limit_bytes or 0) else 0
+
+
+THROTTLED_FRACTION = 0.10
+POWER_CAP = "software power cap"
+LIMITS = frozenset(
+    {
+        POWER_CAP,
+        "hardware slowdown",
+        "software thermal slowdown",
+        "hardware thermal slowdown",
+        "hardware power brake",
+    }
+)
+
+
+class Throttled(Rule):
+    """GPUs whose clocks were limited by heat or power in at least a tenth of the readings."""
+
+    code = "throttled"
+    title = "GPU clocks held down"
+    requires = "the GPUs' throttle reasons"
+    charts = ("timeline", "busy")
+    readings_with = Share("{value} of the readings show {of}")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        known = [gpu for gpu in gpu_readings(summary) if gpu.throttle_fractions is not None]
+        if not known:
+            return self.abstain(gpu_readings_unknown_because(summary))
+        limited = [
+            (gpu.index, reason, fraction)
+            for gpu in known
+            for reason, fraction in (gpu.throttle_fractions or {}).items()
+            if reason in LIMITS and fraction >= THROTTLED_FRACTION
+        ]
+        if not limited:
+            return None
+        reasons = sorted({reason for _, reason, _ in limited})
+        advice, slowed = [], "hardware slowdown" in reasons
+        if slowed or any("thermal" in reason for reason in reasons):
+            advice.append("Cool the GPU: fans, dust, and the air between cards")
+        if slowed or any("power" in reason for reason in reasons):
+            advice.append("Compare the power limits: `nvidia-smi -q -d POWER`")
+        return self.find(
+            "info" if reasons == [POWER_CAP] else "warning",
+            *(
+                self.readings_with(fraction, f"{reason} on GPU:{index}")
+                for index, reason, fraction in limited
+            ),
+            advice=advice,
+            title=f"GPU clocks held down: {', '.join(reasons)}",
+        )
+
+
+SIZEABLE_FRACTION = 0.10
+
+
+class OtherProcessesOnGPU(Rule):
+    """Other processes that hold a tenth or more of a GPU's memory."""
+
+    code = "other-processes-on-gpu"
+    title = "Other processes use the same GPU"
+    requires = "the GPUs' memory by process"
+    charts = ("device-memory", "busy")
+    memory_held_by_others_on = Share("Other processes use {value} of the memory of {of}")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        shares = {
+            gpu.index: gpu.memory_others_max_bytes / gpu.memory_total_bytes
+            for gpu in gpu_readings(summary)
+            if gpu.memory_others_max_bytes is not None and gpu.memory_total_bytes
+        }
+        if not shares:
+            record = summary.utilization
+            by_process = None if record is None else record.processes_unknown_because
+            return self.abstain(gpu_readings_unknown_because(summary) or by_process)
+        shared = {index: share for index, share in shares.items() if share >= SIZEABLE_FRACTION}
+        if not shared:
+            return None
+        return self.find(
+            "warning",
+            *(
+                self.memory_held_by_others_on(share, f"GPU:{index}")
+                for index, share in shared.items()
+            ),
+            advice=(
+                "`nvidia-smi` names them: end those that are left over",
+                "Or train on another GPU: `configure_gpus(devices=...)`",
+            ),
+        )

@@ -1,0 +1,310 @@
+"""Whether calls start, or steps are traced, again and again; and what each costs."""
+
+from __future__ import annotations
+
+from keras_gpukit.records.finding import Finding, Saving
+from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import Calls, ScriptRecord
+from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
+from keras_gpukit.rules.rule import Measure, Outcome, ScriptRule, Share, seconds, times
+from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION, of_run, severity
+from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, SlowCallbacks, TimeRule
+
+MANY = 5
+"""Least number of calls that trace again. Our choice: a script that trains in a few phases, such as
+a frozen model that is then fine-tuned, has fewer."""
+MANY_REPEATS = 30
+"""Least number of calls that repeat a start. Our choice: folds or trials that reuse a model, which
+has to be started for each, are fewer."""
+SAVED = {True: (0.8, 1.1), False: (0.4, 1.0)}
+"""Range of what is saved of the time around the batches: of calls for one batch, and of others. Our
+choice: a small model on two busy cores saved 1.03 of it by `train_on_batch`, 1.05 by
+`predict_on_batch`, whose batch needs no iterator, and 0.6 by one `fit` of many epochs, which still
+makes an iterator for each."""
+BUILDING = 1.1
+"""Most that is saved of the starts that trace. Our choice: it was 1.04 with a small recurrent
+network. Up to as much of the time between calls is saved in addition, since models are made then:
+nine models of three million weights saved 5.3 s of processor time, where starts took 4.1 s."""
+LEAST_S = 1.0
+"""Shortest saving that is worth a finding; our choice."""
+FEW_BATCHES = 1.5
+"""Calls with at most this many batches on average are calls for one batch. Our choice."""
+
+NEW_MODELS = (
+    "build and compile one model before the loop, and reset it in each round: `weights = "
+    "model.get_weights()` once, then `model.set_weights(weights)`",
+    "reset its optimizer, too: `model.optimizer.build(model.trainable_variables)` and "
+    "`model.optimizer.save_own_variables(state)` once, with state = {}, then "
+    "`model.optimizer.load_own_variables(state)`",
+    "if models differ in a value, such as the learning rate, assign it: "
+    "`model.optimizer.learning_rate.assign(1e-3)`. If their layers differ, each has to be traced: "
+    "try fewer of them, or several in processes side by side",
+)
+COMPILED_AGAIN = (
+    "call `model.compile()` once, before the loop: each time, it discards the traced step, and a "
+    "new optimizer starts without its moments",
+    "to change a value between calls, assign it: `model.optimizer.learning_rate.assign(1e-3)`",
+)
+ONE_BATCH = {
+    "fit": ("`model.train_on_batch(x, y)` for one batch, without an iterator and callbacks",),
+    "evaluate": ("`model.test_on_batch(x, y)` for one batch, without an iterator and callbacks",),
+    "predict": (
+        "predict once for all examples, if they are known at the same time",
+        "`model.predict_on_batch(x)`, or `model(x, training=False)`, for a few examples",
+    ),
+}
+MORE_BATCHES = {
+    "fit": (
+        "call fit once: `model.fit(..., epochs=N)`. What happens between calls goes into "
+        "`on_epoch_end` of a `keras.callbacks.Callback`",
+        "if data change between calls, use more of them in each call",
+    ),
+    "predict": ("predict for more examples in each call, with a larger batch_size",),
+}
+
+
+class ManyShortCalls(ScriptRule):
+    """A script whose calls of `fit`, `evaluate` or `predict` take long to start."""
+
+    code = "many-short-calls"
+    title = "Starting calls takes much of the script's time"
+    requires = "the calls of a whole script, as `keras-gpukit run` sees them"
+    supersedes = ("low-compute-share: the first step",)
+    comes_first = "always"
+    calls = Measure("There are {value} calls")
+    of_each_to_start = Measure(", each takes {value} to start", "s")
+    of_each_in_all = Measure(", {value} in all", "s")
+
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
+        causes = [_tracing(script), _repeating(script)]
+        found = [each for each in causes if each is not None]
+        if not found:
+            return None
+        (calls, saving, title, advice) = max(found, key=lambda each: each[1].expected_s)
+        share = saving.low_s / max(script.wall_s - script.imports_s, saving.low_s)
+        if saving.low_s < LEAST_S or share < WARNING_FRACTION:
+            return None
+        return self.find(
+            "critical" if share >= CRITICAL_FRACTION else "warning",
+            self.calls(calls.count),
+            self.of_each_to_start((calls.starting_s or 0.0) / calls.count),
+            self.of_each_in_all(calls.total_s / calls.count),
+            advice=advice,
+            saving=saving,
+            title=title,
+        )
+
+
+_Cause = tuple[Calls, Saving, str, tuple[str, ...]]
+
+
+def _tracing(record: ScriptRecord) -> _Cause | None:
+    """Returns what tracing again costs: at least the processor time of the first batches."""
+    again = [each for each in record.calls if each.traced_again >= MANY]
+    if not again:
+        return None
+    most = max(again, key=lambda each: each.traced_again_s)
+    low_s = sum(each.tracing_cpu_s for each in again)
+    high_s = sum(each.traced_again_s for each in again)
+    new_models = most.models > most.traced_again / 2
+    building_s = min(record.rest_s, high_s) if new_models else 0.0
+    by = _named(most) if len(again) == 1 else f"{_named(most)} and others"
+    after = f", each after compile ({most.compiled})" if most.compiled else ""
+    what = (
+        f"{most.models:,} new models were traced by {by}"
+        if new_models
+        else f"The step was traced again by {most.traced_again:,} calls of {by}{after}"
+    )
+    return (
+        most,
+        Saving(
+            min(low_s, high_s),
+            min(BUILDING * high_s + building_s, record.wall_s),
+            record.wall_s,
+            "tracing again",
+        ),
+        f"{what}: {seconds(high_s)} of {seconds(record.wall_s)} s",
+        NEW_MODELS if new_models else COMPILED_AGAIN,
+    )
+
+
+def _repeating(record: ScriptRecord) -> _Cause | None:
+    """Returns what calls cost apart from their batches, and from tracing."""
+    many = [
+        each
+        for each in record.calls
+        if each.count >= MANY_REPEATS and each.method in _advice(each) and each.repeated_s
+    ]
+    if not many:
+        return None
+    most = max(many, key=lambda each: each.repeated_s)
+    low_s, high_s = (
+        sum(SAVED[_is_single(each)][end] * each.repeated_s for each in many) for end in (0, 1)
+    )
+    spent_s = sum(each.repeated_s for each in many)
+    each = " for one batch each" if _is_single(most) else ""
+    return (
+        most,
+        Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls"),
+        f"{most.count:,} calls of {_named(most)}{each}: {seconds(spent_s)} of "
+        f"{seconds(record.wall_s)} s went to starting them",
+        _advice(most)[most.method],
+    )
+
+
+def _is_single(calls: Calls) -> bool:
+    return calls.batches is not None and calls.batches <= FEW_BATCHES * calls.count
+
+
+def _advice(calls: Calls) -> dict[str, tuple[str, ...]]:
+    return ONE_BATCH if _is_single(calls) else MORE_BATCHES
+
+
+def _named(calls: Calls) -> str:
+    return f"{calls.method} ({calls.place})"
+
+
+WITHOUT_XLA = (
+    "Or train without XLA, which compiles for each new shape: `compile(jit_compile=False)`"
+)
+DROP_REMAINDER = (
+    "Leave out an epoch's smaller last batch: `ds.batch(n, drop_remainder=True)`, or pass to fit a "
+    "number of examples that is a multiple of batch_size"
+)
+LAST_BATCH = (DROP_REMAINDER, WITHOUT_XLA)
+RESIZE = ("Bring images to one size: `ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
+          "label))` before `ds.batch`")  # fmt: skip
+PAD = (
+    "Pad axis {axes} of {shape} to one length: `ds.padded_batch(n, padded_shapes=({padded}, ...))`",
+    "Where lengths differ much, pad to a few: `ds.bucket_by_sequence_length(length_of, [64, 128], "
+    "[n, n, n], pad_to_bucket_boundary=True)`",
+)
+STEP_FUNCTION = (
+    "No `model.compile` or `make_train_function` between epochs: keep a value that changes in a "
+    "`keras.Variable`, which is read at each step"
+)
+RETRACED: dict[RetraceCause | None, tuple[str, str]] = {
+    "Python value": (
+        "for new values of {argument}",
+        "Pass {argument} to {name} as a tensor: `tf.constant({argument})`. Each new Python value "
+        "is traced",
+    ),
+    "shape": (
+        "for new shapes of {argument}",
+        "Let one graph serve all shapes of {argument}: `@tf.function(reduce_retracing=True)`",
+    ),
+    "dtype": ("for another dtype of {argument}", "Cast {argument} to one dtype before {name}"),
+    "made again": (
+        "as it is made again",
+        "Decorate {name} with `tf.function` once, outside the loop or function that calls it",
+    ),
+    None: ("again", "Call {name} with tensors of the same shape and dtype each time"),
+}
+"""By cause: how the title goes on after "was traced 9 times", and the advice."""
+
+
+class TracingAgain(TimeRule):
+    """The share of the time that goes to tracing or compiling steps again during a run."""
+
+    code = "retracing"
+    title = "The step function was made and traced again"
+    supersedes = ("low-compute-share: tracing again", "low-compute-share: callbacks")
+    of_the_time = SlowCallbacks.of_the_time
+    traced_again = Measure("The step was traced again {value}", "times")
+    compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
+    per_compilation = Measure("One compilation takes {value}", "s")
+    of_the_script = Share("This takes {value} of the script's time")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        script = summary.script
+        if summary.breakdown is None and script is not None and script.retraced:
+            return self._of_loop(script, script.retraced)
+        return super().judge(summary)
+
+    def _of_loop(self, script: ScriptRecord, retraced: tuple[RetracedFunction, ...]) -> Outcome:
+        """Judges functions that a training loop of the script's own traced again."""
+        again_s = sum(each.again_s for each in retraced)
+        whole_s = max(script.wall_s - script.imports_s, again_s)
+        if again_s < NOTABLE_FRACTION * whole_s:
+            return None
+        what, advice = _function(retraced[0])
+        share = again_s / whole_s
+        return self.find(
+            "critical" if share >= CRITICAL_FRACTION else "warning",
+            self.of_the_script(share),
+            advice=advice,
+            saving=Saving(again_s, None, script.wall_s, "tracing again"),
+            title=f"{what}: {seconds(again_s)} s of {seconds(script.wall_s)} s",
+        )
+
+    def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
+        compiling_s = parts.compiling_s or 0.0
+        made_s = parts.tracing_s - compiling_s
+        retraced = parts.retraced or ()
+        retraced_s = sum(each.again_s for each in retraced)
+        again_s = parts.tracing_s + retraced_s
+        if again_s < NOTABLE_FRACTION * parts.wall_s:
+            return None
+        padded_s = min(parts.compute_s or 0.0, compiling_s)
+        work_s = parts.tracings * (summary.step_time_s or 0.0) if made_s > 0 else 0.0
+        saving = of_run(
+            summary,
+            again_s - padded_s - work_s,
+            # The more graphs a function has, the longer TensorFlow looks for the one to call.
+            None if retraced_s else again_s,
+            basis="tracing and compiling again",
+        )
+        took = f"{seconds(again_s)} s of {seconds(parts.wall_s)} s"
+        figures = [self.of_the_time(again_s / parts.wall_s)]
+        if parts.tracings:
+            figures.append(self.traced_again(parts.tracings))
+        if parts.compilations:
+            figures.append(self.compiled_again_by_XLA(parts.compilations))
+            figures.append(self.per_compilation(compiling_s / parts.compilations))
+        if compiling_s >= max(made_s, retraced_s):
+            what, advice = _shapes(summary, parts.compilations or 0)
+        elif made_s >= retraced_s and parts.tracings_of_shapes == parts.tracings:
+            again = f"The step was traced again {times(parts.tracings)}"
+            what, advice = f"{again} for batches of another size", (DROP_REMAINDER,)
+        elif made_s >= retraced_s:
+            what, advice = f"{self.title} {parts.tracings} times", (STEP_FUNCTION,)
+        else:
+            what, advice = _function(retraced[0])
+        return self.find(
+            severity(saving, summary),
+            *figures,
+            advice=advice,
+            saving=saving,
+            title=f"{what}: {took}",
+        )
+
+
+def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...]]:
+    """Returns what XLA compiled again, and the advice, from the shapes that vary."""
+    shapes = summary.input.open_shapes if summary.input else None
+    again = f"XLA compiled the step again {times(compilations)}"
+    if shapes is None:
+        return again, ("Give all batches the same shape", WITHOUT_XLA)
+    if not shapes:
+        return f"{again} for batches of another size", LAST_BATCH
+    shape = shapes[0]
+    lengths = shape.strip("()").split(", ")
+    axes = [place for place, length in enumerate(lengths) if length == "None" and place]
+    title = f"XLA compiled the step again for {compilations} new batch shapes {shape}"
+    if len(lengths) == 4 and len(axes) > 1:
+        return title, (RESIZE, WITHOUT_XLA)
+    named = " and ".join(map(str, axes))
+    padded = ", ".join(each.replace("None", "longest") for each in lengths[1:])
+    words = {"axes": named, "shape": shape, "padded": f"({padded})"}
+    return title, (*(each.format(**words) for each in PAD), WITHOUT_XLA)
+
+
+def _function(function: RetracedFunction) -> tuple[str, tuple[str, ...]]:
+    """Returns which function was traced again and why, and the advice."""
+    why, advice = (
+        each.format(name=function.name, argument=function.argument)
+        for each in RETRACED[function.cause]
+    )
+    is_lambda = function.location in function.name
+    named = function.name if is_lambda else f"{function.name} ({function.location})"
+    return f"{named} was traced {function.times} times {why}", (advice,)
