@@ -87,4 +87,4 @@ def _with_size(buffer: HostBuffer, sizes: Sizes) -> HostBuffer:
     if buffer.element_bytes is not None or measured is None:
         return buffer
     because = buffer.unknown_because if buffer.elements is None else None
-    return replace(buffer, element_bytes=measured, is_measured=True, unknown_because=because)
+    return replace(buffer, element_bytes=measured, unknown_because=because)

@@ -223,10 +223,8 @@ class PhaseSteps:
 
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
-        steps = self.steps
-        record = self._totals.throughput(steps, self._wall.total_s if self._wall else None)
-        updates = self._counted.updates(steps, self._clock.pipelines) if self._counted else None
-        return replace(record, updates=updates, executions=self.executions)
+        record = self._totals.throughput(self.steps, self._wall.total_s if self._wall else None)
+        return replace(record, executions=self.executions)
 
     def input(self) -> InputRecord:
         """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""

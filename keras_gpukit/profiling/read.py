@@ -55,7 +55,6 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
     record: dict[str, object] = {
-        "host": space.hostname,
         "captured_s": _captured_s(space),
         "problems": _problems(space),
         "incomplete_because": _incomplete(space),
@@ -91,7 +90,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "step_time_s": total_ps * to_mean_s,
         "parts_s": {part: spans.total_ps * to_mean_s for part, spans in parts.items()},
         "kinds_s": {kind: spans.total_ps * to_mean_s for kind, spans in kinds.items()},
-        "each_step": breakdown.rows(steps, parts, int(steps.begin_ps[0])),
+        "each_step": breakdown.rows(steps, parts),
         "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
         "stall_unknown_because": (
             None if waits_known else "No fetch of a batch from tf.data is in the profile."

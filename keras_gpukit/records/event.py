@@ -117,8 +117,7 @@ class Shift:
             third.
         before: Median of the figure since the previous change, or in the first third.
         after: Median of the figure until the next change, or in the last third.
-        end_step: Global step at the end of the new level, or of the run.
-        end_s: Seconds from the start of the run to `end_step`.
+        end_s: Seconds from the start of the run to the end of the new level, or of the run.
     """
 
     series: str
@@ -128,7 +127,6 @@ class Shift:
     elapsed_s: float
     before: float
     after: float
-    end_step: int
     end_s: float
 
 

@@ -199,7 +199,6 @@ class GPUUtilization:
     memory_total_bytes: int | None = None
     sm_active_percent: float | None = None
     tensor_active_percent: float | None = None
-    memory_bandwidth_percent: float | None = None
     throttle_fractions: dict[str, float] | None = None
     lost_because: str | None = None
 
@@ -242,7 +241,6 @@ class HostUtilization:
     process_cpu_percent: float | None = None
     memory_max_bytes: int | None = None
     memory_available_min_bytes: int | None = None
-    memory_total_bytes: int | None = None
     children_cpu_percent: float | None = None
     job_cpu_percent: float | None = None
     others: tuple[ProcessUse, ...] = ()

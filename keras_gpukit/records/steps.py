@@ -44,9 +44,6 @@ class ThroughputRecord:
     Attributes:
         examples_per_s: Mean number of examples per second of this process. The rate of a job is the
             sum over its workers.
-        updates: Number of updates by the model's optimizer during `fit`, fewer than the steps if
-            gradients are accumulated. None if unknown, since the optimizer may have counted a step
-            that found no data.
         executions: Number of calls of the step function, each of up to `steps_per_execution` steps.
     """
 
@@ -57,7 +54,6 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
-    updates: int | None = None
     executions: int | None = None
 
 

@@ -135,7 +135,7 @@ class StackSampler:
         began_s = looks[0].at_s - looks[0].stands_for_s
         third_s = (looks[-1].at_s - began_s) / 3
         wanted = frozenset(parts)
-        sums: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0] * 5)
+        sums: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0] * 4)
         for look in looks:
             seconds = look.stands_for_s
             if outside_calls and any(where.part in _IN_CALLS for where, _ in look.threads):
@@ -150,7 +150,6 @@ class StackSampler:
                 added[1] += seconds * (look.at_s <= began_s + third_s)
                 added[2] += seconds * (look.at_s > began_s + 2 * third_s)
                 added[3] += seconds * waits
-                added[4] += seconds * where.is_eager
         longest = sorted(sums.items(), key=lambda each: -each[1][0])[:MOST_LINES]
         watched_s = sum(each.stands_for_s for each in looks)
         return StackTimes(
@@ -199,7 +198,7 @@ class StackSampler:
     ) -> LineTime:
         codes = self._reader.codes
         code, begins = codes[line[0]], codes[entry]
-        total_s, first_s, last_s, waits_s, eager_s = seconds
+        total_s, first_s, last_s, waits_s = seconds
         return LineTime(
             place=self._place(code.co_filename, line[1]),
             function=named(code),
@@ -212,7 +211,6 @@ class StackSampler:
             first_third_s=first_s,
             last_third_s=last_s,
             waits_s=waits_s,
-            eager_s=eager_s,
         )
 
 

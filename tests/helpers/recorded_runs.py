@@ -71,8 +71,8 @@ PLACEMENT = PlacementRecord(
         ),
     ),
 )
-DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
-READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, None, 1.5)
+DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, 0.1, 0.97)
+READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, 1.5)
 SUMMARY = RunSummary(
     ENVIRONMENT,
     throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0),

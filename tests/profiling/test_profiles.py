@@ -191,7 +191,7 @@ def test_a_record_survives_json_and_a_copy_of_its_file_gives_the_same(captures, 
 
 def test_where_a_gpu_step_went(tmp_path):
     record = read_profile(one_after_the_other().save(tmp_path))
-    assert (record.host, record.steps) == ("made-up", COUNTED)
+    assert record.steps == COUNTED
     assert record.step_time_s == pytest.approx(STEP_MS / 1e3)
     assert record.span_s == pytest.approx(COUNTED * STEP_MS / 1e3)
     assert milliseconds(record.parts_s) == {

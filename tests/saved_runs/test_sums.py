@@ -47,7 +47,6 @@ def test_a_gpu_is_summed_up_over_the_run_and_what_nobody_could_tell_is_unknown()
         "memory_total_bytes": 10,
         "sm_active_percent": 50.0,
         "tensor_active_percent": 6.0,
-        "memory_bandwidth_percent": 30.0,
         "throttle_fractions": dict.fromkeys((hot, power), pytest.approx(2 / 3)),
         "lost_because": None,
     }
@@ -70,7 +69,7 @@ def test_the_host_is_summed_up_over_the_run_and_nothing_read_is_not():
     samples = HostSample(10.0, 4.0, 9, 90, 100, None), HostSample(30.0, 8.0, 7, 80, 100, 50.0)
     found = folded("host", samples)
     assert found.samples == 2
-    assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100)
+    assert found.host == HostUtilization(20.0, 6.0, 9, 80)
     assert folded("host", ()) is None
 
 

@@ -56,14 +56,13 @@ def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
     return _one_after_the_other(layers, computed, rest="other")
 
 
-def rows(steps: Steps, parts: dict[StepPart, Spans], origin_ps: int) -> tuple[StepProfile, ...]:
+def rows(steps: Steps, parts: dict[StepPart, Spans]) -> tuple[StepProfile, ...]:
     """Returns the breakdown of each of the first 50 steps."""
     begin_ps, end_ps = steps.begin_ps[:MOST_ROWS], steps.end_ps[:MOST_ROWS]
     each_ps = {part: spans.covered_ps(begin_ps, end_ps) for part, spans in parts.items()}
     return tuple(
         StepProfile(
             number=None if steps.numbers is None else steps.numbers[row],
-            begin_s=float(begin_ps[row] - origin_ps) * PS,
             duration_s=float(end_ps[row] - begin_ps[row]) * PS,
             parts_s={part: float(of_part[row]) * PS for part, of_part in each_ps.items()},
         )

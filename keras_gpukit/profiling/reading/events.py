@@ -80,7 +80,6 @@ class Space:
     """
 
     planes: tuple[Plane, ...]
-    hostname: str | None
     problems: tuple[str, ...]
     incomplete: tuple[str, ...]
 

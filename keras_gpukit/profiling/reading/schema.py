@@ -51,7 +51,6 @@ _MESSAGES = {
         "planes": "1 *Plane",
         "errors": "2 *bytes",
         "warnings": "3 *bytes",
-        "hostnames": "4 *bytes",
     },
     "OpMetadata": {"op_type": "1 bytes", "op_name": "2 bytes"},
     "Instruction": {

@@ -21,25 +21,11 @@ LONGEST_TEXT = 500
 _OF_MARKS = "step_num _r"
 _OF_STAGES = "id parent_id name"
 _OF_KERNELS = "tf_op hlo_op hlo_module memcpy_details"
-_OF_ALLOCATIONS = (
-    "allocator_name bytes_allocated bytes_available allocation_bytes requested_bytes addr tf_op "
-    "fragmentation shape tensor_shapes"
-)
-_OF_PLANES = (
-    "compute_cap_major compute_cap_minor dropped_traces profile_start_time profile_stop_time"
-)
-_WANTED = frozenset(
-    " ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_ALLOCATIONS, _OF_PLANES)).split()
-)
+_OF_PLANES = "compute_cap_major compute_cap_minor dropped_traces profile_start_time"
+_WANTED = frozenset(" ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_PLANES)).split())
 # Prefixes of the host's events whose own figures are read. Of other events, only the names and
 # times are read.
-_TELLING = (
-    "Iterator::",
-    "IteratorGetNext",
-    "FunctionRun",
-    "MemoryAllocation",
-    "MemoryDeallocation",
-)
+_TELLING = ("Iterator::", "IteratorGetNext", "FunctionRun")
 _TELLING_FIGURES = frozenset({"step_num", "hlo_op"})
 # Number of different sets of figures that are stored once and shared between events.
 _MOST_SHARED = 10_000
@@ -61,7 +47,6 @@ def read_space(data: bytes) -> Space:
     problems = (text(each) for each in (*space.errors, *space.warnings))
     return Space(
         planes=tuple(map(reader.plane, space.planes)),
-        hostname=next(map(text, space.hostnames), None),
         problems=tuple(dict.fromkeys(problems)),
         incomplete=tuple(sorted(reader.incomplete)),
     )

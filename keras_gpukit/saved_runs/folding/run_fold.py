@@ -224,7 +224,6 @@ class RunFold:
             record,
             steps=known.steps - known.measured_steps + record.measured_steps,
             wall_s=wall_s if phase == self.phase else None,
-            updates=None,
             executions=None,
         )
 
@@ -318,7 +317,6 @@ class RunFold:
             process_cpu_percent=figures["process_cpu_percent"].mean,
             memory_max_bytes=figures["memory_bytes"].highest,
             memory_available_min_bytes=left_bytes,
-            memory_total_bytes=figures["memory_total_bytes"].last,
             user_cores=figures["user_cores"].mean,
             kernel_cores=figures["kernel_cores"].mean,
             page_faults_per_s=figures["page_faults_per_s"].mean,
@@ -337,7 +335,6 @@ class RunFold:
             memory_total_bytes=figures["memory_total_bytes"].last,
             sm_active_percent=figures["sm_active_percent"].mean,
             tensor_active_percent=figures["tensor_active_percent"].mean,
-            memory_bandwidth_percent=figures["memory_bandwidth_percent"].mean,
             throttle_fractions=(
                 {reason: count / throttled.weight for reason, count in reasons}
                 if throttled.weight

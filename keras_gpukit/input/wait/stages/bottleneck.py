@@ -56,13 +56,10 @@ class Segment:
         threads: Number of threads that run the segment in parallel.
         buffered_after: Mean number of elements in the buffer that the segment fills; None if it
             fills no buffer.
-        buffered_before: Mean number of elements in the buffer that the segment takes from; None if
-            it takes from no buffer.
     """
 
     threads: float
     buffered_after: float | None
-    buffered_before: float | None = None
     members: list[Member] = field(default_factory=list)
 
     @functools.cached_property
@@ -129,8 +126,6 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
         asking.members.append(Member(stage, asking.threads))
         source = nested = asking
     else:
-        if asking.buffered_before is None:
-            asking.buffered_before = stage.buffered
         source = nested = Segment(copies, stage.buffered)
         segments.append(source)
         threads = stage.parallelism * copies

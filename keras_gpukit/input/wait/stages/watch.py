@@ -39,7 +39,6 @@ LATEST_PASSES = 2
 # After the first passes, at most one in so many seconds is followed: more readings of short epochs
 # would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
-SOURCE = "tf.data's live model"
 # Work of stages that only move elements: what takes time is how often a function makes them.
 _UNNAMED: tuple[Work, ...] = ("batching", "other", "mapping")
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
@@ -153,15 +152,15 @@ class PipelineWatch:
         if start is not None:
             starts, _ = self._stages(self._within_pool(start), refills=is_later)
         written = None if self._written is None else tuple(self._written.names)
-        record = PipelineRecord(source=SOURCE, starts=starts, written=written)
+        record = PipelineRecord(starts=starts, written=written)
         if not any(passes):
-            return replace(record, unknown_because=NOT_READ, source=None)
+            return replace(record, unknown_because=NOT_READ)
         read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
         measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
             because = "no batch was fetched between two readings of the pipeline's model"
-            return replace(record, unknown_because=because, source=None)
-        output, batches = measured
+            return replace(record, unknown_because=because)
+        output, _ = measured
         costs = costs_over_time(read, output)
         output = self._within_pool(output)
         if self._grain is not None:
@@ -170,7 +169,7 @@ class PipelineWatch:
         if wait_s is not None:
             output = complete(output, wait_s) or output
         stages, slowest_s = self._stages(output)
-        return replace(record, stages=stages, slowest_s=slowest_s, batches=batches, costs=costs)
+        return replace(record, stages=stages, slowest_s=slowest_s, costs=costs)
 
     def _stages(
         self, output: MeasuredNode, *, refills: bool = False
@@ -255,7 +254,6 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         cost_per_batch_s=node.cost_per_batch_s,
         parallelism=max(node.parallelism, round(segment.threads)),
         asked_parallelism=node.asked_parallelism,
-        buffered_before=_known(segment.buffered_before),
         buffered_after=_known(segment.buffered_after),
         share=member.time_s / critical.time_s if is_critical else 0.0,
         files=written.files if written is not None else None,
