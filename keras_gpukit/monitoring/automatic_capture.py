@@ -26,6 +26,7 @@ from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerR
 from keras_gpukit.records.steps import StepWindow
 from keras_gpukit.rules.slowdown.cpu_captures import EVENT_COST_S, CPUCaptures, events_of_step
 from keras_gpukit.rules.slowdown.gpu_captures import AutomaticCaptures
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 SMALL_BYTES = 2 << 20
 """Size up to which a profile is read in this process: it takes less time than starting another.
@@ -170,16 +171,15 @@ class AutomaticCapture:
 
         The second figure is None if there is no range, and both are None if the stall is unknown.
         """
-        counted, wait_s, most_s, duration_s = 0, 0.0, 0.0, 0.0
+        fold, counted = RunFold(), 0
         for window in self._after_cut:
             if window.input_wait_s is None or counted >= steps:
                 break
             counted += window.steps
-            wait_s, duration_s = wait_s + window.input_wait_s, duration_s + window.duration_s
-            most_s += window.input_wait_s if window.most_wait_s is None else window.most_wait_s
-        if counted != steps:
-            return None, None
-        return wait_s / duration_s, most_s / duration_s if most_s > wait_s else None
+            fold.add("steps", window, window.time_s, window.step)
+        found = fold.input() if counted == steps else None
+        least, most = (found.stall_fraction, found.most_stall_fraction) if found else (None, None)
+        return least, most if most != least else None
 
 
 def _cost_s(session: Session, step_time_s: float) -> float:

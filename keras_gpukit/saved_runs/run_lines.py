@@ -33,6 +33,7 @@ from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
 from keras_gpukit.saved_runs.folding.run_fold import (
     SHOWN_OF_GPU,
+    SHOWN_OF_STEPS,
     RunFold,
     gpu_values,
     host_values,
@@ -159,12 +160,12 @@ class RunLines:
             began_s=fold.began_s,
             ended_s=fold.ended_s,
             summary=self._summary or self._summary_so_far(state),
-            steps=fold.steps.series(),
+            steps=fold.steps.series(SHOWN_OF_STEPS),
             host=fold.host.series(),
             gpus=_series_of(fold.gpus, SHOWN_OF_GPU),
             memory=_series_of(fold.memory),
             captures=tuple(CaptureReport(each.run, each) for each in fold.captures.values()),
-            validation=fold.validation.series(),
+            validation=fold.validation.series(SHOWN_OF_STEPS),
             events=fold.events(),
             worker=None if header is None else header.worker,
             progress=fold.progress(),
@@ -218,7 +219,7 @@ def _check_window(window: StepWindow) -> None:
         raise ValueError("a window without steps or without time")
     if not 0 < window.time_s < LATEST_S:
         raise ValueError("a window that does not say when it ended")
-    check_numbers(step_figures(window))
+    check_numbers((*step_figures(window), window.most_wait_s))
 
 
 def _check_device(known: dict[str, Downsampler], device: str) -> None:

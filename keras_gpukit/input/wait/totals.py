@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -63,40 +62,6 @@ class _Starts(NamedTuple):
         return PipelineStartRecord(self.epochs, mean_s, shuffle_s, longest_s=self.longest_s)
 
 
-class _WindowSums(NamedTuple):
-    """Sums over windows, in one value that an interrupt or another thread never finds half set.
-
-    Attributes:
-        waited_s: Duration of the windows whose wait is known; `most_wait_s` is the upper end of
-            their wait's range, and `later_s` and `later_wait_s` are those of all epochs but the
-            first.
-        ranges: Number of windows of which only a range of the wait is known.
-    """
-
-    steps: int = 0
-    duration_s: float = 0.0
-    waited_s: float = 0.0
-    most_wait_s: float = 0.0
-    ranges: int = 0
-    later_s: float = 0.0
-    later_wait_s: float = 0.0
-
-    def plus(self, window: StepWindow, *, is_later: bool) -> _WindowSums:
-        """Adds a window, of the first epoch or of a later one."""
-        wait_s = window.input_wait_s
-        waited_s = 0.0 if wait_s is None else window.duration_s
-        more = _WindowSums(
-            steps=window.steps,
-            duration_s=window.duration_s,
-            waited_s=waited_s,
-            most_wait_s=window.most_wait_s or wait_s or 0.0,
-            ranges=int(window.most_wait_s is not None),
-            later_s=waited_s if is_later else 0.0,
-            later_wait_s=(wait_s or 0.0) if is_later else 0.0,
-        )
-        return _WindowSums(*map(operator.add, self, more))
-
-
 class StepTotals:
     """Adds up what the windows of a phase and their calls show, and makes the phase's records.
 
@@ -114,7 +79,9 @@ class StepTotals:
         self._waits = WaitHistogram(steps_per_execution)
         self._starts = _Starts()
         self._epochs = 0
-        self._sums = _WindowSums()
+        # Duration and wait of the windows of all epochs but the first, in one value that no interrupt
+        # leaves half set. The fold does not know which epoch a window is of.
+        self._later_s = 0.0, 0.0
 
     def begin_epoch(self) -> None:
         """Notes that the steps of another epoch start."""
@@ -122,7 +89,9 @@ class StepTotals:
 
     def add(self, window: StepWindow) -> None:
         """Adds a window."""
-        self._sums = self._sums.plus(window, is_later=self._epochs > 1)
+        if self._epochs > 1 and window.input_wait_s is not None:
+            later_s, later_wait_s = self._later_s
+            self._later_s = later_s + window.duration_s, later_wait_s + window.input_wait_s
 
     def add_calls(self, durations_s: Times, waits_s: Times | None) -> None:
         """Adds the calls of a window: their durations, and their waits if known, in seconds."""
@@ -143,8 +112,7 @@ class StepTotals:
     @property
     def step_time_s(self) -> float | None:
         """Mean step time in seconds; None before the first window."""
-        sums = self._sums
-        return sums.duration_s / sums.steps if sums.steps else None
+        return self.throughput(0, None).step_time_s
 
     def throughput(self, steps: int, wall_s: float | None) -> ThroughputRecord:
         """Returns step times and rates."""
@@ -158,7 +126,7 @@ class StepTotals:
         self, mechanism: str | None, confidence: Confidence | None, unknown_because: str | None
     ) -> InputRecord:
         """Returns the input wait."""
-        sums, start = self._sums, self._starts.record()
+        (later_s, later_wait_s), start = self._later_s, self._starts.record()
         reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
         record: InputRecord = self._measured(
             InputRecord(
@@ -169,7 +137,6 @@ class StepTotals:
             return replace(record, confidence=None)
         return replace(
             record,
-            most_stall_fraction=sums.most_wait_s / sums.waited_s if sums.ranges else None,
-            later_stall_fraction=sums.later_wait_s / sums.later_s if sums.later_s else None,
+            later_stall_fraction=later_wait_s / later_s if later_s else None,
             distribution=self._waits.record(),
         )

@@ -32,6 +32,9 @@ SERIES_POINTS = 128
 MOST_CAPTURES = 200
 MOST_HANGS = 20
 SHOWN_OF_GPU = 10
+SHOWN_OF_STEPS = len(tags.STEPS)
+# Its last figure, the upper end of the stall, has no time series.
+_STEPS = (*tags.STEPS, "most_stall_fraction")
 HOST = tuple(HostSample.__dataclass_fields__)
 GPU = (
     *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
@@ -65,8 +68,9 @@ class RunFold:
         self.ended_s: float | None = None
         self.latest: dict[RecordKind, Any] = {}
         self.captures: dict[tuple[str, str | None], CaptureRecord] = {}
-        self.steps = Downsampler(tuple(tags.STEPS), most_points)
-        self.validation = Downsampler(tuple(tags.STEPS), most_points)
+        self.steps = Downsampler(_STEPS, most_points)
+        self.validation = Downsampler(_STEPS, most_points)
+        self._have_ranges: set[Phase] = set()
         self.host = Downsampler(HOST, most_points)
         self.gpus: dict[str, Downsampler] = {}
         self.memory: dict[str, Downsampler] = {}
@@ -145,12 +149,17 @@ class RunFold:
 
     def _add_window(self, window: StepWindow) -> None:
         self.phase = self.phase or window.phase
-        steps, duration_s = window.steps, window.duration_s
+        steps, duration_s, most_wait_s = window.steps, window.duration_s, window.most_wait_s
+        if most_wait_s is None:
+            most_wait_s = window.input_wait_s
+        else:
+            self._have_ranges.add(window.phase)
+        most_stall_fraction = None if most_wait_s is None else most_wait_s / duration_s
         self._windows(window.phase).add(
             window.time_s,  # not the record's: windows of short epochs are written later, together
             window.step,
-            tags.step_figures(window),
-            (steps, steps, duration_s, duration_s, 1.0, steps),
+            (*tags.step_figures(window), most_stall_fraction),
+            (steps, steps, duration_s, duration_s, 1.0, steps, duration_s),
         )
 
     def _add_gpu(self, sample: GPUSample, time_s: float, step: int | None) -> None:
@@ -262,6 +271,9 @@ class RunFold:
             measured_steps=round(waits.weight),
             wait_s=waits.mean,
             stall_fraction=figures["stall_fraction"].mean,
+            most_stall_fraction=(
+                figures["most_stall_fraction"].mean if record.phase in self._have_ranges else None
+            ),
             buffered_batches=figures["buffered_batches"].mean if waits.weight else None,
             unknown_because=None if waits.weight else record.unknown_because,
         )
