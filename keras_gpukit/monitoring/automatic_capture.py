@@ -19,8 +19,7 @@ from keras_gpukit.profiling.capturing.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
     MOST_AUTOMATIC_STEPS,
 )
-from keras_gpukit.profiling.read import read_profile
-from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
+from keras_gpukit.profiling.read import READ_WITHIN_S, read_apart, read_profile
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow

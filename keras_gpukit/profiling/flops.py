@@ -1,4 +1,4 @@
-"""Counts the operations of a step in its graph, in the functions that it calls, and in its loops.
+"""FLOPs of a step: counts its operations in its graph, in functions that it calls, and in loops.
 
 Shapes are those of the trace. Where the size of the batch was open there, they are inferred again
 from the size of the run's batches. Nothing is traced again or run. A multiplication and an addition
@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.frameworks.tf_functions import function_graph
-from keras_gpukit.profiling.flops.shapes import (
+from keras_gpukit.profiling.graph_shapes import (
     CALLS,
     LOOPS,
     Open,
