@@ -39,7 +39,7 @@ from keras_gpukit.saved_runs.folding.run_fold import (
     host_values,
 )
 from keras_gpukit.saved_runs.folding.tags import step_figures
-from keras_gpukit.saved_runs.writing.process_identity import has_ended
+from keras_gpukit.saved_runs.writing.run_log import has_ended
 
 FRESH_S = 30.0
 """A run without a new line for this long has ended; lines come about once a second. A run whose

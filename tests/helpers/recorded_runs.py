@@ -34,7 +34,7 @@ from keras_gpukit.records import (
 )
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.writing.json_lines import JsonLines
+from keras_gpukit.saved_runs.writing.run_log import JsonLines
 
 GIB = 2**30
 BEGAN_S = 1.7e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from helpers.recorded_runs import BEGAN_S, only_run, run_lines, with_validation
 
 from keras_gpukit.records import RunEvent
-from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS
+from keras_gpukit.saved_runs.folding.downsampling import MOST_EVENTS
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 

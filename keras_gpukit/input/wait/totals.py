@@ -79,7 +79,7 @@ class StepTotals:
         self._waits = WaitHistogram(steps_per_execution)
         self._starts = _Starts()
         self._epochs = 0
-        # Duration and wait of all epochs' windows but the first one's, in one value that no interrupt
+        # Duration and wait of all epochs' windows but the first's, in one value that no interrupt
         # leaves half set. The fold does not know which epoch a window is of.
         self._later_s = 0.0, 0.0
 

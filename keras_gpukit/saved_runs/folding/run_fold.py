@@ -24,8 +24,15 @@ from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.run import RunEnd, RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.saved_runs.folding import tags
-from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
-from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS, EpochReadings, Joined, merged_events
+from keras_gpukit.saved_runs.folding.downsampling import (
+    MOST_EVENTS,
+    MOST_POINTS,
+    Downsampler,
+    EpochReadings,
+    Joined,
+    merged_events,
+    rounded,
+)
 
 SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""

@@ -1,23 +1,75 @@
-"""Log of a run: one background thread passes records to all writers of its folder."""
+"""Log of a run: a thread passes its records to the writers of its folder, as `run.jsonl`.
+
+No two processes write to one file, and who reads it knows whether its process has ended.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from keras_gpukit.records.environment import Worker
 from keras_gpukit.records.names import FOLDER, SCHEMA, is_first, record_name
-from keras_gpukit.records.run import RunHeader
+from keras_gpukit.records.run import ProcessIdentity, RunHeader
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.writing.event_file import EventFile
-from keras_gpukit.saved_runs.writing.json_lines import JsonLines
-from keras_gpukit.saved_runs.writing.process_identity import own_identity
 from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer, WriterThread
+from keras_gpukit.whole_files import AppendFile
+
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_NAMESPACE = "/proc/self/ns/pid"
+
+
+class JsonLines(Writer):
+    """Appends records to a file of JSON lines.
+
+    Each line is {"kind": …, "time_s": …, "step": …, "record": …}. A file can contain several runs,
+    one after another. Each begins with a line of kind "run", whose record has the version of the
+    format as "schema".
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        torn = _ends_inside_a_line(path)
+        self._file = AppendFile(path)
+        if torn:
+            self._file.write(b"\n")
+        self._encode = msgspec.json.Encoder().encode
+
+    def write_records(self, records: Iterable[Record], /) -> None:
+        """Writes records; if the disk is full, the file stays readable."""
+        self._file.write(
+            b"".join(
+                self._encode({"kind": kind, "time_s": time_s, "step": step, "record": record})
+                + b"\n"
+                for time_s, step, kind, record in records
+            )
+        )
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+def _ends_inside_a_line(path: Path) -> bool:
+    """Whether the last line is incomplete, because the machine stopped while it was written."""
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"
+
 
 OpenWriter = Callable[[Path, str], Writer]
 """Function that opens a writer, given the run's folder and this process's own name in it."""
@@ -101,3 +153,53 @@ def _unlock(file: BinaryIO) -> None:
         fcntl.flock(file, fcntl.LOCK_UN)
     except (ImportError, OSError):
         pass
+
+
+def own_identity() -> ProcessIdentity | None:
+    """Returns the identity of this process; None if the system does not provide it."""
+    place, state = _place(), _state_and_start(os.getpid())
+    if place is None or state is None:
+        return None
+    return ProcessIdentity(os.getpid(), state[1], place)
+
+
+def has_ended(process: ProcessIdentity | None) -> bool | None:
+    """Returns whether a process has ended.
+
+    None is unknown, as for a process on another host, from before this host was rebooted, or in
+    another container: its process id means nothing here.
+    """
+    if process is None or process.pid <= 0 or process.place != _place():
+        return None
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # the process belongs to another user
+        pass
+    except (OSError, OverflowError):
+        return None
+    state = _state_and_start(process.pid)
+    return None if state is None else state[0] in ("Z", "X") or state[1] != process.started
+
+
+def _place() -> str | None:
+    """Returns where process ids are unique: host, boot and namespace; None if unknown."""
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return None  # /proc shows the process ids of another namespace
+        boot = Path(_BOOT).read_text().strip()
+        return f"{socket.gethostname()} {boot} {os.readlink(_NAMESPACE)}"
+    except OSError:
+        return None
+
+
+def _state_and_start(pid: int) -> tuple[str, int] | None:
+    """Returns the state, such as "R", and the start in ticks since boot; None if unknown."""
+    try:
+        line = Path(f"/proc/{pid}/stat").read_bytes()
+        # The process name before these fields may contain spaces and parentheses.
+        fields = line[line.rindex(b")") + 1 :].split()
+        return fields[0].decode(), int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None

@@ -23,8 +23,7 @@ from keras_gpukit.records import SCHEMA, Hang, HostSample, PlacementRecord, Step
 from keras_gpukit.saved_runs.folding.tags import tags_of
 from keras_gpukit.saved_runs.writing import writer_thread
 from keras_gpukit.saved_runs.writing.event_file import EventFile
-from keras_gpukit.saved_runs.writing.json_lines import JsonLines
-from keras_gpukit.saved_runs.writing.run_log import WRITERS, RunLog
+from keras_gpukit.saved_runs.writing.run_log import WRITERS, JsonLines, RunLog
 from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
 
 
@@ -257,7 +256,7 @@ def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
     code = """
         import resource, signal, sys
         from pathlib import Path
-        from keras_gpukit.saved_runs.writing.json_lines import JsonLines
+        from keras_gpukit.saved_runs.writing.run_log import JsonLines
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
