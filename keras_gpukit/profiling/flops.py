@@ -24,7 +24,7 @@ from keras_gpukit.profiling.graph_shapes import (
     trips_of,
     with_batch,
 )
-from keras_gpukit.records.benchmark import StepFlops
+from keras_gpukit.records.run import StepFlops
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape | None]

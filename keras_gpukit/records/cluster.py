@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from keras_gpukit.records.displayed import Displayed
+from keras_gpukit.records import Displayed
 from keras_gpukit.records.environment import Worker
 
 ShardPolicy = Literal["AUTO", "FILE", "DATA", "OFF", "HINT"]

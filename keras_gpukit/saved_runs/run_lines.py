@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import msgspec
 
-from keras_gpukit.records.benchmark import StepFlops
 from keras_gpukit.records.cluster import WorkerComparison
 from keras_gpukit.records.codec import LARGEST, check_numbers, checked_record
 from keras_gpukit.records.environment import Environment
@@ -26,7 +25,7 @@ from keras_gpukit.records.pipeline import HostBuffers
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
-from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
+from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary, StepFlops
 from keras_gpukit.records.script import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.rules import judge_run

@@ -7,7 +7,8 @@ import platform
 import re
 from pathlib import Path
 
-from keras_gpukit.records.benchmark import Ceilings, DeviceBenchmark
+from keras_gpukit.records.report import DeviceBenchmark
+from keras_gpukit.records.run import Ceilings
 
 
 def results_file(device: str) -> Path:

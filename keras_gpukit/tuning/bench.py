@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.benchmark import (
+from keras_gpukit.records.report import (
     BenchmarkRow,
     DeviceBenchmark,
     DeviceKind,

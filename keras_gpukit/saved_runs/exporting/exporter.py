@@ -1,4 +1,4 @@
-"""What writers to other services log, and how often; and those to MLflow and Weights & Biases."""
+"""Writers to other services: their base class, and those to MLflow and Weights & Biases."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Log of a run: a thread passes its records to the writers of its folder, as `run.jsonl`.
 
-No two processes write to one file, and who reads it knows whether its process has ended.
+No two processes write to one file, which also says which process writes it.
 """
 
 from __future__ import annotations
