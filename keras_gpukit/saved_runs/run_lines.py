@@ -30,14 +30,14 @@ from keras_gpukit.records.script import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
-from keras_gpukit.saved_runs.folding.run_fold import (
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding.tags import (
     SHOWN_OF_GPU,
     SHOWN_OF_STEPS,
-    RunFold,
     gpu_values,
     host_values,
+    step_figures,
 )
-from keras_gpukit.saved_runs.folding.tags import step_figures
 from keras_gpukit.saved_runs.writing.run_log import has_ended
 
 FRESH_S = 30.0

@@ -45,7 +45,7 @@ _IN_LOOPS = (
 
 
 class Capture:
-    """Records one profile and writes it to the log directory."""
+    """Records one profile and writes it to the log directory; `record` says what is known of it."""
 
     def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
         self._log_dir = log_dir
@@ -56,7 +56,7 @@ class Capture:
         self._emit: Callable[[CaptureRecord], None] | None = None
         time_s = time.time()
         self._began_s = time.perf_counter()
-        self._record = CaptureRecord(
+        self.record = CaptureRecord(
             run=profile_name(step, time_s),
             trigger=trigger,
             reason=reason,
@@ -66,16 +66,6 @@ class Capture:
             duration_s=0.0,
             held_up_s=0.0,
         )
-
-    @property
-    def first_step(self) -> int:
-        """First step of the capture."""
-        return self._record.first_step
-
-    @property
-    def trigger(self) -> Trigger:
-        """Source of the request."""
-        return self._record.trigger
 
     def begin(self) -> None:
         """Starts recording.
@@ -89,7 +79,7 @@ class Capture:
         if self._refused is not None:
             raise self._refused
         self._began_s = time.perf_counter()
-        self._record = replace(self._record, held_up_s=self._began_s - began_s)
+        self.record = replace(self.record, held_up_s=self._began_s - began_s)
 
     def end(
         self,
@@ -101,8 +91,8 @@ class Capture:
         """Stops recording after some steps, and returns immediately."""
         now_s = time.perf_counter()
         duration_s = now_s - self._began_s
-        self._record = replace(
-            self._record, steps=steps, ended_early_because=because, duration_s=duration_s
+        self.record = replace(
+            self.record, steps=steps, ended_early_because=because, duration_s=duration_s
         )
         self._room_bytes, self._emit = room_bytes, emit
         self._ended.set()
@@ -118,7 +108,7 @@ class Capture:
             self._thread.join(FINISH_WITHIN_S)
         if self._thread.is_alive():
             failed = f"it was not written after {FINISH_WITHIN_S:g} s"
-            self._emit_once(replace(self._record, failed_because=failed))
+            self._emit_once(replace(self.record, failed_because=failed))
 
     def _emit_once(self, record: CaptureRecord) -> None:
         with self._finishing:
@@ -139,7 +129,7 @@ class Capture:
                 self._refused = error
                 self._started.set()
                 return
-            record = replace(self._record, failed_because=failure("the capture", error))
+            record = replace(self.record, failed_because=failure("the capture", error))
         self._emit_once(record)
 
     def _finish(self, folder: Path) -> CaptureRecord:
@@ -147,7 +137,7 @@ class Capture:
 
         self._ended.wait()
         tf.profiler.experimental.stop()
-        record = self._record
+        record = self.record
         recorded = next(folder.rglob(f"*{PROFILE_SUFFIX}"), None)
         if recorded is None:
             return replace(record, failed_because="TensorFlow's profiler wrote no profile")
@@ -229,26 +219,17 @@ def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> P
 
 
 def amend(content: bytes, steps: range | None = None) -> tuple[bytes, tuple[str, ...]]:
-    """Amends a captured profile so that TensorBoard's Profile tab finds its steps.
+    """Returns a captured profile in which TensorBoard's Profile tab finds steps, and its errors.
 
     The tab recognizes a step by an event that is marked as its root (`_r=1`), and assigns to the
-    step all events that follow from that one. A TensorFlow loop within a step breaks this. Keras
-    runs such a loop if there are several steps per execution, and so does a recurrent layer. Each
-    iteration of the loop then becomes a root of its own, events marked as roots are ignored, and no
-    step is found. So all iterations of a loop are renumbered to its first one (0), which the tab
-    does not take for a loop. Seen on xprof 2.24: `ProcessTensorFlowLoop` and `CreateEventGroups` in
-    `group_events.cc`.
+    step all events that follow from that one. Each iteration of a TensorFlow loop within a step, as
+    of a recurrent layer or of several steps per execution, becomes a root of its own: marks are
+    ignored, and no step is found. So all iterations of a loop are renumbered to its first one (0),
+    which the tab does not take for a loop. Seen on xprof 2.24: `ProcessTensorFlowLoop` and
+    `CreateEventGroups` in `group_events.cc`. Given the numbers of the steps that were captured
+    completely, the marks of others are removed: one may surround the fetch that finds no batch.
 
-    Args:
-        content: Content of an `.xplane.pb` file.
-        steps: Numbers of the steps that were captured completely. The marks of other steps are
-            removed: one may surround the unsuccessful fetch of a batch at an epoch's end. None
-            keeps all marks.
-
-    Returns:
-        The amended content, or the same object if nothing had to change; and the messages of
-        TensorFlow's profiler on what it could not record. A profile that is too large to be amended
-        is returned unchanged, without messages.
+    The content is the same object if nothing had to change, as of a profile that is too large.
     """
     if len(content) > LARGEST_AMENDED_BYTES:
         return content, ()

@@ -33,9 +33,7 @@ class Recorder:
 
     Args:
         first_step: Global step before the run.
-        steps_per_execution: Steps per call of the step function.
-        global_step: Returns the global step between calls. Without it, all calls are assumed to run
-            the same number of steps.
+        global_step: Returns the global step between calls.
         emit: Called with the record of each capture, usually on another thread.
         on_counted: Called within the calls that begin and end the part of a capture of steady steps
             that its profile counts.
@@ -46,12 +44,12 @@ class Recorder:
         log_dir: Path,
         settings: CaptureSettings,
         *,
-        first_step: int = 0,
-        steps_per_execution: int = 1,
-        epoch_steps: int | None = None,
-        global_step: Callable[[], int] | None = None,
-        emit: Callable[[CaptureRecord], None] = lambda record: None,
-        on_counted: Callable[[], None] = lambda: None,
+        first_step: int,
+        steps_per_execution: int,
+        epoch_steps: int | None,
+        global_step: Callable[[], int],
+        emit: Callable[[CaptureRecord], None],
+        on_counted: Callable[[], None],
     ) -> None:
         self._log_dir = log_dir
         self._limits = Limits(log_dir, settings)
@@ -95,13 +93,7 @@ class Recorder:
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
     def want(self, trigger: Trigger, reason: str, calls: int | None = None) -> None:
-        """Requests a capture from the next step on, unless one is pending or running.
-
-        Args:
-            trigger: Source of the request.
-            reason: The reason in words.
-            calls: Number of executions to capture; None for that of the settings.
-        """
+        """Requests a capture from the next execution on, unless one is pending or running."""
         if self._wanted is None and self._capture is None:
             self._wanted, self._calls_of_next = (trigger, reason), calls or self._usual_calls
 
@@ -176,8 +168,7 @@ class Recorder:
 
     def _ask_for_step(self) -> None:
         """Updates the global step, since an epoch's last execution may have run fewer steps."""
-        if self._global_step is not None:
-            self._known_step, self._calls = self._global_step(), 0
+        self._known_step, self._calls = self._global_step(), 0
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         with self._guard:
@@ -192,7 +183,7 @@ class Recorder:
             self._end(None)
         capture = self._capture
         edges = (1, self._calls_of_a_capture - 1)
-        if capture is not None and capture.trigger == "steady" and self._captured_calls in edges:
+        if capture and capture.record.trigger == "steady" and self._captured_calls in edges:
             self._on_counted()
         last_step = self._step - self._first_step + self._steps_of_call
         if last_step >= self._scheduled_step:
@@ -226,7 +217,7 @@ class Recorder:
             return  # another thread has ended it meanwhile
         self._ended.append(capture)
         self._limits.note_end()
-        steps = self._step + 1 - capture.first_step
+        steps = self._step + 1 - capture.record.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
 from operator import or_
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from keras_gpukit.records.profile import (
     OperationProfile,
 )
 
+T = TypeVar("T")
 LARGEST = 3
 MOST = 20
 """Number of operations, and of kernels, that are kept: those that took the most time."""
@@ -223,67 +224,60 @@ def place_of(operation: str, numbered: bool) -> Place:
     return Place(tuple(path), "layer" if path else "other", backward)
 
 
-Run = tuple[str, str, float]
-"""A kernel's name, the operation that launched it, and its time in seconds."""
-
-
 def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationProfile, ...]:
     """Returns the operations that took the most time, on the GPUs or, without one, on the host."""
-    times_s: Counter[tuple[str, str]] = Counter()
-    counts: Counter[tuple[str, str]] = Counter()
-    if gpus.each:
-        runs: Iterable[tuple[str, float]] = (
-            (launched_by or name, time_s) for name, launched_by, time_s in _kernels(gpus, counted)
-        )
-    else:
+    runs = ((launched_by or name, time_s) for name, launched_by, time_s in _kernels(gpus, counted))
+    if not gpus.each:
         events = host.events
         chosen = host.operations & counted.holds(events.begin_ps)
         runs = (
             (events.operation(index), float(events.duration_ps[index]) * PS)
             for index in np.flatnonzero(chosen).tolist()
         )
-    for event, time_s in runs:
-        operation = operation_name(event)
-        times_s[operation] += time_s  # type: ignore[assignment]
-        counts[operation] += 1
-    total_s = sum(times_s.values()) or 1.0
+    most = _most((operation_name(event), time_s) for event, time_s in runs)
     return tuple(
-        OperationProfile(name, kind, kind_of(kind), time_s, counts[name, kind], time_s / total_s)
-        for (name, kind), time_s in times_s.most_common(MOST)
+        OperationProfile(name, kind, kind_of(kind), *figures) for (name, kind), *figures in most
     )
 
 
 def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
-    """Returns the kernels that took the most time."""
-    times_s: Counter[str] = Counter()
-    launchers: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, launched_by, time_s in _kernels(gpus, counted):
-        times_s[name] += time_s  # type: ignore[assignment]
-        launchers[name][launched_by] += 1
-    total_s = sum(times_s.values()) or 1.0
+    """Returns the kernels that took the most time, and what launched each most often."""
+    launches = [(name, by) for name, by, _ in _kernels(gpus, counted)]
+    launched_by = dict(launch for launch, _ in reversed(Counter(launches).most_common()))
     return tuple(
         KernelProfile(
             name=name,
             kind=kind_of(name),
             time_s=time_s,
-            count=launchers[name].total(),
-            share=time_s / total_s,
+            count=count,
+            share=share,
             tensor_core=uses_tensor_cores(name),
-            operation=operation_name(launchers[name].most_common(1)[0][0])[0] or None,
+            operation=operation_name(launched_by[name])[0] or None,
         )
-        for name, time_s in times_s.most_common(MOST)
+        for name, time_s, count, share in _most(
+            (name, time_s) for name, _, time_s in _kernels(gpus, counted)
+        )
     )
 
 
-def _kernels(gpus: GPUs, counted: Spans) -> Iterable[Run]:
+def _most(runs: Iterable[tuple[T, float]]) -> Iterator[tuple[T, float, int, float]]:
+    """Yields what took the most time, with that, the number of runs, and the share of all time."""
+    times_s: Counter[T] = Counter()
+    counts: Counter[T] = Counter()
+    for key, time_s in runs:
+        times_s[key] += time_s  # type: ignore[assignment]
+        counts[key] += 1
+    total_s = sum(times_s.values()) or 1.0
+    for key, time_s in times_s.most_common(MOST):
+        yield key, time_s, counts[key], time_s / total_s
+
+
+def _kernels(gpus: GPUs, counted: Spans) -> Iterator[tuple[str, str, float]]:
+    """Yields each kernel's name, the operation that launched it, and its time in seconds."""
     for gpu in gpus.each:
         events = gpu.plane.events
-        chosen = gpu.kernels & counted.holds(events.begin_ps)
-        for index in np.flatnonzero(chosen):
+        for index in np.flatnonzero(gpu.kernels & counted.holds(events.begin_ps)):
             stats = events.stats[index]
             launched_by = str(stats.get("tf_op") or stats.get("hlo_op") or "")
-            yield (
-                events.names[events.kind[index]],
-                launched_by,
-                float(events.duration_ps[index]) * PS,
-            )
+            name = events.names[events.kind[index]]
+            yield name, launched_by, float(events.duration_ps[index]) * PS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, Stats, Value
-from keras_gpukit.profiling.reading.schema import Program, programs_of, space_message
+from keras_gpukit.profiling.reading.schema import Program, message, programs_of
 
 MOST_EVENTS = 1_000_000
 """Number of events that are read from one file, which bounds time and memory."""
@@ -37,7 +37,7 @@ def read_space(data: bytes) -> Space:
     Raises:
         google.protobuf.message.DecodeError: If it is no profile, damaged, or cut off.
     """
-    space = space_message().FromString(data)
+    space = message("Space").FromString(data)
     # Times may count from 1970, which would overflow 64 bits of picoseconds.
     origin_ns = min(
         (line.timestamp_ns for plane in space.planes for line in plane.lines if line.events),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from keras_gpukit.records.codec import LARGEST
-from keras_gpukit.records.event import RunEvent
+from keras_gpukit.records.event import RunEvent, Series
 from keras_gpukit.records.machine import EpochMemory
 from keras_gpukit.records.report import Band, TimeSeries
 
@@ -182,13 +182,33 @@ class Downsampler:
         self._fold()
         return dict(zip(self._figures, self._overall, strict=True))
 
-    def points(self, most: int) -> list[Point]:
-        """Returns the points, joined until there are at most so many."""
+    def short_series(
+        self,
+        tags: Mapping[str, tuple[str, float]],
+        most: int,
+        began_s: float,
+        weight_at: int | None = None,
+    ) -> Iterator[Series]:
+        """Yields the figures with a tag, each times its factor, in at most so many points.
+
+        The weights are those of the figure at `weight_at`, by default a figure's own.
+        """
         self._fold()
         points = self._points.items.copy()
         while len(points) > most:
             points = joined_pairs(points, Point.joined)
-        return points
+        for name, (tag, factor) in tags.items():
+            at = self._figures.index(name)
+            known = [point for point in points if point.cells[at].weight]
+            if known:
+                weighed = at if weight_at is None else weight_at
+                yield Series(
+                    tag,
+                    step=tuple(point.step or 0 for point in known),
+                    elapsed_s=tuple(round(point.time_s - began_s, 3) for point in known),
+                    mean=tuple(rounded(point.cells[at].mean * factor) for point in known),
+                    weight=tuple(rounded(point.cells[weighed].weight) for point in known),
+                )
 
     def series(self, figures: int | None = None) -> TimeSeries | None:
         """Returns the points of the first figures in order of time; None if there are no points."""

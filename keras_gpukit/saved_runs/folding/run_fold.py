@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from keras_gpukit.records.environment import Environment
@@ -14,7 +14,6 @@ from keras_gpukit.records.machine import (
     DeviceMemory,
     GPUSample,
     GPUUtilization,
-    HostSample,
     HostUtilization,
     MemoryRecord,
     UtilizationRecord,
@@ -31,30 +30,12 @@ from keras_gpukit.saved_runs.folding.downsampling import (
     EpochReadings,
     Joined,
     merged_events,
-    rounded,
 )
 
 SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""
 MOST_CAPTURES = 200
 MOST_HANGS = 20
-SHOWN_OF_GPU = 10
-SHOWN_OF_STEPS = len(tags.STEPS)
-# Its last figure, the upper end of the stall, has no time series.
-_STEPS = (*tags.STEPS, "most_stall_fraction")
-HOST = tuple(HostSample.__dataclass_fields__)
-GPU = (
-    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
-    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
-    *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
-    # `SHOWN_OF_GPU` figures have a time series; this has none.
-    "memory_others_bytes",
-)
-_THROTTLED_AT = SHOWN_OF_GPU - 1
-_GPU_STREAMS = (*GPU[:_THROTTLED_AT], "throttled", *GPU[_THROTTLED_AT:])
-MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
-host_values, gpu_values = operator.attrgetter(*HOST), operator.attrgetter(*GPU)
-memory_values = operator.attrgetter(*MEMORY)
 
 
 class RunFold:
@@ -75,10 +56,10 @@ class RunFold:
         self.ended_s: float | None = None
         self.latest: dict[RecordKind, Any] = {}
         self.captures: dict[tuple[str, str | None], CaptureRecord] = {}
-        self.steps = Downsampler(_STEPS, most_points)
-        self.validation = Downsampler(_STEPS, most_points)
+        self.steps = Downsampler(tags.OF_STEPS, most_points)
+        self.validation = Downsampler(tags.OF_STEPS, most_points)
         self._have_ranges: set[Phase] = set()
-        self.host = Downsampler(HOST, most_points)
+        self.host = Downsampler(tags.OF_HOST, most_points)
         self.gpus: dict[str, Downsampler] = {}
         self.memory: dict[str, Downsampler] = {}
         self._overhead = Downsampler(tuple(tags.OVERHEAD), most_points)
@@ -102,13 +83,12 @@ class RunFold:
         if kind == "steps":
             self._add_window(record)
         elif kind == "host":
-            self.host.add(time_s, step, host_values(record))
+            self.host.add(time_s, step, tags.host_values(record))
         elif kind == "gpu":
             self._add_gpu(record, time_s, step)
         elif kind == "memory":
-            self._stream(self.memory, record.device, MEMORY).add(
-                time_s, step, memory_values(record)
-            )
+            stream = self._stream(self.memory, record.device, tags.OF_MEMORY)
+            stream.add(time_s, step, tags.memory_values(record))
             self._allocators[record.device] = record
         elif kind == "overhead":
             if record.steps:
@@ -171,13 +151,8 @@ class RunFold:
 
     def _add_gpu(self, sample: GPUSample, time_s: float, step: int | None) -> None:
         index, reasons = str(sample.index), sample.throttle_reasons
-        stream = self._stream(self.gpus, index, _GPU_STREAMS)
-        values = gpu_values(sample)
-        stream.add(
-            time_s,
-            step,
-            (*values[:_THROTTLED_AT], tags.is_throttled(reasons), *values[_THROTTLED_AT:]),
-        )
+        stream = self._stream(self.gpus, index, tags.OF_GPU)
+        stream.add(time_s, step, tags.gpu_values(sample))
         if reasons:
             self._throttling.setdefault(index, Counter()).update(reasons)
 
@@ -384,6 +359,7 @@ class RunFold:
         return (*self._hangs, replace(hang, lasted_s=lasted_s))
 
     def _series(self) -> tuple[Series, ...]:
+        options = SERIES_POINTS, self.began_s or 0.0
         streams = (
             (self.steps, tags.STEPS),
             (self.host, tags.HOST),
@@ -391,23 +367,9 @@ class RunFold:
             *((points, tags.of_memory(device)) for device, points in self.memory.items()),
             (self._overhead, tags.OVERHEAD),
         )
-        found = []
-        for stream, figures in streams:
-            points, places = stream.points(SERIES_POINTS), list(stream.overall())
-            for name, (tag, factor) in figures.items():
-                at = places.index(name)
-                # The weight of a figure of steps is their number, also where its mean is over time.
-                weight_at = 0 if stream is self.steps else at
-                known = [point for point in points if point.cells[at].weight]
-                series = Series(
-                    tag,
-                    step=tuple(point.step or 0 for point in known),
-                    elapsed_s=tuple(
-                        round(point.time_s - (self.began_s or 0.0), 3) for point in known
-                    ),
-                    mean=tuple(rounded(point.cells[at].mean * factor) for point in known),
-                    weight=tuple(rounded(point.cells[weight_at].weight) for point in known),
-                )
-                if known:
-                    found.append(series)
-        return tuple(sorted(found, key=lambda series: series.tag))
+        found = (
+            # The weight of a figure of steps is their number, also where its mean is over time.
+            stream.short_series(figures, *options, 0 if stream is self.steps else None)
+            for stream, figures in streams
+        )
+        return tuple(sorted(chain.from_iterable(found), key=lambda series: series.tag))

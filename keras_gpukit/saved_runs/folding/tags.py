@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.records import names
+from keras_gpukit.records.machine import GPUSample, HostSample
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import NO_STEP
 from keras_gpukit.records.steps import StepWindow
@@ -31,6 +32,20 @@ HOST: Tags = {
     "disk_read_bytes_per_s": (names.HOST_DISK_READS, 1),
 }
 OVERHEAD: Tags = {"step_s": (names.OVERHEAD, 1e6)}
+# Figures of readings: those of a window of steps, and the upper end of its stall; of the host; of a
+# GPU; of an allocator. Only the first ones of steps and GPUs have a time series.
+SHOWN_OF_STEPS, SHOWN_OF_GPU = len(STEPS), 10
+OF_STEPS = (*STEPS, "most_stall_fraction")
+OF_HOST = tuple(HostSample.__dataclass_fields__)
+OF_GPU = (
+    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
+    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
+    *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
+    *("throttled", "memory_others_bytes"),
+)
+OF_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+host_values, memory_values = operator.attrgetter(*OF_HOST), operator.attrgetter(*OF_MEMORY)
+_gpu_values = operator.attrgetter(*(each for each in OF_GPU if each != "throttled"))
 _host_values = operator.attrgetter(*HOST)
 
 
@@ -55,6 +70,12 @@ def step_figures(window: StepWindow) -> tuple[float | None, ...]:
         window.buffered_batches,
         None if window.between_s is None else window.between_s / steps,
     )
+
+
+def gpu_values(sample: GPUSample) -> tuple[float | None, ...]:
+    """Returns the figures of a GPU's reading, in the order of `OF_GPU`."""
+    *shown, others_bytes = _gpu_values(sample)
+    return (*shown, is_throttled(sample.throttle_reasons), others_bytes)
 
 
 def is_throttled(reasons: Sequence[str] | None) -> float | None:
