@@ -138,11 +138,7 @@ FORMULAS: dict[str, Formula] = {
 
 
 def flops_of(type_: str, inputs: Shapes, outputs: Shapes, attribute: Attribute) -> int:
-    """Returns the operations of one operation whose type is in `FORMULAS`.
-
-    Raises:
-        UnknownShapeError: If a needed shape is unknown.
-    """
+    """Returns the operations of one whose type is in `FORMULAS`; raises `UnknownShapeError`."""
     return FORMULAS[type_](_Tensors(inputs), _Tensors(outputs), attribute)
 
 

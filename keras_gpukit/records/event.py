@@ -95,11 +95,7 @@ class Series:
     weight: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Checks the lengths of columns, which may have been read from a damaged file.
-
-        Raises:
-            ValueError: If the columns differ in length.
-        """
+        """Checks the lengths of columns, which may have been read from a damaged file."""
         if len({len(each) for each in (self.step, self.elapsed_s, self.mean, self.weight)}) > 1:
             raise ValueError(f"The columns of the series {self.tag!r} differ in length.")
 

@@ -235,8 +235,7 @@ class HostBuffer:
     def held_bytes(self, steps: int) -> float | None:
         """Returns the bytes that the stage holds after a number of steps; None if unknown.
 
-        Args:
-            steps: Steps of the run. A shuffle buffer is full before the first one ends.
+        A shuffle buffer is full before the first one ends.
         """
         full_bytes = self.full_bytes
         if full_bytes is None or self.element_bytes is None:

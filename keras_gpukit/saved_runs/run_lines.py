@@ -105,11 +105,7 @@ class RunLines:
         self._first_fault = ""
 
     def take(self, line: RunLine) -> None:
-        """Adds a line. Only the time and step of a line of unknown kind are used.
-
-        Raises:
-            Exception: If the line has no valid time, or the record does not match its kind.
-        """
+        """Adds a line, of unknown kind only its time and step; raises an error if it is wrong."""
         time_s, kind, fold = line.time_s, cast(RecordKind, line.kind), self._fold
         if time_s is None or not 0 < time_s < LATEST_S:
             raise ValueError("it does not say when it was written")

@@ -199,9 +199,6 @@ def compare_in_folder(
 
     A worker whose record is incomplete is compared by the lines that it has written so far. The
     run began at `began_s` on the clock `now`; `folder` is `<log_dir>/gpukit`.
-
-    Raises:
-        OSError: If the folder cannot be read.
     """
     files: dict[Path, RunFile] = {}
     until_s = now() + within_s

@@ -205,11 +205,7 @@ class ReportPages:
         self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
 
     def page(self, folder: TabFolder, known: Mapping[str, TabFolder]) -> str:
-        """Returns a folder's report as HTML, with links to other known folders with single runs.
-
-        Raises:
-            OSError: If the folder no longer exists or cannot be read.
-        """
+        """Returns a folder's report as HTML, with links to other known folders with single runs."""
         with self._making:
             page = self._kept.setdefault(folder.id, _ReportPage(folder))
             self._kept.move_to_end(folder.id)

@@ -31,12 +31,9 @@ MARKED_BY = "gpukit_marked_by"
 class Recorder:
     """Marks the steps of a run, and captures a few of them on request.
 
-    Args:
-        first_step: Global step before the run.
-        global_step: Returns the global step between calls.
-        emit: Called with the record of each capture, usually on another thread.
-        on_counted: Called within the calls that begin and end the part of a capture of steady steps
-            that its profile counts.
+    The run begins after the global step `first_step`; `emit` gets each capture's record, usually on
+    another thread. `on_counted` is called within the calls that begin and end the part of a capture
+    of steady steps that its profile counts.
     """
 
     def __init__(

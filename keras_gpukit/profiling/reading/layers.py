@@ -193,10 +193,7 @@ def calls_are_numbered(operations: Collection[str]) -> bool:
 def place_of(operation: str, numbered: bool) -> Place:
     """Finds the layer of an operation, by the scopes in its name.
 
-    Args:
-        operation: Name of the operation, such as "sequential_1/dense_7_1/MatMul", whose layer is
-            "sequential/dense_7".
-        numbered: Whether the scope of a call has a number after the layer's name.
+    That of "sequential_1/dense_7_1/MatMul" is "sequential/dense_7" where calls are `numbered`.
     """
     name, _ = operation_name(operation)
     *scopes, _ = name.split("/")

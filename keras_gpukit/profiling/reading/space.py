@@ -32,11 +32,7 @@ _MOST_SHARED = 10_000
 
 
 def read_space(data: bytes) -> Space:
-    """Reads a file's content.
-
-    Raises:
-        google.protobuf.message.DecodeError: If it is no profile, damaged, or cut off.
-    """
+    """Reads a file's content; protobuf's `DecodeError` says that it is damaged or no profile."""
     space = message("Space").FromString(data)
     # Times may count from 1970, which would overflow 64 bits of picoseconds.
     origin_ns = min(
@@ -56,11 +52,8 @@ def read_space(data: bytes) -> Space:
 class _Kind:
     """Properties that all events of one kind share.
 
-    Attributes:
-        common: Figures that the kind carries on behalf of all its events.
-        carried: Names of the common figures and of those on the kind's first event. All its events
-            carry the same.
-        tells: Whether the figures of the individual events are read.
+    The kind carries `common` figures for all of them. The figures of each event have the names of
+    those of the first one; they are read only for some kinds.
     """
 
     index: int

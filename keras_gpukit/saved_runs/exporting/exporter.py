@@ -25,11 +25,7 @@ STEP = "gpukit/step"
 
 
 class Exporter(Writer):
-    """Makes a point of all windows of steps since the last one, and passes on the summary.
-
-    Attributes:
-        began_s: Time of the first record; None before that.
-    """
+    """Makes a point of all windows of steps since the last one, and passes on the summary."""
 
     def __init__(self) -> None:
         self.began_s: float | None = None
@@ -164,9 +160,6 @@ class WandbRun(Exporter):
 
     In the user's run, points wait for the next row that the user logs: a row of their own would
     count up its steps, and W&B drops what the user then logs to an earlier one.
-
-    Raises:
-        GPUKitError: If a run is to be started, and W&B knows no account and is not offline.
     """
 
     def __init__(self, run: Any) -> None:

@@ -28,9 +28,6 @@ class EventFile(Writer):
     """Writes the figures of records as scalars, and texts, to one event file in a folder.
 
     Windows of a validation within the run have no figures there.
-
-    Raises:
-        OSError: If the folder cannot be written.
     """
 
     _made = 0

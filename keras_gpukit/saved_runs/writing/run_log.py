@@ -35,9 +35,6 @@ class JsonLines(Writer):
     Each line is {"kind": …, "time_s": …, "step": …, "record": …}. A file can contain several runs,
     one after another. Each begins with a line of kind "run", whose record has the version of the
     format as "schema".
-
-    Raises:
-        OSError: If the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,9 +114,6 @@ def own_name(folder: Path, worker: Worker | None) -> Iterator[str]:
     The record file of that name is locked with `flock`; the system releases the lock when the
     process dies. On a disk or system without such locks, every process gets the first name. Lines
     remain intact, since each is appended by a single write, but runs of several processes mix.
-
-    Raises:
-        OSError: If the folder cannot be written.
     """
     for process in count(1):
         name = record_name(worker, process)
