@@ -8,7 +8,6 @@ from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import Guard, logger
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.machine import (
-    SAMPLE_EVERY_S,
     GPUUtilization,
     HostUtilization,
     UtilizationRecord,
@@ -98,7 +97,6 @@ class _Reading:
         others, nvml = self._others, self._nvml
         record = UtilizationRecord(
             samples=0,
-            interval_s=SAMPLE_EVERY_S,
             gpus=tuple(GPUUtilization(i, lost_because=self._lost[i]) for i in sorted(self._lost)),
             host=HostUtilization(
                 children_cpu_percent=others.children_percent(),

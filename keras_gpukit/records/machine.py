@@ -274,7 +274,6 @@ class UtilizationRecord:
     """
 
     samples: int
-    interval_s: float
     gpus: tuple[GPUUtilization, ...] = ()
     host: HostUtilization | None = None
     gpus_unknown_because: str | None = None

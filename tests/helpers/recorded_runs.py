@@ -91,7 +91,7 @@ SUMMARY = RunSummary(
     memory=MemoryRecord((DeviceMemory("GPU:0", 3 * GIB, 5 * GIB, 70 * GIB),)),
     operations=PLACEMENT,
     utilization=UtilizationRecord(
-        60, 1.0, (GPUUtilization(0, 55.0), GPUUtilization(1, 50.0)), HostUtilization(30.0, 20.0)
+        60, (GPUUtilization(0, 55.0), GPUUtilization(1, 50.0)), HostUtilization(30.0, 20.0)
     ),
     overhead_s=4e-6,
     startup_s=0.1,

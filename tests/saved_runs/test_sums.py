@@ -57,7 +57,7 @@ def test_a_gpu_is_summed_up_over_the_run_and_what_nobody_could_tell_is_unknown()
 def test_a_gpu_that_was_lost_is_named_with_its_readings():
     fold = RunFold()
     lost = GPUUtilization(1, lost_because="GPU is lost"), GPUUtilization(2, lost_because="absent")
-    fold.add("utilization", UtilizationRecord(0, 1.0, lost), 1.0, 0)
+    fold.add("utilization", UtilizationRecord(0, lost), 1.0, 0)
     assert fold.utilization().gpus == ()  # none was ever read, which has one reason for all
     for index in (0, 1):
         fold.add("gpu", GPUSample(index, 50.0), 1.0, 1)

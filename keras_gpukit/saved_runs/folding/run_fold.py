@@ -10,7 +10,6 @@ from typing import Any
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.event import EventKind, Hang, RunEvent, Series
 from keras_gpukit.records.machine import (
-    SAMPLE_EVERY_S,
     DeviceMemory,
     GPUSample,
     GPUUtilization,
@@ -283,7 +282,7 @@ class RunFold:
         noted: UtilizationRecord | None = self.latest.get("utilization")
         if noted is None and not self.host.readings and not self.gpus:
             return None
-        noted = noted or UtilizationRecord(0, SAMPLE_EVERY_S)
+        noted = noted or UtilizationRecord(0)
         listed = {str(gpu.index): gpu for gpu in noted.gpus}
         indices = sorted(self.gpus.keys() | listed.keys(), key=int) if self.gpus else ()
         return replace(
