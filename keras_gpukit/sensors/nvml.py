@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample
+from keras_gpukit.records.machine import GPUSample, ThrottleReason
 from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process, program_name
 
@@ -82,7 +82,7 @@ T = TypeVar("T")
 
 # NVML's reasons for a lowered clock. Idling lowers it too, but is no problem, so it is left out.
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
-THROTTLE_REASONS = {
+THROTTLE_REASONS: dict[int, ThrottleReason] = {
     0x002: "applications clocks setting",
     0x004: "software power cap",
     0x008: "hardware slowdown",

@@ -68,7 +68,7 @@ def test_a_gpu_is_described_as_nvml_and_the_log_do():
         ecc_uncorrected=2,
         remapping_pending=True,
         remapping_failed=True,
-        recovery_action="reset the GPU",
+        recovery_action="reset_gpu",
         xids=XIDS[:2],
     )
 

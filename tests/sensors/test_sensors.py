@@ -412,7 +412,7 @@ def test_a_task_that_raises_is_dropped_with_one_warning(caplog):
     assert "Reading a failed (OSError: gone)" in warning.message
 
 
-def test_tasks_can_be_called_by_name_unless_they_were_dropped(caplog):
+def test_tasks_can_be_called_by_number_unless_they_were_dropped(caplog):
     """For runs that are over before the first tick."""
     sampler, calls = SamplingThread(), []
 
@@ -420,10 +420,9 @@ def test_tasks_can_be_called_by_name_unless_they_were_dropped(caplog):
         calls.append("fails")
         raise OSError("gone")
 
-    sampler.add("a", lambda: calls.append("a"))
-    sampler.add("b", fails)
-    for name in ("b", "a", "b"):
-        sampler.call(name)
+    works, broken = sampler.add("a", lambda: calls.append("a")), sampler.add("b", fails)
+    for number in (broken, works, broken):
+        sampler.call(number)
     assert calls == ["fails", "a"]
     assert len(caplog.records) == 1
 

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.input.pipelines.places import KERAS, method_of, name_and_location
+from keras_gpukit.input.pipelines.places import method_of, name_and_location
 from keras_gpukit.records.pipeline import Work
+from keras_gpukit.rules.input.python_advice import ARRAYS
 
 _TORCH = "torch.utils.data"
 _CLASSES = ("MapDataset", "IterDataset", "DataLoader")
@@ -132,7 +133,7 @@ def _in_user_code(node: Any) -> tuple[str | None, str | None]:
         function = next((each for each in ways if each is not None), None)
     name, location = name_and_location(function)
     # Grain's own functions, and those of other libraries, have no place in user code.
-    return (name, location) if location or str(name).startswith(KERAS) else (None, None)
+    return (name, location) if location or str(name).startswith(ARRAYS) else (None, None)
 
 
 def _unwrapped(function: Any) -> Any:

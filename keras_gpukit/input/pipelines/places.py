@@ -15,6 +15,7 @@ from typing import Any
 
 from keras_gpukit.frameworks.tf_functions import before_conversion
 from keras_gpukit.records.pipeline import CallLine
+from keras_gpukit.rules.input.python_advice import ARRAYS
 
 # In an operation's traceback, this TensorFlow function calls the user's function.
 CALLER = "wrapper_helper"
@@ -36,11 +37,10 @@ LIBRARIES = (
     os.path.join("keras_gpukit", "tuning"),
 )
 # Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
-KERAS = "Keras' own"
 KERAS_OWN = {
-    "permutation": f"{KERAS} shuffling of arrays",
-    "slice_batch_indices": f"{KERAS} choice of examples for each batch",
-    "grab_batch": f"{KERAS} batching of arrays",
+    "permutation": f"{ARRAYS}shuffling of arrays",
+    "slice_batch_indices": f"{ARRAYS}choice of examples for each batch",
+    "grab_batch": f"{ARRAYS}batching of arrays",
 }
 
 try:
@@ -164,7 +164,7 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
     if filename is None:
         return (None if name == "<lambda>" else name), None
     if KERAS_ADAPTERS in filename:
-        return KERAS_OWN.get(name, f"{KERAS} {name}"), None
+        return KERAS_OWN.get(name, f"{ARRAYS}{name}"), None
     if TENSORFLOW_DATA in filename:
         return None, None
     if _is_library(filename):

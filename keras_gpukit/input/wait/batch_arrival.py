@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_gpukit.input.pipelines.device_buffers import Feed
 from keras_gpukit.input.wait.meters import CallWindow, PipelineStart, Times, WaitReading
-from keras_gpukit.records.steps import Confidence
+from keras_gpukit.records.steps import Confidence, Mechanism
 
 SEVERAL_STEPS = "one execution runs several steps, and batches are buffered on a GPU"
 NOT_KEPT = "the times of the batches were not found, as if other code read the dataset too"
@@ -32,7 +32,7 @@ class _Taken(NamedTuple):
 class BatchArrivalMeter:
     """Compares when steps were entered with when their batches were handed out."""
 
-    mechanism = "batch arrival"
+    mechanism: Mechanism = "batch arrival"
     confidence: Confidence = "sampled"
     reads_early = False
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from keras_gpukit.records.steps import Confidence
+from keras_gpukit.records.steps import Confidence, Mechanism
 
 Times = npt.NDArray[np.float64]
 
@@ -93,7 +93,7 @@ class PipelineStart:
 class Meter(Protocol):
     """Measures the input wait of one iterator."""
 
-    mechanism: str
+    mechanism: Mechanism
     confidence: Confidence
     reads_early: bool
     """Whether readings at and soon after the pipeline's start are useful. If not, `start` is passed
@@ -137,7 +137,7 @@ class FetchLatencyMeter:
             is then an upper bound.
     """
 
-    mechanism = "fetch latency"
+    mechanism: Mechanism = "fetch latency"
     reads_early = True
 
     def __init__(self, total_s: Callable[[], float], *, overlaps: bool) -> None:
@@ -168,7 +168,7 @@ class RequestMeter:
     list is included.
     """
 
-    mechanism = "timed fetch"
+    mechanism: Mechanism = "timed fetch"
     reads_early = True
     confidence: Confidence = "upper bound"
 

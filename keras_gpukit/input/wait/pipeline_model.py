@@ -23,7 +23,7 @@ from keras_gpukit.input.wait.meters import (
     Times,
     WaitReading,
 )
-from keras_gpukit.records.steps import Confidence
+from keras_gpukit.records.steps import Confidence, Mechanism
 
 # tf.data leaves out longer gaps and keeps at most so many (tensorflow/core/framework/model.cc).
 LONGEST_GAP_S = 10.0
@@ -49,7 +49,7 @@ class PipelineModelMeter:
             execution has more steps than tf.data keeps gaps.
     """
 
-    mechanism = "pipeline model"
+    mechanism: Mechanism = "pipeline model"
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from keras_gpukit.input.wait.meters import PipelineStart, Times
 from keras_gpukit.records.steps import (
     Confidence,
     InputRecord,
+    Mechanism,
     Phase,
     PipelineStartRecord,
     StepWindow,
@@ -155,7 +156,10 @@ class StepTotals:
         return replace(record, examples_unknown_because=NOT_COUNTED if is_unknown else None)
 
     def input(
-        self, mechanism: str | None, confidence: Confidence | None, unknown_because: str | None
+        self,
+        mechanism: Mechanism | None,
+        confidence: Confidence | None,
+        unknown_because: str | None,
     ) -> InputRecord:
         """Returns the input wait."""
         sums, start = self._sums, self._starts.record()

@@ -17,6 +17,7 @@ from keras_gpukit.records.machine import (
     HostSample,
     HostUtilization,
     MemoryRecord,
+    ThrottleReason,
     UtilizationRecord,
 )
 from keras_gpukit.records.names import RecordKind
@@ -71,7 +72,7 @@ class RunFold:
         self.gpus: dict[str, Downsampler] = {}
         self.memory: dict[str, Downsampler] = {}
         self._overhead = Downsampler(tuple(tags.OVERHEAD), most_points)
-        self._throttling: dict[str, Counter[str]] = {}
+        self._throttling: dict[str, Counter[ThrottleReason]] = {}
         self._allocators: dict[str, DeviceMemory] = {}
         self._no_allocator: str | None = None
         self._epochs = EpochReadings()
