@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import failure, give_up
+from keras_gpukit.frameworks.tf_iterators import host_iterator
 from keras_gpukit.input.wait.calls import NOTHING, CallTimes, StepFunction, is_end_of_data
 from keras_gpukit.input.wait.meters import RequestMeter
-from keras_gpukit.input.wait.past_iterator import PastIterator
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.wall_time import WallTime
 
@@ -267,3 +268,37 @@ def prompt_gil() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(_usual_s)
+
+
+_UNTIL_ENDED_S = 1.0
+"""Longest wait for a call to let go of its last iterator; our choice. The call ends meanwhile."""
+_LOOK_EVERY_S = 0.01
+_OURS = 2  # references to an object in a list, seen by `sys.getrefcount`
+
+
+class PastIterator:
+    """Keeps the iterator of the current epoch, so that training does not wait for its end."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+
+    def follow(self, iterator: Any) -> None:
+        """Keeps an iterator from here on in place of the one before."""
+        if not self._held or iterator is not self._held[0]:
+            self.free()
+            if host_iterator(iterator) is not None:
+                self._held = [iterator]
+
+    def free(self) -> None:
+        """Lets go of the iterator once Keras has done so."""
+        held, self._held = self._held, []
+        if held:
+            # No daemon: what frees it must not be cut off by the end of the interpreter.
+            threading.Thread(target=_free, args=(held,), name="frees an iterator").start()
+
+
+def _free(held: list[Any]) -> None:
+    until_s = time.monotonic() + _UNTIL_ENDED_S
+    while sys.getrefcount(held[0]) > _OURS and time.monotonic() < until_s:
+        time.sleep(_LOOK_EVERY_S)
+    held.clear()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_gpukit.input.wait.examples import Counts, ExampleCounter
+from keras_gpukit.input.wait.calls import Counts, ExampleCounter
 from keras_gpukit.input.wait.meters import CallWindow, Meter, PipelineStart, Times, WaitReading
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.records.steps import InputRecord, StepWindow

@@ -15,19 +15,23 @@ from typing import Any
 from keras_gpukit.errors import Guard, logger
 from keras_gpukit.frameworks import keras_trainer, tf_iterators
 from keras_gpukit.frameworks.tf_runtime import is_deterministic
-from keras_gpukit.input.pipelines.device_buffers import buffering_devices, feed_of, with_timed_feed
 from keras_gpukit.input.pipelines.measurable import (
     fetch_time,
     times_its_fetches,
     with_model,
     with_timed_fetches,
 )
-from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
+from keras_gpukit.input.wait.batch_arrival import (
+    BatchArrivalMeter,
+    buffering_devices,
+    feed_of,
+    with_timed_feed,
+)
+from keras_gpukit.input.wait.grain_times import time_grain
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.meters import FetchLatencyMeter, Meter, NotMeasurable
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
-from keras_gpukit.input.wait.stages.grain_times import time_grain
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.watch import PipelineWatch
 
 ON_DEVICE = "batches are buffered on a GPU, and this pipeline cannot be rebuilt to time them"
 NOT_READ = "tf.data's model of the pipeline could not be read"

@@ -8,9 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.wait.calls import CallTimes
+from keras_gpukit.input.wait.calls import CallTimes, Counts
 from keras_gpukit.input.wait.closed_windows import ClosedWindow, EndedWindows, FirstCall, Start
-from keras_gpukit.input.wait.examples import Counts
 from keras_gpukit.input.wait.meters import Meter
 from keras_gpukit.records.steps import InputRecord
 

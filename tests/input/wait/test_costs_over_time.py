@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.input.wait.stages.measuring import MOST_PARTS, costs_over_time, measure
-from keras_gpukit.input.wait.stages.readings import ModelReading, Node
+from keras_gpukit.input.wait.measuring import MOST_PARTS, costs_over_time, measure
+from keras_gpukit.input.wait.readings import ModelReading, Node
 
 
 def reading(batches, work_s, first=1, kinds=("Prefetch", "Map")):

@@ -7,7 +7,7 @@ import weakref
 
 from helpers.training import fast_dataset
 
-from keras_gpukit.input.wait.past_iterator import PastIterator
+from keras_gpukit.input.wait.clock import PastIterator
 
 
 def join() -> None:

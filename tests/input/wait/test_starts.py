@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.input.wait.stages.dropping import fills, used_shares
-from keras_gpukit.input.wait.stages.measuring import measure_starts
-from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node
-from keras_gpukit.input.wait.stages.starts import StartReadings
+from keras_gpukit.input.wait.measuring import measure_starts
+from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, Node
+from keras_gpukit.input.wait.stage_records import fills, used_shares
 from keras_gpukit.input.wait.wall_time import WallTime
+from keras_gpukit.input.wait.watch import StartReadings
 
 
 def reading(*nodes: Node) -> ModelReading:

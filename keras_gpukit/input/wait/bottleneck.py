@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import setting, stages
-from keras_gpukit.input.wait.stages.readings import MeasuredNode
+from keras_gpukit.input.wait.readings import MeasuredNode
 from keras_gpukit.rules.input.bottleneck import ACCOUNTED
 from keras_gpukit.sensors.interpreter import usable_cores
 

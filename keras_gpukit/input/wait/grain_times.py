@@ -36,7 +36,7 @@ from keras_gpukit.input.pipelines.other_libraries import (
     worker_processes,
 )
 from keras_gpukit.input.pipelines.stage import PYTHON_GENERATOR, Function, Stage
-from keras_gpukit.input.wait.stages.readings import MeasuredNode
+from keras_gpukit.input.wait.readings import MeasuredNode
 
 _PASS_ON_SOME = ("filter", "flat_map")
 

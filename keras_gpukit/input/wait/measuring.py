@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from keras_gpukit.input.wait.stages.bottleneck import in_order
-from keras_gpukit.input.wait.stages.readings import (
+from keras_gpukit.input.wait.bottleneck import in_order
+from keras_gpukit.input.wait.readings import (
     NESTING,
     REPEATING,
     SHUFFLING,
