@@ -32,8 +32,8 @@ from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
 from keras_gpukit.records.script import StackPart, StackTimes
 from keras_gpukit.records.steps import Part, Phase, StepWindow
-from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
+from keras_gpukit.sensors.stack_parts import CodeWatch
 from keras_gpukit.sensors.stacks import StackSampler
 
 WRAPPERS_S = 4e-6

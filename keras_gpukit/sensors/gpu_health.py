@@ -16,8 +16,7 @@ from typing import Any
 from keras_gpukit.records.installation import DriverGPU, GPUHealth, RecoveryAction, Xid
 from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.sensors.devices import same_bus
-from keras_gpukit.sensors.driver import ask
-from keras_gpukit.sensors.gpu_processes import in_first_namespace, program_name
+from keras_gpukit.sensors.driver import ask, in_first_namespace, program_name
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 # https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html

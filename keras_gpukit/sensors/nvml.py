@@ -19,7 +19,7 @@ from keras_gpukit.errors import one_line
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import GPUSample, ThrottleReason
 from keras_gpukit.records.memory import GPUHolder
-from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process, program_name
+from keras_gpukit.sensors.driver import ProcessMemory, memory_by_process, program_name
 
 SM, TENSOR, DRAM = 2, 5, 10
 """NVML's numbers of `NVML_GPM_METRIC_SM_UTIL`, `_ANY_TENSOR_UTIL` and `_DRAM_BW_UTIL`."""

@@ -17,8 +17,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from keras_gpukit.records.script import LineTime, StackPart, StackTimes
-from keras_gpukit.sensors.code_watch import CodeWatch
-from keras_gpukit.sensors.stack_parts import StackReader, Where, named
+from keras_gpukit.sensors.stack_parts import CodeWatch, StackReader, Where, named
 
 MOST_LOOKS = 8192
 """Looks that are kept, about a quarter of an hour; of older ones, every second stands for two."""

@@ -16,7 +16,7 @@ from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records import EpochMemory, GPUSample, HostSample, StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
-from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes
+from keras_gpukit.sensors.interpreter import NewThreadsSensor, ThreadTimes
 from keras_gpukit.sensors.other_processes import OtherProcessesSensor
 
 

@@ -10,14 +10,14 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
 from keras_gpukit.records import CUDALibrary, DriverGPU, GPUHealth, Xid
 from keras_gpukit.sensors import gpu_health
-from keras_gpukit.sensors.cuda_libraries import (
+from keras_gpukit.sensors.driver import read_driver
+from keras_gpukit.sensors.gpu_health import read_health, read_xids, xids_in
+from keras_gpukit.sensors.installation import (
     find_libraries,
     needed_libraries,
     read_packages,
     try_loading,
 )
-from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.gpu_health import read_health, read_xids, xids_in
 
 LOG = """\
 6,339,5140900,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03

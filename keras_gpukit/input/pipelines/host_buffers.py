@@ -22,7 +22,7 @@ from keras_gpukit.frameworks.tf_datasets import (
     number,
     unwrapped,
 )
-from keras_gpukit.input.pipelines.kinds import kind_of
+from keras_gpukit.input.pipelines.functions import kind_of
 from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.records.pipeline import BufferKind, HostBuffer
 

@@ -17,13 +17,18 @@ from keras_gpukit.frameworks.tf_datasets import (
     unwrapped,
 )
 from keras_gpukit.frameworks.tf_functions import called_graphs
-from keras_gpukit.input.pipelines.functions import returns_its_arguments, work_of
+from keras_gpukit.input.pipelines.functions import (
+    READERS,
+    kind_of,
+    returns_its_arguments,
+    spoken,
+    work_of,
+)
 from keras_gpukit.input.pipelines.generators import (
     generator_behind,
     generator_in_graphs,
     python_function_in,
 )
-from keras_gpukit.input.pipelines.kinds import READERS, kind_of, spoken
 from keras_gpukit.input.pipelines.places import (
     HELPERS,
     calling_line,

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_gpukit.frameworks.tf_datasets import Dataset, input_of, kind, setting
-from keras_gpukit.frameworks.tf_distribution import devices_fed_by, with_host_dataset
-from keras_gpukit.frameworks.tf_runtime import anonymous_name
+from keras_gpukit.frameworks.tf_runtime import anonymous_name, devices_fed_by, with_host_dataset
 from keras_gpukit.input.pipelines.measurable import (
     with_prefetch_of_its_own,
     without_further_prefetch,

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from keras_gpukit.input.pipelines.functions import kind_of
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
-from keras_gpukit.input.pipelines.kinds import kind_of
 from keras_gpukit.input.pipelines.stage import Stage
 from keras_gpukit.records.pipeline import BufferKind
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
+from keras_gpukit.input.pipelines.functions import kind_of, spoken, work_of_kind
 from keras_gpukit.input.pipelines.stage import Stage
 from keras_gpukit.input.wait.bottleneck import Member, Segment, in_order, slowest
 from keras_gpukit.input.wait.readings import NESTING, REPEATING, MeasuredNode
