@@ -27,8 +27,7 @@ _RUN_AHEAD = {"MapAndBatch", "ParallelBatch", "ParallelInterleave", "ParallelMap
 def with_model(dataset: Any) -> Any:
     """Returns the dataset with autotuning enabled, although none of its stages can be tuned.
 
-    Raises:
-        ValueError: If a stage asks to be tuned, or the dataset's last stage does not set options.
+    Raises ValueError if a stage asks to be tuned, or the dataset's last stage sets no options.
     """
     # The options replace those that disable autotuning. On top of them, TensorFlow would log a
     # warning.
@@ -70,11 +69,8 @@ def with_timed_fetches(dataset: Any) -> Any:
     """Returns the dataset with a stage on top in which tf.data times its fetches.
 
     With autotuning, TensorFlow appends a prefetch to most pipelines. After the timing stage it
-    would hide how long training waits, so we add it before that stage.
-
-    Raises:
-        ValueError: If the options of an autotuned dataset ask for a prefetch.
-        Exception: If this version of TensorFlow has no such stage.
+    would hide how long training waits, so we add it before that stage. Raises ValueError if the
+    options of an autotuned dataset ask for a prefetch, and if TensorFlow has no such stage.
     """
     import tensorflow as tf
 
@@ -104,8 +100,7 @@ def with_timed_fetches(dataset: Any) -> Any:
 def with_prefetch_of_its_own(dataset: Any) -> Any:
     """Returns the dataset with the prefetch that TensorFlow would append if it were the last stage.
 
-    Raises:
-        ValueError: If the options of an autotuned dataset ask for a prefetch.
+    Raises ValueError if the options of an autotuned dataset ask for a prefetch.
     """
     options = dataset.options()
     if _is_autotuned(options) and _would_be_prefetched(dataset, options):
@@ -138,8 +133,7 @@ def _destroy(resource: Any) -> None:
 def _would_be_prefetched(dataset: Any, options: Any) -> bool:
     """Whether TensorFlow would append a prefetch to an autotuned pipeline.
 
-    Raises:
-        ValueError: If the options ask for it: TensorFlow would log a warning if we overruled them.
+    Raises ValueError if the options ask for it: overruling them would log a warning.
     """
     if options.experimental_optimization.inject_prefetch:
         raise ValueError("its options ask for a prefetch")

@@ -37,14 +37,10 @@ _WORK: dict[str, Work] = {
 
 @dataclass(frozen=True)
 class Transformation:
-    """A transformation of a Grain dataset.
+    """A transformation of a Grain dataset: the dataset, or the iterator over it.
 
-    Attributes:
-        node: The dataset, or the iterator over it.
-        kind: Name of its method in user code: "MapDataset.map", "IterDataset.batch" and the like.
-        name: Name of its function in user code, such as "Augment.map", or of one by Keras, which
-            has no location; None without one.
-        location: "file.py:12" of that function; None if unknown.
+    Its `kind` is the method in user code, such as "MapDataset.map". `name` and `location` are those
+    of its function there, such as "Augment.map" at "file.py:12"; one by Keras has no location.
     """
 
     node: Any

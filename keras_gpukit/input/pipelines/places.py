@@ -140,11 +140,8 @@ def method_of(called: Any, name: str = "__call__") -> Any:
 def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
     """Returns a function's name and place from its graph, if the Python function no longer exists.
 
-    The line is the one that made the function's first operation.
-
-    Args:
-        graph: Graph of the function.
-        depth: Number of functions of the pipeline that the function is nested in.
+    The line is the one that made the function's first operation. The function is nested in `depth`
+    functions of the pipeline.
     """
     for frames, called in _stacks(graph):
         if len(called) > depth and called[depth] + 1 < len(frames):
@@ -177,12 +174,9 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
 def call_line(filename: str, name: str, first_line: int, at: int | None) -> CallLine | None:
     """Returns the line that passes a function to `map` or a similar method of a dataset.
 
-    Args:
-        filename: File with the call; if that is unknown, the one that defines the function.
-        name: Name of the function.
-        first_line: First line of the function, which identifies a lambda.
-        at: Line that ran; None if it is unknown. Then there is an answer only if a single call in
-            the file passes the function, and is no longer than a line.
+    The file is the one with the call, or that which defines the function. Its first line identifies
+    a lambda. If the line that ran is unknown, there is an answer only if a single call in the file
+    passes the function, and is no longer than a line.
     """
     calls = [
         call
@@ -231,10 +225,8 @@ def place(filename: str, line: int) -> str:
     cell = _cell(filename)
     if cell is not None:
         return f"{cell}, line {line}"
-    path, inside = (
-        os.path.normpath(os.path.join(STARTED_IN, filename)),
-        os.path.join(STARTED_IN, ""),
-    )
+    path = os.path.normpath(os.path.join(STARTED_IN, filename))
+    inside = os.path.join(STARTED_IN, "")
     shown = path.removeprefix(inside) if path.startswith(inside) else os.path.basename(path)
     return f"{shown}:{line}"
 

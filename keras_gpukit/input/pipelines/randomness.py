@@ -104,12 +104,8 @@ def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bo
     """Returns why calling a stage's function in parallel may change its elements; None if not.
 
     Random draws without a seed differ each time anyway. With a seed, elements would get each
-    other's draws.
-
-    Args:
-        stage: Stage whose function would be called in parallel.
-        trust_python: Whether to assume that Python functions depend only on their arguments.
-        allow_reorder: Whether elements may use seeded draws, or another state, in another order.
+    other's draws, which `allow_reorder` allows. With `trust_python`, Python functions are assumed to
+    depend only on their arguments.
     """
     harmless: set[Impurity] = {"random", "variable"}
     if trust_python:
@@ -182,8 +178,7 @@ def served(stage: Dataset) -> Served | None:
 def movable(spine: list[Dataset]) -> tuple[Dataset | None, str]:
     """Finds the last stage that can be moved to a service together with all stages before it.
 
-    Returns:
-        The stage and "", or None and the reason why no stage can be moved.
+    Returns the stage and "", or None and the reason why no stage can be moved.
     """
     if not spine or inputs(spine[-1]) or kind(spine[-1]) not in _SOURCES:
         return None, "it begins with a stage that cannot be split among workers"

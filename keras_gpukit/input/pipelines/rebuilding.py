@@ -39,13 +39,7 @@ def spine(dataset: Dataset) -> list[Dataset]:
 
 
 def replace(dataset: Dataset, changes: Mapping[int, Change]) -> Dataset:
-    """Rebuilds a pipeline with some stages replaced.
-
-    Args:
-        dataset: The pipeline.
-        changes: Functions that make replacements, by the `id` of the stage to replace. Each of
-            these stages must be one of `changeable`.
-    """
+    """Rebuilds a pipeline with some of its `changeable` stages replaced, by the stage's `id`."""
 
     def made(stage: Dataset, before: list[Dataset], after: list[Dataset]) -> Dataset:
         if id(stage) in changes:

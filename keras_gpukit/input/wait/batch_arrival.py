@@ -64,14 +64,9 @@ class BatchTimes:
         return tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.float64)
 
     def times_s(self, taken: Any, batches: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Returns when batches were handed out.
+        """Returns when batches, numbered from 0, were handed out, from a result of `take`.
 
-        Args:
-            taken: Result of `take`.
-            batches: Numbers of batches, from 0. Shape (batches,).
-
-        Returns:
-            Seconds since the Unix epoch; NaN where unknown. Shape (batches,).
+        In seconds since the Unix epoch; NaN where unknown. Shape (batches,).
         """
         table = taken.numpy()
         rows = table[batches % self.kept]
@@ -81,11 +76,7 @@ class BatchTimes:
 
 @dataclass(frozen=True)
 class Feed:
-    """Batches that the host hands out to devices.
-
-    Attributes:
-        devices: Number of devices, which receive the batches in turn.
-    """
+    """Batches that the host hands out to a number of devices, in turn."""
 
     times: BatchTimes
     devices: int
@@ -104,8 +95,7 @@ def buffering_devices(dataset: Dataset) -> list[str]:
 def with_timed_feed(dataset: Dataset) -> Dataset:
     """Returns a dataset of `buffering_devices` that also notes the times of its batches.
 
-    Raises:
-        Exception: If its stages cannot be rebuilt.
+    Raises if its stages cannot be rebuilt.
     """
     import tensorflow as tf
 
@@ -138,8 +128,7 @@ def feed_of(dataset: Any) -> Feed | None:
 def with_batch_times(dataset: Dataset, kept: int) -> tuple[Dataset, BatchTimes]:
     """Returns the dataset with stages that note the times of its batches, and these times.
 
-    Raises:
-        ValueError: If the options of an autotuned dataset ask for a prefetch.
+    Raises ValueError if the options of an autotuned dataset ask for a prefetch.
     """
     import tensorflow as tf
 

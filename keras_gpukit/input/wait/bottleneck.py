@@ -50,14 +50,10 @@ class Member:
 
 @dataclass
 class Segment:
-    """Stages that run one after the other.
+    """Stages that run one after the other, in each of some threads.
 
-    Attributes:
-        threads: Number of threads that run the segment in parallel.
-        buffered_after: Mean number of elements in the buffer that the segment fills; None if it
-            fills no buffer.
-        buffered_before: Mean number of elements in the buffer that the segment takes from; None if
-            it takes from no buffer.
+    It fills a buffer with `buffered_after` elements on average, and takes from one with
+    `buffered_before`; None without one.
     """
 
     threads: float
@@ -155,9 +151,7 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     """Returns a pipeline whose costs account for the time that training waits for it.
 
-    Returns:
-        The stage that training fetches from, with costs added where necessary; None if nothing
-        accounts for the wait.
+    Costs are added where necessary. None if nothing accounts for the wait.
     """
     if slowest(cut(output)).time_s >= ACCOUNTED * wait_s:
         return output

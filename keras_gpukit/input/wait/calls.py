@@ -22,14 +22,10 @@ StepFunction = Callable[[Any], Any]
 class CallTimes:
     """Calls of a step function, in one object that every call reads: a single cache line.
 
-    Attributes:
-        source: Source of the steps' batches, such as an iterator. It is kept alive only as long as
-            steps run.
-        times_s: Entry and exit times of the calls, in turn, from the first call of the window on.
-        due_times: Length of `times_s` at which the meter must be read.
-        due_s: Entry time of a call at which the meter must be read even if `times_s` is shorter.
-        before: Number of calls before those in `times_s`.
-        inside_s: Seconds from the entries of those calls to their exits.
+    `times_s` has the entry and exit times of the calls, in turn, from the first call of the window
+    on; `before` calls came earlier, which took `inside_s`. The meter must be read once it is
+    `due_times` long, or at a call that is entered after `due_s`. The `source` of batches, such as
+    an iterator, is kept alive only as long as steps run.
     """
 
     __slots__ = (
@@ -96,10 +92,8 @@ _STEPS = {"fit": "train_step", "evaluate": "test_step"}
 def reader(variable: Any) -> Callable[[], tuple[Any, ...]]:
     """Returns a function that reads a Keras variable, in a fifth of the time that Keras takes.
 
-    Returns:
-        A function that returns the variable's value on each replica, as tensors that later updates
-        of the variable do not change. Reading each replica avoids a strategy's reduction, which
-        takes a millisecond.
+    It returns the value on each replica, as tensors that later updates do not change. A strategy's
+    reduction would take a millisecond.
     """
     import tensorflow as tf
 
@@ -112,11 +106,8 @@ def reader(variable: Any) -> Callable[[], tuple[Any, ...]]:
 class ExampleCounter:
     """Counts the examples that a model sees between two readings of Keras' counter.
 
-    Args:
-        batch_size: Examples per step; None if unknown. The last batch of an epoch may be smaller.
-
-    Attributes:
-        take: Function that reads the counter, for `between`; call it while no step runs.
+    `take` reads the counter, for `between`, while no step runs. The last batch of an epoch may be
+    smaller than `batch_size`.
     """
 
     def __init__(self, model: Any, phase: str = "fit", batch_size: int | None = None) -> None:
@@ -135,11 +126,7 @@ class ExampleCounter:
     ) -> int | None:
         """Returns the number of examples between two readings; None if unknown.
 
-        Args:
-            before: First reading, as `take` returned it.
-            after: Second reading.
-            calls: Number of calls of the step function between the readings.
-            full: Whether all batches were full: none was the last of an epoch.
+        Batches are `full` if none was the last of an epoch.
         """
         # Under a mirrored strategy, each replica counts its own examples.
         first, last = (sum(float(each) for each in counts) for counts in (before, after))

@@ -43,10 +43,8 @@ class StepClock:
     and the last call, since no next call ends it. Epochs of one or two calls differ: if
     the meter knows the wait of each call, only the first call over a new pipeline is excluded.
 
-    Args:
-        wall: Accounts for the wall time of the whole run; None for a validation inside `fit`.
-        on_error: Called with each exception of a step, except for the end of the data.
-        accepts: Returns whether steps from a source are timed; other steps are only passed on.
+    There is no `wall` for a validation inside `fit`. `on_error` is called with each exception of a
+    step, but not at the end of the data. Steps from a source that is not accepted are passed on.
     """
 
     def __init__(
@@ -90,12 +88,8 @@ class StepClock:
     ) -> StepFunction:
         """Wraps a step function, so that the times of its calls are recorded.
 
-        The wrapper passes on the iterator, the outputs and all exceptions.
-
-        Args:
-            step_function: Function that takes an iterator and runs a step.
-            not_accepted: Function for steps from other sources; `step_function` by default.
-            traces: Whether the function is a new one, which its next call traces.
+        The wrapper passes on the iterator, the outputs and all exceptions. `not_accepted` is called
+        for steps from other sources. The next call `traces` a new function.
         """
         self._will_trace = self._will_trace or traces
         run_other = not_accepted or step_function
@@ -153,9 +147,7 @@ class StepClock:
     def pause(self, batch_ended_s: float = 0.0) -> None:
         """Ends the current window; the time until the next step belongs to no step.
 
-        Args:
-            batch_ended_s: When the callbacks returned from their hook for the last batch, on the
-                clock; 0 if unknown.
+        The callbacks returned from their hook for the last batch at `batch_ended_s`; 0 if unknown.
         """
         times_s = self._calls.times_s
         if len(times_s) % 2:

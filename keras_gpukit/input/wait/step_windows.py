@@ -26,13 +26,9 @@ WINDOW_S = 1.0
 class StepWindows:
     """Reads the meter of the current pipeline often enough, and makes windows of steps.
 
-    Args:
-        calls: Calls of the step function; their due times are set here.
-        choose: Returns a meter for an iterator before its first fetch, or why no meter fits.
-
-    Attributes:
-        had_short_epoch: Whether the data of an epoch ended after one or two calls whose waits are
-            unknown.
+    It sets when the calls are due. `choose` returns a meter for an iterator before its first fetch,
+    or why none fits. An epoch was short if its data ended after one or two calls whose waits are
+    unknown.
     """
 
     def __init__(

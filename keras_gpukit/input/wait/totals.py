@@ -46,9 +46,7 @@ def _counts_of(times_s: Times) -> np.ndarray:
 class WaitHistogram:
     """Histogram of the waits of a step function's calls, and statistics of their bursts.
 
-    Args:
-        steps_per_call: Number of steps in one call. Each step counts with an equal share of the
-            call's wait.
+    Each step of a call counts with an equal share of the call's wait.
     """
 
     def __init__(self, steps_per_call: int) -> None:
@@ -167,11 +165,8 @@ class _Starts(NamedTuple):
 class _WindowSums(NamedTuple):
     """Sums over windows, in one value that an interrupt or another thread never finds half set.
 
-    Attributes:
-        waited_s: Duration of the windows whose wait is known; `most_wait_s` is the upper end of
-            their wait's range, and `later_s` and `later_wait_s` are those of all epochs but the
-            first.
-        ranges: Number of windows of which only a range of the wait is known.
+    The wait is known in `waited_s` of their duration, in `ranges` of them only as a range;
+    `later_s` and `later_wait_s` are those of all epochs but the first.
     """
 
     steps: int = 0
@@ -201,9 +196,8 @@ class _WindowSums(NamedTuple):
 class StepTotals:
     """Adds up what the windows of a phase and their calls show, and makes the phase's records.
 
-    Args:
-        measured: Adds the means over the phase's windows so far to a record: those of the run's
-            fold, which also has them of a run in progress, or read from its file.
+    `measured` adds the means over the phase's windows so far to a record: those of the run's fold,
+    which also has them of a run in progress, or read from its file.
     """
 
     def __init__(

@@ -38,12 +38,7 @@ class _Start:
 
 
 class StartReadings:
-    """Collects a reading of each start, of which those before the first batch come by chance.
-
-    Args:
-        read: Reads the model of an iterator.
-        parse: Returns what was read.
-    """
+    """Collects a reading of each start, of which those before the first batch come by chance."""
 
     def __init__(
         self,
@@ -193,13 +188,9 @@ class PipelineWatch:
     def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
         """Returns the costs of the stages; the rules decide which one is the bottleneck.
 
-        The first call names the stages, which takes milliseconds. Any thread may call this.
-
-        Args:
-            wait_s: Mean wait of a step for its batch, in seconds. It shows how much work tf.data
-                does not time, which is added. None if unknown.
-            so_far: Whether the run continues. Only the latest passes are then evaluated, since
-                steps wait for the GIL meanwhile.
+        The first call names the stages, which takes milliseconds. Any thread may call this. The
+        mean wait of a step shows how much work tf.data does not time, which is added. While the run
+        continues (`so_far`), only the latest passes are evaluated: steps wait for the GIL meanwhile.
         """
         # Copies, since readings are added meanwhile.
         passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
