@@ -29,10 +29,8 @@ def on_each_list(action: Callable[[str, Any, int], None]) -> None:
     callbacks of any nested list that the caller gave. No frame of this function is on the stack
     while the method runs. The validation of a `fit` uses the list of the `fit`.
     Only `fit` creates its list with `add_history=True`; if it no longer does, no `fit` is found.
-
-    Args:
-        action: Called with the method's name, the list, and the number of callbacks that the caller
-            gave. Callbacks that Keras adds come after these.
+    The action gets the method's name, the list, and the number of callbacks that the caller gave.
+    Callbacks that Keras adds come after these.
     """
     import keras
 
@@ -160,15 +158,11 @@ def nodes_of(graph: Any) -> list[Any]:
 
 
 def call_node(node: Any, values: dict[int, Any], callable_of: Callable[[Any], Any]) -> None:
-    """Calls an operation as its node does.
+    """Calls an operation as its node of `nodes_of` does.
 
-    Args:
-        node: Node from `nodes_of`.
-        values: Values of the node's symbolic inputs, by id of the input. The values of its outputs
-            are added.
-        callable_of: Function that returns what to call for an operation, as Keras passes it to
-            `RUN`: the operation with the `training` of this call, instead of the `training` that
-            its node has recorded.
+    `values` has those of the node's symbolic inputs, by id; those of its outputs are added. What is
+    called for an operation says `callable_of`, which Keras passes to `RUN`: the operation with the
+    `training` of this call, instead of the one that its node has recorded.
     """
     import keras
 

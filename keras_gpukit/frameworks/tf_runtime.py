@@ -95,11 +95,7 @@ def debugs_tf_data() -> bool:
 
 
 def debugs_tensors(by: str) -> bool:
-    """Whether tensors are dumped or checked.
-
-    Args:
-        by: "dumping_callback" or "check_numerics_callback".
-    """
+    """Whether tensors are dumped or checked, by "dumping_callback" or "check_numerics_callback"."""
     return hasattr(import_module(f"tensorflow.python.debug.lib.{by}")._state, by)
 
 
@@ -170,10 +166,8 @@ _COLLECTIVES = ("all_reduce", "_all_gather")
 def wrap_collectives(wrap: Callable[[Callable[..., Any]], Any]) -> Callable[[], None]:
     """Wraps the methods that run collectives, and returns a function that puts them back.
 
-    Methods that other code has replaced meanwhile stay as they are.
-
-    Raises:
-        GPUKitError: If TensorFlow has no such methods; then the time in collectives is unknown.
+    Methods that other code has replaced meanwhile stay as they are. Raises GPUKitError if
+    TensorFlow has no such methods; then the time in collectives is unknown.
     """
     from tensorflow.python.distribute import cross_device_utils
 
@@ -223,8 +217,7 @@ def devices_fed_by(dataset: Any) -> list[str]:
 def with_host_dataset(dataset: Any, change: Callable[[Any], Any]) -> Any:
     """Returns a distributed dataset whose host reads a changed dataset.
 
-    Raises:
-        ValueError: If several hosts read it.
+    Raises ValueError if several hosts read it.
     """
     (host,) = dataset._cloned_datasets
     made = copy.copy(dataset)

@@ -1,6 +1,7 @@
 """The NVIDIA driver, every GPU that it lists, and the processes on them, through NVML.
 
-It is tested with NVIDIA's binding over a stand-in for the library.
+The driver is not read on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
+library.
 """
 
 from __future__ import annotations
@@ -41,11 +42,9 @@ def error_name(error: Exception) -> str:
 
 
 def ask(nvml: Any, question: str, *args: Any) -> Any:
-    """Calls a function of NVML by name.
+    """Calls a function of NVML by name; returns None on an error of NVML.
 
-    Returns:
-        The function's result; None on an error of NVML. Some GPUs do not support every function,
-        such as a GPU without memory of its own.
+    Some GPUs do not support every function, such as a GPU without memory of its own.
     """
     try:
         return getattr(nvml, question)(*args)
@@ -100,13 +99,9 @@ _FIRST_NAMESPACE = "pid:[4026531836]"
 
 @dataclass(frozen=True)
 class ProcessMemory:
-    """Memory of one GPU by process. An unknown figure is None, with the reason.
+    """Memory of one GPU by process: of this one, all others together, and each other one by PID.
 
-    Attributes:
-        own_bytes: Memory of this process.
-        others_bytes: Memory of all other processes together.
-        others: Memory of each other process, in bytes by PID; empty if `others_bytes` is None.
-        unknown_because: Why one of the figures is unknown; None if all are known.
+    An unknown figure is None, with the reason.
     """
 
     own_bytes: int | None = None
@@ -147,11 +142,6 @@ def memory_by_process(processes: Iterable[Any] | None, pid: int) -> ProcessMemor
     container's PIDs, some of them with 0 bytes.
     https://github.com/NVIDIA/nvidia-docker/issues/1483
     https://github.com/NVIDIA/open-gpu-kernel-modules/pull/614
-
-    Args:
-        processes: NVML's list of processes, each with `pid` and `usedGpuMemory`; None if NVML does
-            not list them.
-        pid: PID of this process.
     """
     if processes is None:
         return ProcessMemory(unknown_because="the driver does not list the GPU's processes")

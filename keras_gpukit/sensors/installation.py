@@ -174,13 +174,8 @@ def find_libraries(
     """Looks for each library in the places where the loader looks for TensorFlow 2.21.
 
     TensorFlow's own libraries name the folders of NVIDIA's pip packages as RUNPATH. The loader
-    searches these after LD_LIBRARY_PATH and before the system's folders: see `man ld.so`.
-
-    Args:
-        names: File names of the libraries.
-        search_path: Folders that packages are installed in; None means `sys.path`.
-        load: Loads a shared library by name; raises OSError if it is missing.
-        first: Folders to search first, in the format of LD_LIBRARY_PATH; None means its value.
+    searches these after LD_LIBRARY_PATH and before the system's folders: see `man ld.so`. Packages
+    are in the folders of `sys.path`, or others; `first` takes the place of LD_LIBRARY_PATH.
     """
     before = os.environ.get("LD_LIBRARY_PATH", "") if first is None else first
     folders = [Path(entry) for entry in before.split(os.pathsep) if entry]

@@ -24,15 +24,8 @@ class ContentionSensor:
     """Takes short naps, and records how late it wakes and how much processor time the process used.
 
     Lateness that comes from waiting for a core does not count, if Linux says how long that was: on
-    busy cores it would look like a wait for the GIL.
-
-    Args:
-        sleep: Sleeps for a number of seconds without the GIL.
-        now: The clock, in seconds.
-        process_s: Processor time of this process, in seconds.
-        cores: Number of cores that this process may use; None to ask the system.
-        queued: Opens a clock of how long the calling thread has waited for a core, in seconds.
-        stolen_s: Time that a virtual machine's core was given to other guests, in seconds.
+    busy cores it would look like a wait for the GIL. `queued` opens a clock of how long the calling
+    thread has waited for a core; `stolen_s` is how long a core was given to other guests.
     """
 
     def __init__(
@@ -72,9 +65,7 @@ class ContentionSensor:
     ) -> ContentionRecord:
         """Returns the contention since the sensor was made.
 
-        Args:
-            input_cores: Number of cores that the threads making batches kept busy; None if unknown.
-            input_queued_ratio: See `ContentionRecord`.
+        `input_cores` is the number of cores that the threads making batches kept busy.
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
@@ -143,12 +134,14 @@ class NewThreadsSensor:
     Threads that end between two readings count too: the time of new threads is the process's time
     minus the time of the threads that existed at first.
 
-    Args:
-        threads: Returns the times of each of this process's threads by id.
-        process_s: Processor time of this process, in seconds.
-        now: The clock, in seconds.
-        name: Returns the name of one of this process's threads, by id.
-        compiled: Returns what XLA compiled in this process so far; None if unknown.
+    tf.data and Keras start threads for each pass over a dataset, while TensorFlow computes the
+    steps on threads that it started before. So the work of new threads is mostly making batches.
+    Their processor time says more than the stages' elapsed time, which also counts a stage that
+    sleeps.
+
+    XLA starts threads too. In TensorFlow 2.21, those that run compiled steps are recognized by
+    their name, "tf_XLAEigen". Those that compile have no name of their own, so time in which XLA
+    compiled does not count.
     """
 
     def __init__(

@@ -18,11 +18,7 @@ WORKED_SHARE = 0.5
 
 
 class SamplingThread:
-    """Calls each task at every tick; a task that raises is dropped with one warning.
-
-    Args:
-        interval_s: Time between two ticks, in seconds.
-    """
+    """Calls each task at every tick; a task that raises is dropped with one warning."""
 
     def __init__(self, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
@@ -83,12 +79,7 @@ class SamplingThread:
 class Heartbeat:
     """Detects suspensions: a thread calls `beat` at an interval, and a very late call shows one.
 
-    Args:
-        interval_s: Time between two beats.
-        now: The clock, in seconds.
-        process_s: Processor time of this process, in seconds.
-        on_stop: Called when the process continues, with the time of the last beat before the stop
-            and the current time.
+    `on_stop` is then called with the time of the last beat before the stop, and the current time.
     """
 
     def __init__(

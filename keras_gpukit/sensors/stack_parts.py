@@ -68,14 +68,7 @@ class Where(NamedTuple):
 
 
 class StackReader:
-    """Finds the script's lines on stacks.
-
-    Args:
-        is_of_the_script: Whether a file is the script's own.
-
-    Attributes:
-        codes: Codes by their identity, of all lines that were found.
-    """
+    """Finds the script's lines on stacks; `codes` has those of all lines, by their identity."""
 
     def __init__(self, is_of_the_script: Callable[[str], bool]) -> None:
         self._is_of_the_script = is_of_the_script
@@ -163,12 +156,9 @@ MINIMUM_FOUND = 3
 
 
 class CodeWatch:
-    """Counts the looks at which threads are inside functions.
+    """Counts the looks at which threads, or one of them, are inside functions.
 
-    Args:
-        codes: Code of the functions. If one calls another, only the called one counts as busy.
-        thread: Thread that is looked at; None for all.
-        when: Whether a look counts.
+    If one function calls another, only the called one counts as busy. `when` says if a look counts.
     """
 
     def __init__(

@@ -162,8 +162,8 @@ def _hands_on_from(stage: Dataset, source: str) -> bool:
 def element_bytes(spec: Any, *, is_sliced: bool = False) -> int | None:
     """Returns the bytes of an element; None if a shape is unknown, or for strings and the like.
 
-    Slices of tensors that are in memory anyway count only with their overhead if TensorFlow does not
-    copy them.
+    Slices of tensors that are in memory anyway count only with their overhead if TensorFlow does
+    not copy them.
     """
     import tensorflow as tf
 

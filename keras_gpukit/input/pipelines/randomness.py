@@ -104,8 +104,8 @@ def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bo
     """Returns why calling a stage's function in parallel may change its elements; None if not.
 
     Random draws without a seed differ each time anyway. With a seed, elements would get each
-    other's draws, which `allow_reorder` allows. With `trust_python`, Python functions are assumed to
-    depend only on their arguments.
+    other's draws, which `allow_reorder` allows. With `trust_python`, Python functions are assumed
+    to depend only on their arguments.
     """
     harmless: set[Impurity] = {"random", "variable"}
     if trust_python:

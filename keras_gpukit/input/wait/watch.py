@@ -190,7 +190,7 @@ class PipelineWatch:
 
         The first call names the stages, which takes milliseconds. Any thread may call this. The
         mean wait of a step shows how much work tf.data does not time, which is added. While the run
-        continues (`so_far`), only the latest passes are evaluated: steps wait for the GIL meanwhile.
+        continues (`so_far`), only the latest passes count: steps wait for the GIL meanwhile.
         """
         # Copies, since readings are added meanwhile.
         passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
