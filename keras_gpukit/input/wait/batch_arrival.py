@@ -20,11 +20,12 @@ import numpy.typing as npt
 
 from keras_gpukit.frameworks.tf_datasets import Dataset, input_of, kind, setting
 from keras_gpukit.frameworks.tf_runtime import anonymous_name, devices_fed_by, with_host_dataset
-from keras_gpukit.input.pipelines.measurable import (
+from keras_gpukit.input.pipelines.rebuilding import (
+    replace,
+    spine,
     with_prefetch_of_its_own,
     without_further_prefetch,
 )
-from keras_gpukit.input.pipelines.rebuilding import replace, spine
 from keras_gpukit.input.wait.meters import CallWindow, PipelineStart, Times, WaitReading
 from keras_gpukit.records.steps import Confidence, Mechanism
 

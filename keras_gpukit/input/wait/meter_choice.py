@@ -15,7 +15,7 @@ from typing import Any
 from keras_gpukit.errors import Guard, logger
 from keras_gpukit.frameworks import keras_trainer, tf_iterators
 from keras_gpukit.frameworks.tf_runtime import is_deterministic
-from keras_gpukit.input.pipelines.measurable import (
+from keras_gpukit.input.pipelines.rebuilding import (
     fetch_time,
     times_its_fetches,
     with_model,
