@@ -66,7 +66,7 @@ class FirstCall(NamedTuple):
         return PipelineStart(self.wait_s, shuffle_fraction=None)
 
 
-class EndedWindows:
+class ClosedWindows:
     """Keeps what has ended in order, until `evaluate` does so.
 
     `on_start` is called with the wait for an epoch's first batch and its beginning on the clock. If

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.input.wait.calls import CallTimes, Counts
-from keras_gpukit.input.wait.closed_windows import ClosedWindow, EndedWindows, FirstCall, Start
+from keras_gpukit.input.wait.closed_windows import ClosedWindow, ClosedWindows, FirstCall, Start
 from keras_gpukit.input.wait.meters import Meter
 from keras_gpukit.records.steps import InputRecord
 
@@ -35,7 +35,7 @@ class StepWindows:
         self,
         calls: CallTimes,
         choose: Callable[[Any], Meter | str],
-        ended: EndedWindows,
+        ended: ClosedWindows,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.had_short_epoch = False
@@ -62,7 +62,7 @@ class StepWindows:
         self._raised = self._raised_taken = False
         self._is_cut = False
         self._counts: Counts = ()
-        self._worked_out_s = -math.inf
+        self._evaluated_s = -math.inf
 
     @property
     def began_s(self) -> float | None:
@@ -156,7 +156,7 @@ class StepWindows:
     @property
     def _is_due(self) -> bool:
         """Whether the last evaluation at a window's end was a second ago; for short epochs."""
-        return self._calls.times_s[-2] - self._worked_out_s >= WINDOW_S
+        return self._calls.times_s[-2] - self._evaluated_s >= WINDOW_S
 
     @property
     def _counts_as_start(self) -> bool:
@@ -217,7 +217,7 @@ class StepWindows:
         is_due = self._is_due
         self._begin()
         if is_due:
-            self._worked_out_s = calls.times_s[-2]
+            self._evaluated_s = calls.times_s[-2]
             self.evaluate()
 
     def _latest_unix_s(self) -> float:

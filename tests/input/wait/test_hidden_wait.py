@@ -28,12 +28,8 @@ def read(monkeypatch, fetches_s, computes_s, overheads_s):
 def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=0.0, known=0):
     """Returns the reading, the planted stall, and the duration of all calls.
 
-    Args:
-        fetches_s: Shape (calls, steps), as that of the other two.
-        computes_s: The last one of a call contains what leaving the call takes.
-        overheads_s: Between two fetches.
-        empty_call_s: What entering and leaving a call takes that finds no data.
-        known: Number of calls whose gaps are known, the last ones; 0 for all.
+    The last of a call's `computes_s` contains what leaving the call takes. Of the last `known`
+    calls the gaps are known; 0 for all.
     """
     hidden = calibrated_hidden_wait(monkeypatch, fetches_s.shape[1], empty_call_s=empty_call_s)
     gaps_s = overheads_s.copy()
@@ -140,9 +136,7 @@ def recorded(name):
 def clocks_of(name, call_s):
     """Returns calls and gaps that fit a row of `FIGURES`, and the stall that they show.
 
-    Args:
-        name: Key of the row.
-        call_s: How long entering and leaving a call takes, which was not recorded.
+    How long entering and leaving a call takes was not recorded.
     """
     row, pipeline = FIGURES[name], name.partition("/")[2].split()[0]
     step_s, compute_s = 1e-3 * row["step_ms"], 1e-3 * (row["step_ms"] - row["idle_ms"])
