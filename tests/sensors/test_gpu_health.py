@@ -1,4 +1,4 @@
-"""The driver, GPUs' health and units through NVIDIA's binding; the kernel's log; CUDA's libraries."""
+"""The driver, GPUs' health and units through NVIDIA's binding; kernel log; CUDA's libraries."""
 
 import os
 import shutil

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from keras_gpukit.input.pipelines.places import method_of, name_and_location
-from keras_gpukit.records.pipeline import Work
-from keras_gpukit.rules.input.python_advice import ARRAYS
+from keras_gpukit.records.pipeline import ARRAYS, Work
 
 _TORCH = "torch.utils.data"
 _CLASSES = ("MapDataset", "IterDataset", "DataLoader")

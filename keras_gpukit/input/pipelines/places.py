@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_gpukit.frameworks.tf_functions import before_conversion
-from keras_gpukit.records.pipeline import CallLine
-from keras_gpukit.rules.input.python_advice import ARRAYS
+from keras_gpukit.records.pipeline import ARRAYS, CallLine
 
 # In an operation's traceback, this TensorFlow function calls the user's function.
 CALLER = "wrapper_helper"
