@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from keras_gpukit.frameworks.keras_trainer import step_count
-from keras_gpukit.input.wait.examples import reader
+from keras_gpukit.input.wait.calls import reader
 
 
 class FitCount:

@@ -12,7 +12,7 @@ from keras_gpukit.monitoring.call_frame import batch_of
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.flops import count_step
 from keras_gpukit.records.run import StepFlops
-from keras_gpukit.sensors.ceilings import measured_ceilings
+from keras_gpukit.sensors.host import measured_ceilings
 
 _EAGER = "eager steps have no graph"
 

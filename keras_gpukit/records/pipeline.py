@@ -18,6 +18,8 @@ Work = Literal[
     "other",
 ]
 
+ARRAYS = "Keras' own "
+"""Prefix of the names of stages that Keras creates for arrays."""
 InputLibrary = Literal["Keras", "torch", "Grain", "Grain DataLoader"]
 """Library that runs the user's Python code to make batches; "Keras" also stands for plain
 generators."""

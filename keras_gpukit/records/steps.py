@@ -9,6 +9,15 @@ from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, Pyth
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
+Mechanism = Literal[
+    "pipeline model",
+    "fetch latency",
+    "batch arrival",
+    "timed fetch",
+    "timed calls of the dataset's iterator",
+    "profile",
+]
+"""How an input wait was measured."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +238,7 @@ class InputRecord:
     """
 
     phase: Phase
-    mechanism: str | None = None
+    mechanism: Mechanism | None = None
     confidence: Confidence | None = None
     measured_steps: int = 0
     wait_s: float | None = None

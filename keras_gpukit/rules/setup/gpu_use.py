@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from keras_gpukit.records.machine import ThrottleReason
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import Outcome, Rule, Share, gpu_readings, gpu_readings_unknown_because
 
 THROTTLED_FRACTION = 0.10
-POWER_CAP = "software power cap"
-LIMITS = frozenset(
-    {
-        POWER_CAP,
-        "hardware slowdown",
-        "software thermal slowdown",
-        "hardware thermal slowdown",
-        "hardware power brake",
-    }
-)
+POWER_CAP: ThrottleReason = "software power cap"
+_OF_HEAT: set[ThrottleReason] = {
+    "hardware slowdown",
+    "software thermal slowdown",
+    "hardware thermal slowdown",
+}
+_OF_POWER: set[ThrottleReason] = {POWER_CAP, "hardware slowdown", "hardware power brake"}
+LIMITS = _OF_HEAT | _OF_POWER
 
 
 class Throttled(Rule):
@@ -52,11 +51,11 @@ class Throttled(Rule):
         )
 
 
-def _advise(reasons: list[str]) -> tuple[str, ...]:
+def _advise(reasons: list[ThrottleReason]) -> tuple[str, ...]:
     advice = []
-    if any("thermal" in reason or reason == "hardware slowdown" for reason in reasons):
+    if _OF_HEAT.intersection(reasons):
         advice.append("Cool the GPU: fans, dust, and the air between cards")
-    if any("power" in reason or reason == "hardware slowdown" for reason in reasons):
+    if _OF_POWER.intersection(reasons):
         advice.append("Compare the power limits: `nvidia-smi -q -d POWER`")
     return tuple(advice)
 

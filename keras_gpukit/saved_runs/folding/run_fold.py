@@ -15,6 +15,7 @@ from keras_gpukit.records.machine import (
     GPUUtilization,
     HostUtilization,
     MemoryRecord,
+    ThrottleReason,
     UtilizationRecord,
 )
 from keras_gpukit.records.names import RecordKind
@@ -62,7 +63,7 @@ class RunFold:
         self.gpus: dict[str, Downsampler] = {}
         self.memory: dict[str, Downsampler] = {}
         self._overhead = Downsampler(tuple(tags.OVERHEAD), most_points)
-        self._throttling: dict[str, Counter[str]] = {}
+        self._throttling: dict[str, Counter[ThrottleReason]] = {}
         self._allocators: dict[str, DeviceMemory] = {}
         self._no_allocator: str | None = None
         self._epochs = EpochReadings()
