@@ -1,4 +1,4 @@
-"""TensorBoard's figures and texts of a record: the only place that derives them."""
+"""Figures of records: TensorBoard's, which nothing else derives, and those kept of readings."""
 
 from __future__ import annotations
 
