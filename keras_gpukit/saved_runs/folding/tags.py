@@ -46,7 +46,6 @@ OF_GPU = (
 OF_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 host_values, memory_values = operator.attrgetter(*OF_HOST), operator.attrgetter(*OF_MEMORY)
 _gpu_values = operator.attrgetter(*(each for each in OF_GPU if each != "throttled"))
-_host_values = operator.attrgetter(*HOST)
 
 
 def of_gpu(index: int | str) -> Tags:
@@ -88,7 +87,7 @@ def tags_of(kind: RecordKind, record: Any) -> dict[str, float | str]:
     if kind == "steps":
         return _scaled(STEPS, step_figures(record))
     if kind == "host":
-        return _scaled(HOST, _host_values(record))
+        return _scaled(HOST, [getattr(record, name) for name in HOST])
     if kind == "overhead":
         return _scaled(OVERHEAD, (record.step_s,))
     if kind == "gpu":
