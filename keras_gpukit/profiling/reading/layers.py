@@ -233,14 +233,16 @@ def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationPro
         )
     most = _most((operation_name(event), time_s) for event, time_s in runs)
     return tuple(
-        OperationProfile(name, kind, kind_of(kind), *figures) for (name, kind), *figures in most
+        OperationProfile(name, kind, kind_of(kind), time_s, count, share)
+        for (name, kind), time_s, count, share in most
     )
 
 
 def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
     """Returns the kernels that took the most time, and what launched each most often."""
-    launches = [(name, by) for name, by, _ in _kernels(gpus, counted)]
-    launched_by = dict(launch for launch, _ in reversed(Counter(launches).most_common()))
+    kernels = list(_kernels(gpus, counted))
+    launches = Counter((name, launched_by) for name, launched_by, _ in kernels)
+    launchers = dict(launch for launch, _ in reversed(launches.most_common()))
     return tuple(
         KernelProfile(
             name=name,
@@ -249,11 +251,9 @@ def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
             count=count,
             share=share,
             tensor_core=uses_tensor_cores(name),
-            operation=operation_name(launched_by[name])[0] or None,
+            operation=operation_name(launchers[name])[0] or None,
         )
-        for name, time_s, count, share in _most(
-            (name, time_s) for name, _, time_s in _kernels(gpus, counted)
-        )
+        for name, time_s, count, share in _most((name, time_s) for name, _, time_s in kernels)
     )
 
 
