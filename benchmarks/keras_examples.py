@@ -32,7 +32,7 @@ from unchanged_scripts import RUN
 
 from keras_gpukit import load_report
 from keras_gpukit.reports.phrases import saved
-from keras_gpukit.saved_runs.script_verdict import main_run
+from keras_gpukit.saved_runs.log_folder import main_run
 
 FEATURES = (
     "p (mbar),T (degC),Tpot (K),Tdew (degC),rh (%),VPmax (mbar),VPact (mbar),VPdef (mbar),"

@@ -26,7 +26,7 @@ from results_file import save
 from rich import print as show
 
 from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 

@@ -19,9 +19,8 @@ from keras_gpukit.records.pipeline import (
     StageRecord,
 )
 from keras_gpukit.records.steps import InputRecord, Part, Phase
-from keras_gpukit.sensors.code_watch import CodeWatch
-from keras_gpukit.sensors.interpreter import ContentionSensor
-from keras_gpukit.sensors.new_threads import NewThreadsSensor
+from keras_gpukit.sensors.interpreter import ContentionSensor, NewThreadsSensor
+from keras_gpukit.sensors.stack_parts import CodeWatch
 
 GENERATOR = "generator"  # kind of the stage that fetches from Python code
 

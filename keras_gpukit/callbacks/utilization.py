@@ -8,7 +8,6 @@ from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import Guard, logger
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.machine import (
-    SAMPLE_EVERY_S,
     GPUUtilization,
     HostUtilization,
     UtilizationRecord,
@@ -68,15 +67,18 @@ class _Reading:
         self._others = OtherProcessesSensor()
         self._lost: dict[int, str] = {}
         self._nvml: NVMLSensor | None = None
+        self._gpus: int | None = None
         self._gpus_unknown_because: str | None = None
         if session.environment.gpus:
             with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
                 self._nvml = nvml = NVMLSensor(session.environment.gpus)
                 self._note_lost(nvml)
-                session.every_second("GPUs through NVML", lambda: self._sample_gpus(nvml))
+                self._gpus = session.every_second(
+                    "GPUs through NVML", lambda: self._sample_gpus(nvml)
+                )
             self._gpus_unknown_because = guard.failed_because
         host = HostSensor()
-        session.every_second("the host", lambda: self._sample_host(host))
+        self._host = session.every_second("the host", lambda: self._sample_host(host))
 
     def end(self) -> None:
         """Reads a last time, and closes NVML."""
@@ -84,8 +86,9 @@ class _Reading:
         if not session.output.fold.host.readings:
             # The run ended before the first regular reading.
             if session.wall.total_s >= SHORTEST_S:
-                session.read_now("the host")
-            session.read_now("GPUs through NVML")
+                session.read_now(self._host)
+            if self._gpus is not None:
+                session.read_now(self._gpus)
         with Guard("Reading other processes", "The report does not name them."):
             self._others.end()
         if self._nvml is not None:
@@ -98,7 +101,6 @@ class _Reading:
         others, nvml = self._others, self._nvml
         record = UtilizationRecord(
             samples=0,
-            interval_s=SAMPLE_EVERY_S,
             gpus=tuple(GPUUtilization(i, lost_because=self._lost[i]) for i in sorted(self._lost)),
             host=HostUtilization(
                 children_cpu_percent=others.children_percent(),

@@ -36,10 +36,14 @@ from keras_gpukit.reports.units import size
 from keras_gpukit.rules.setup.gpu_problems import gpu_problems, library_problems, newer_gpus
 from keras_gpukit.rules.setup.no_gpu import import_fails
 from keras_gpukit.sensors.compilations import compilations
-from keras_gpukit.sensors.cuda_libraries import read_packages, try_loading
 from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.gpu_health import read_health, read_xids
-from keras_gpukit.sensors.installation import read_environment, read_machine
+from keras_gpukit.sensors.installation import (
+    read_environment,
+    read_machine,
+    read_packages,
+    try_loading,
+)
 from keras_gpukit.version import __version__
 
 COUNTERS = "tensorflow:counters in the layout of 2.21"

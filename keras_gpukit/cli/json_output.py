@@ -10,7 +10,7 @@ PRINTED = {
     "report": ("keras_gpukit.records.report", "Report"),
     "compare": ("keras_gpukit.records.comparison", "RunComparison"),
     "doctor": ("keras_gpukit.cli.examination", "DoctorFindings"),
-    "bench": ("keras_gpukit.records.benchmark", "MachineBenchmark"),
+    "bench": ("keras_gpukit.records.report", "MachineBenchmark"),
     "tune": ("keras_gpukit.records.tuning", "SpeedupSearch"),
 }
 """For each command with `--json`, the class of what it prints."""

@@ -13,8 +13,7 @@ from keras_gpukit.frameworks.tf_datasets import (
     stages,
     unwrapped,
 )
-from keras_gpukit.input.pipelines.functions import operations
-from keras_gpukit.input.pipelines.kinds import BATCHES, READERS, kind_of
+from keras_gpukit.input.pipelines.functions import BATCHES, READERS, kind_of, operations
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from keras_gpukit.errors import logger
-from keras_gpukit.frameworks.tf_distribution import ask_peer, wrap_collectives
+from keras_gpukit.frameworks.tf_runtime import ask_peer, wrap_collectives
 from keras_gpukit.records.cluster import RoundTrip
 from keras_gpukit.records.placement import OWN_SCOPE
 

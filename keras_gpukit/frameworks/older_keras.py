@@ -21,9 +21,6 @@ def trainer_class(module: Any) -> Any:
     """Returns the class that trains on TensorFlow, by Keras' module of it.
 
     Seen on Keras 3.12 to 3.15 as `TensorFlowTrainer`, on 3.16 as `Trainer`.
-
-    Raises:
-        AttributeError: If the module has no such class.
     """
     return getattr(module, "TensorFlowTrainer", None) or module.Trainer
 

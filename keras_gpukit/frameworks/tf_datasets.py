@@ -15,8 +15,7 @@ Dataset = Any
 def once_per_dataset(read: Callable[[Dataset], T]) -> Callable[[Dataset], T]:
     """Caches a function's results per dataset, since each epoch and each fit ask for the same ones.
 
-    Args:
-        read: Function of a dataset. Its result must not hold a reference to the dataset.
+    A result must not hold a reference to the dataset.
     """
     known: weakref.WeakKeyDictionary[Dataset, T] = weakref.WeakKeyDictionary()
 
@@ -103,20 +102,12 @@ def given_name(dataset: Any) -> str | None:
 
 
 def setting(stage: Dataset, name: str, *default: Any) -> Any:
-    """Returns a setting that a stage was made with, such as `batch_size` or `deterministic`.
-
-    Raises:
-        AttributeError: If the stage has no such setting, and no default was given.
-    """
+    """Returns a setting that a stage was made with, such as `batch_size` or `deterministic`."""
     return getattr(stage, f"_{name}", *default)
 
 
 def number(stage: Dataset, name: str) -> int:
-    """Returns a setting that is a whole number, such as `buffer_size`, `count` or `cycle_length`.
-
-    Raises:
-        AttributeError: If the stage has no such setting.
-    """
+    """Returns a setting that is a whole number, such as `buffer_size` or `cycle_length`."""
     return int(setting(stage, name))
 
 

@@ -80,8 +80,7 @@ def used_variables(step_function: Any) -> tuple[Any, ...]:
 def step_graph(step_function: Any) -> Any | None:
     """Returns the graph of one step on one batch, as it was traced; None if none was.
 
-    Raises:
-        AttributeError: If the step function is not Keras' own.
+    Raises AttributeError if the step function is not Keras' own.
     """
     inner = _closure(inspect.unwrap(step_function))
     if "one_step_on_data" not in inner:
@@ -187,13 +186,8 @@ def tracing_hooks(
     """Returns the objects, attributes and wrappers by which functions are called at each tracing.
 
     The manager hears of each tracing from a frame with the `Function`; each asks for the counter.
-
-    Args:
-        begins: Called before a tracing.
-        traced: Called after it with a key of the function, the Python function and the `Function`.
-
-    Raises:
-        AttributeError: If a name is missing; then functions that are traced again are unknown.
+    `begins` is called before a tracing, `traced` after it with a key of the function, the Python
+    function and the `Function`. If a name is missing, functions that are traced again are unknown.
     """
     hooks: dict[str, tuple[str, type[_Passing], Callable[..., None]]] = {
         "polymorphic_function": ("_frequent_tracing_detector_manager", _Manager, traced),

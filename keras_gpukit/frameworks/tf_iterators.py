@@ -66,10 +66,8 @@ _readable: weakref.WeakSet[Any] = weakref.WeakSet()
 def read_model(iterator: Any) -> Any:
     """Returns tf.data's model of a pipeline, as a string tensor.
 
-    `tf.data.experimental.get_model_proto` would also parse it, while training waits.
-
-    Raises:
-        Exception: If tf.data keeps no model of the pipeline.
+    `tf.data.experimental.get_model_proto` would also parse it, while training waits. Raises if
+    tf.data keeps no model of the pipeline.
     """
     import tensorflow as tf
 
@@ -84,11 +82,7 @@ def parse_model(reading: Any) -> Any:
 
 
 def check_model(iterator: Any) -> None:
-    """Tries to read the model; does so only once for all iterators over the same dataset.
-
-    Raises:
-        Exception: If tf.data keeps no model of the pipeline.
-    """
+    """Tries to read the model, which raises without one; once for all iterators over a dataset."""
     dataset = dataset_of(iterator)
     if dataset is None or dataset not in _readable:
         read_model(iterator)
@@ -97,11 +91,7 @@ def check_model(iterator: Any) -> None:
 
 
 def empty_iterator(iterator: Any) -> Any:
-    """Returns an iterator of the same type without data; no part of the pipeline runs.
-
-    Raises:
-        Exception: If such an iterator cannot be made.
-    """
+    """Returns an iterator of the same type without data; no part of the pipeline runs."""
     workers = getattr(iterator, "_iterators", None)
     if workers is None:
         return iter(iterator._dataset.take(0))

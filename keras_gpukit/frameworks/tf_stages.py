@@ -51,11 +51,7 @@ OPERATIONS = {
 
 
 def over(stage: Dataset, below: list[Dataset]) -> Dataset:
-    """Returns the same stage with other inputs.
-
-    Raises:
-        KeyError: If the stage's kind is unknown.
-    """
+    """Returns the same stage with other inputs; raises KeyError if its kind is unknown."""
     import tensorflow as tf
 
     name = kind(stage)
@@ -98,11 +94,7 @@ def can_be_rebuilt(stage: Dataset) -> bool:
 
 
 def _argument(stage: Dataset, name: str) -> Any:
-    """Returns an argument of the operation behind a stage.
-
-    Raises:
-        AttributeError: If the stage has no such attribute.
-    """
+    """Returns an argument of the operation behind a stage; raises if it has no such attribute."""
     import tensorflow as tf
 
     if name in ("f", "predicate", "other_arguments"):
@@ -121,12 +113,8 @@ def in_parallel(
 ) -> Dataset:
     """Returns the parallel form of a serial `map`, `batch`, `interleave` or `flat_map`.
 
-    Args:
-        stage: The serial stage.
-        below: Input of the parallel stage.
-        deterministic: "true", "false", or "default" for the setting in the pipeline's options.
-        cycle_length: Number of inputs, such as files, that are read in turn. None keeps the
-            stage's own number, which is 1 for a `flat_map`. Unused for `map` and `batch`.
+    `deterministic` is "true", "false", or "default" for the setting in the pipeline's options. An
+    `interleave` keeps its own `cycle_length`, and a `flat_map` has 1, unless one is given.
     """
     import tensorflow as tf
 

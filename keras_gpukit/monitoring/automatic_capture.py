@@ -19,8 +19,7 @@ from keras_gpukit.profiling.capturing.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
     MOST_AUTOMATIC_STEPS,
 )
-from keras_gpukit.profiling.read import read_profile
-from keras_gpukit.profiling.read_apart import READ_WITHIN_S, read_apart
+from keras_gpukit.profiling.read import READ_WITHIN_S, read_apart, read_profile
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
@@ -30,6 +29,7 @@ from keras_gpukit.rules.slowdown.captures import (
     CPUCaptures,
     events_of_step,
 )
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 SMALL_BYTES = 2 << 20
 """Size up to which a profile is read in this process: it takes less time than starting another.
@@ -174,16 +174,15 @@ class AutomaticCapture:
 
         The second figure is None if there is no range, and both are None if the stall is unknown.
         """
-        counted, wait_s, most_s, duration_s = 0, 0.0, 0.0, 0.0
+        fold, counted = RunFold(), 0
         for window in self._after_cut:
             if window.input_wait_s is None or counted >= steps:
                 break
             counted += window.steps
-            wait_s, duration_s = wait_s + window.input_wait_s, duration_s + window.duration_s
-            most_s += window.input_wait_s if window.most_wait_s is None else window.most_wait_s
-        if counted != steps:
-            return None, None
-        return wait_s / duration_s, most_s / duration_s if most_s > wait_s else None
+            fold.add("steps", window, window.time_s, window.step)
+        found = fold.input() if counted == steps else None
+        least, most = (found.stall_fraction, found.most_stall_fraction) if found else (None, None)
+        return least, most if most != least else None
 
 
 def _cost_s(session: Session, step_time_s: float) -> float:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from keras_gpukit.frameworks.keras_calls import is_default
+from keras_gpukit.frameworks.keras_models import is_default
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records.steps import OWN_WORK
-from keras_gpukit.sensors.code_watch import CodeWatch
+from keras_gpukit.sensors.stack_parts import CodeWatch
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.
 _HOOKS = (

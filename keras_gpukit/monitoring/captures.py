@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.frameworks.keras_calls import profiles_batches
+from keras_gpukit.frameworks.keras_models import profiles_batches
 from keras_gpukit.monitoring.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.profiling.capturing.profile_files import (
-    LARGEST_AMENDED_BYTES,
-    amend,
-    profile_files,
-)
+from keras_gpukit.profiling.capturing.capture import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.recorder import Recorder
-from keras_gpukit.profiling.capturing.settings import CaptureSettings, RequestFile
+from keras_gpukit.profiling.capturing.settings import CaptureSettings, RequestFile, profile_files
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord

@@ -15,7 +15,7 @@ from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.frameworks import tf_runtime
-from keras_gpukit.frameworks.keras_calls import profiled_batches
+from keras_gpukit.frameworks.keras_models import profiled_batches
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of

@@ -17,7 +17,7 @@ from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.kept_tensors import LEAST_BYTES, KeptTensors
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.machine import HOST, EpochMemory, Kept
-from keras_gpukit.saved_runs.folding.joined import EpochReadings
+from keras_gpukit.saved_runs.folding.downsampling import EpochReadings
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.host import left_bytes, process_bytes
 

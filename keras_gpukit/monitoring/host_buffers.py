@@ -12,7 +12,7 @@ from typing import Any
 
 from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.host_buffers import host_buffers
-from keras_gpukit.input.wait.stages.readings import Sizes, measured_element_bytes
+from keras_gpukit.input.wait.readings import Sizes, measured_element_bytes
 from keras_gpukit.monitoring.call_frame import callback_list, dataset_of_fit, epochs_of
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
@@ -87,4 +87,4 @@ def _with_size(buffer: HostBuffer, sizes: Sizes) -> HostBuffer:
     if buffer.element_bytes is not None or measured is None:
         return buffer
     because = buffer.unknown_because if buffer.elements is None else None
-    return replace(buffer, element_bytes=measured, is_measured=True, unknown_because=because)
+    return replace(buffer, element_bytes=measured, unknown_because=because)

@@ -8,7 +8,7 @@ from typing import Any
 
 from keras_gpukit.errors import add_note
 from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.input.wait.examples import ExampleCounter
+from keras_gpukit.input.wait.calls import ExampleCounter
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.monitoring.call_errors import call_within, line_within_step, role_within_step

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.frameworks.older_keras import gpu_runs_ahead
 from keras_gpukit.frameworks.tf_iterators import host_iterator
-from keras_gpukit.input.pipelines.measurable import times_its_fetches
-from keras_gpukit.input.wait.calls import CallTimes, StepFunction
+from keras_gpukit.input.pipelines.rebuilding import times_its_fetches
+from keras_gpukit.input.wait.calls import CallTimes, ExampleCounter, StepFunction
 from keras_gpukit.input.wait.clock import StepClock
-from keras_gpukit.input.wait.closed_windows import EndedWindows
-from keras_gpukit.input.wait.examples import ExampleCounter
+from keras_gpukit.input.wait.closed_windows import ClosedWindows
 from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
 from keras_gpukit.input.wait.meters import RequestMeter
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.monitoring.call_frame import batch_of, epoch_iterator, epochs_of
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.monitoring.step_count import FitCount
@@ -79,7 +78,7 @@ class PhaseSteps:
             lambda record: output.read(lambda fold: fold.measured(record)),
         )
         counts = not self._requests
-        ended = EndedWindows(
+        ended = ClosedWindows(
             self._totals,
             on_window=self._take,
             on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
@@ -223,10 +222,8 @@ class PhaseSteps:
 
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
-        steps = self.steps
-        record = self._totals.throughput(steps, self._wall.total_s if self._wall else None)
-        updates = self._counted.updates(steps, self._clock.pipelines) if self._counted else None
-        return replace(record, updates=updates, executions=self.executions)
+        record = self._totals.throughput(self.steps, self._wall.total_s if self._wall else None)
+        return replace(record, executions=self.executions)
 
     def input(self) -> InputRecord:
         """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""

@@ -32,11 +32,10 @@ from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
 from keras_gpukit.records.script import StackPart, StackTimes
 from keras_gpukit.records.steps import Part, Phase, StepWindow
-from keras_gpukit.sensors.code_watch import CodeWatch
 from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
+from keras_gpukit.sensors.stack_parts import CodeWatch
 from keras_gpukit.sensors.stacks import StackSampler
 
-PROGRESS = "what the run is doing"
 WRAPPERS_S = 4e-6
 """Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
 at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
@@ -125,7 +124,8 @@ class Session:
         self._phases = {phase: PhaseSteps(self, phase)}
         self.every_second("whether the process was suspended", self._heartbeat.beat)
         params = getattr(callback_list(phase), "params", None)
-        self.every_second(PROGRESS, ProgressNotes(self, params).note)
+        notes = ProgressNotes(self, params)
+        self._progress = self.every_second("what the run is doing", notes.note)
 
     def start(self) -> None:
         """Starts watching and the threads. The session can already be closed before this."""
@@ -195,9 +195,9 @@ class Session:
             if steps.pipeline is not None:
                 steps.pipeline.poll()
 
-    def every_second(self, name: str, action: Callable[[], None]) -> None:
-        """Calls an action about once a second, on another thread."""
-        self._sampler.add(name, action)
+    def every_second(self, reads: str, action: Callable[[], None]) -> int:
+        """Calls an action about once a second, on another thread; returns its number."""
+        return self._sampler.add(reads, action)
 
     def sampled_once(self, spent_s: float) -> None:
         """Counts processor time of the sampling thread as one-time overhead; called on it."""
@@ -217,9 +217,9 @@ class Session:
             return None
         return self._stacks.times(self._began_s, parts=parts, thread=self.frame.thread)
 
-    def read_now(self, name: str) -> None:
-        """Calls the action registered with `every_second` under a name, on this thread."""
-        self._sampler.call(name)
+    def read_now(self, number: int) -> None:
+        """Calls the action that `every_second` has registered under a number, on this thread."""
+        self._sampler.call(number)
 
     def epoch_begins(self, epoch: int) -> None:
         """Notes that a callback is called at the start of an epoch; others may follow."""
@@ -246,7 +246,7 @@ class Session:
         """Notes that a callback leaves at the end of a phase."""
         if phase == self.phase:
             self._sampler.stop()  # a reading must not follow the summary
-            self.read_now(PROGRESS)
+            self.read_now(self._progress)
             self.wall.end()
             self.events.epoch_ends(self.epoch)  # in case the epoch was interrupted
         else:

@@ -1,21 +1,19 @@
-"""Counts the steps and optimizer updates of a model, over all its fits."""
+"""Counts the steps of a model, over all its fits."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from keras_gpukit.frameworks.keras_trainer import step_count
-from keras_gpukit.input.wait.examples import reader
+from keras_gpukit.input.wait.calls import reader
 
 
 class FitCount:
-    """Counts the steps and updates of a model since this object was made."""
+    """Counts the steps of a model since this object was made."""
 
     def __init__(self, model: Any, first_step: int) -> None:
         self._model = model
         self._first_step = first_step
-        # Reading a counter takes 0.1 ms, which matters for short fits.
-        self._first_update = updates_so_far(model) if accumulated(model) else first_step
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
         """Returns the number of steps in all calls of the step function.
@@ -30,26 +28,6 @@ class FitCount:
         counted = steps_so_far(self._model) - self._first_step
         fits = 0 <= calls * steps_per_execution - counted <= (steps_per_execution - 1) * pipelines
         return counted if fits else calls * steps_per_execution
-
-    def updates(self, steps: int, pipelines: int) -> int | None:
-        """Returns the number of updates of the weights; None if unknown.
-
-        Args:
-            steps: Number of steps that ran.
-            pipelines: Number of times that Keras may have looked for the end of the data. The
-                optimizer also counts the step that finds no more data.
-        """
-        optimizer = _optimizer(self._model)
-        if optimizer is None:
-            return None
-        counted = updates_so_far(self._model)
-        accumulates = accumulated(self._model)
-        spare = steps_so_far(self._model) if accumulates else counted
-        spare -= self._first_step + steps
-        if not 0 < spare <= pipelines:
-            return counted - self._first_update
-        # Whether the extra steps would have updated the weights is unknown.
-        return None if accumulates else steps
 
 
 def updates_so_far(model: Any) -> int:

@@ -10,9 +10,9 @@ from keras_gpukit.errors import failure
 from keras_gpukit.frameworks.tf_functions import step_graph
 from keras_gpukit.monitoring.call_frame import batch_of
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.profiling.flops.counting import count_step
-from keras_gpukit.records.benchmark import StepFlops
-from keras_gpukit.sensors.ceilings import measured_ceilings
+from keras_gpukit.profiling.flops import count_step
+from keras_gpukit.records.run import StepFlops
+from keras_gpukit.sensors.host import measured_ceilings
 
 _EAGER = "eager steps have no graph"
 

@@ -20,7 +20,6 @@ from keras_gpukit.distributed.worker_times import (
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.input.wait.calls import StepFunction
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.cluster import (
     ComparedStep,
     WorkerComparison,
@@ -34,6 +33,8 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.saved_runs.worker_figures import (
     SUMMARIES_WITHIN_S,
     compare_in_folder,
+    compared_replicas,
+    compared_steps,
     comparison,
     figures_of,
 )

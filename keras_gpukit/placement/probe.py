@@ -230,4 +230,4 @@ def _unknown(error: Exception) -> PlacementRecord:
     import tensorflow as tf
 
     because = failure(f"reading the placement from TensorFlow {tf.__version__}", error)
-    return PlacementRecord(unknown_because=because, error=f"{type(error).__name__}: {error}")
+    return PlacementRecord(unknown_because=because)

@@ -1,30 +1,45 @@
-"""Reads a profile file into a `ProfileRecord`."""
+"""Reads a profile file into a `ProfileRecord`, here or in a process of its own."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 from google.protobuf.message import DecodeError
 
 from keras_gpukit.errors import ProfileError
-from keras_gpukit.profiling.reading import breakdown
-from keras_gpukit.profiling.reading.events import Events, Space
+from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Space
 from keras_gpukit.profiling.reading.gpu import PLANE, GPUs, gpus_of, profile_of
 from keras_gpukit.profiling.reading.host import Host, sort_out
-from keras_gpukit.profiling.reading.layers import time_by_layer
-from keras_gpukit.profiling.reading.operations import top_kernels, top_operations
+from keras_gpukit.profiling.reading.layers import time_by_layer, top_kernels, top_operations
 from keras_gpukit.profiling.reading.space import read_space
-from keras_gpukit.profiling.reading.spans import NOTHING
 from keras_gpukit.profiling.reading.stages import rank_stages
-from keras_gpukit.profiling.reading.steps import Steps, find_steps
+from keras_gpukit.profiling.reading.steps import (
+    Steps,
+    exposed_collectives_s,
+    exposed_waits,
+    find_steps,
+    kind_spans,
+    part_spans,
+    rows,
+)
+from keras_gpukit.records.codec import checked_record
 from keras_gpukit.records.profile import ProfileRecord
 
 LARGEST_BYTES = 256 << 20
 """Size of the largest profile that is read. Fifty steps of a large model take a tenth of it."""
 HOST = "/host:CPU"
 MOST_PROBLEMS = 20
+# Our choice. Ten steps of a large model take some megabytes; reading takes four times the size.
+LARGEST_APART_BYTES = 64 << 20
+"""Size of the largest profile that a run reads."""
+READ_WITHIN_S = 20.0
+_LOWEST_PRIORITY = 19
 _ENVIRONMENT = "Task Environment"
 _PLANES = ("/host:", "/device:", _ENVIRONMENT)
 _FOREIGN = {
@@ -55,7 +70,6 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
     record: dict[str, object] = {
-        "host": space.hostname,
         "captured_s": _captured_s(space),
         "problems": _problems(space),
         "incomplete_because": _incomplete(space),
@@ -77,21 +91,21 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         per_execution = max(1, round(int(inside.sum()) / len(steps)))
     count = len(steps) * per_execution
     total_ps = steps.counted.total_ps
-    parts = breakdown.part_spans(steps, host, gpus)
+    parts = part_spans(steps, host, gpus)
     computed = parts.get("device compute" if gpus.each else "host compute", NOTHING)
-    kinds = breakdown.kind_spans(host, gpus, computed)
-    waits = breakdown.exposed_waits(host, gpus)
+    kinds = kind_spans(host, gpus, computed)
+    waits = exposed_waits(host, gpus)
     waits_known = len(host.waits.begin_ps) > 0
-    to_mean_s = breakdown.PS / count
+    to_mean_s = PS / count
     return {
         "steps": count,
         "steps_per_execution": per_execution,
         "steps_from": steps.source,
-        "span_s": total_ps * breakdown.PS,
+        "span_s": total_ps * PS,
         "step_time_s": total_ps * to_mean_s,
         "parts_s": {part: spans.total_ps * to_mean_s for part, spans in parts.items()},
         "kinds_s": {kind: spans.total_ps * to_mean_s for kind, spans in kinds.items()},
-        "each_step": breakdown.rows(steps, parts, int(steps.begin_ps[0])),
+        "each_step": rows(steps, parts),
         "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
         "stall_unknown_because": (
             None if waits_known else "No fetch of a batch from tf.data is in the profile."
@@ -99,7 +113,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "devices": tuple(
             replace(
                 profile_of(gpu, steps.counted),
-                collectives_s=breakdown.exposed_collectives_s(gpu, steps),
+                collectives_s=exposed_collectives_s(gpu, steps),
             )
             for gpu in gpus.each
         ),
@@ -175,3 +189,48 @@ def _problems(space: Space) -> tuple[str, ...]:
 
         problems += [remedy(text) or text for text in space.problems]
     return tuple(dict.fromkeys(problems))[:MOST_PROBLEMS]
+
+
+def read_apart(path: Path) -> ProfileRecord:
+    """Reads a profile like `read_profile`, in a separate process of low priority.
+
+    Reading holds the GIL. A thread of low priority that holds it would delay training on a busy
+    machine even longer than one of normal priority; a process shares no GIL. It loads no
+    TensorFlow.
+
+    Raises:
+        ProfileError: If the profile is over `LARGEST_APART_BYTES`, or cannot be read in time.
+        OSError: If the file or the process cannot be opened.
+    """
+    size_bytes = path.stat().st_size
+    if size_bytes > LARGEST_APART_BYTES:
+        raise ProfileError(
+            f"it has {size_bytes / 2**20:,.0f} MiB; a run reads up to "
+            f"{LARGEST_APART_BYTES >> 20} MiB"
+        )
+    try:
+        read = subprocess.run(
+            [sys.executable, "-m", __name__, str(path.absolute())],
+            cwd=Path(__file__).parents[2],  # the package may be on this process' path only
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=READ_WITHIN_S,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise ProfileError(f"it was not read within {READ_WITHIN_S:g} s") from None
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        because = last[0] if last else f"its process ended with {error.returncode}"
+        raise ProfileError(f"it cannot be read: {because}") from None
+    return checked_record(msgspec.Raw(read.stdout), ProfileRecord)
+
+
+def _main() -> None:
+    with suppress(AttributeError, OSError):  # Windows has no such priorities
+        os.nice(_LOWEST_PRIORITY)
+    sys.stdout.buffer.write(msgspec.json.encode(read_profile(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    _main()

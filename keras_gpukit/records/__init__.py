@@ -11,16 +11,15 @@ Notebooks and tests import any of them from here; the package itself loads only 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from keras_gpukit.records.benchmark import *  # noqa: F403
     from keras_gpukit.records.cluster import *  # noqa: F403
     from keras_gpukit.records.codec import *  # noqa: F403
     from keras_gpukit.records.comparison import *  # noqa: F403
-    from keras_gpukit.records.displayed import *  # noqa: F403
     from keras_gpukit.records.environment import *  # noqa: F403
     from keras_gpukit.records.event import *  # noqa: F403
     from keras_gpukit.records.finding import *  # noqa: F403
@@ -45,3 +44,39 @@ def __getattr__(name: str) -> Any:
             if name in names:
                 return names[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_R = TypeVar("_R", bound="Displayed")
+_views: dict[type, Callable[[Any], str]] = {}
+_texts: dict[type, Callable[[Any], str]] = {}
+
+
+class Displayed:
+    """Base class of records that notebooks show as HTML, and some as text, through a view.
+
+    A record does not know how it is shown. The module of its view registers the view when it is
+    imported. Code that creates such a record imports that module.
+    """
+
+    def _repr_html_(self) -> str | None:
+        """Returns the record as HTML for notebooks; None if no view is registered."""
+        view = _views.get(type(self))
+        return None if view is None else view(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Has IPython show the record as `print` does where it shows no HTML."""
+        return {"text/plain": str(self)}
+
+    def __str__(self) -> str:
+        """Returns the record as text for `print`, or its fields if no text view is registered."""
+        text = _texts.get(type(self))
+        return repr(self) if text is None else text(self)
+
+
+def show_by(
+    record: type[_R], view: Callable[[_R], str], text: Callable[[_R], str] | None = None
+) -> None:
+    """Registers how records of a class are shown."""
+    _views[record] = view
+    if text is not None:
+        _texts[record] = text

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from keras_gpukit.records.displayed import Displayed
+from keras_gpukit.records import Displayed
 from keras_gpukit.records.environment import Worker
 
 ShardPolicy = Literal["AUTO", "FILE", "DATA", "OFF", "HINT"]
@@ -63,15 +63,9 @@ class Cluster:
 def worker_of(
     addresses: Mapping[str, Sequence[str]], task_type: str | None, task_index: Any
 ) -> Worker | None:
-    """Returns a process's place among those that train together.
+    """Returns a process's place among those that train together; None without a cluster.
 
     Counts as `multi_worker_util.id_in_cluster` and `worker_count` of TensorFlow 2.21 do.
-
-    Returns:
-        The process's place; None without a cluster.
-
-    Raises:
-        TypeError, ValueError: If `task_index` is not a number.
     """
     if not addresses:
         return None

@@ -38,11 +38,8 @@ def from_dict(plain: dict[str, Any], kind: type[_R]) -> _R:
 def json_schema(kind: type, name: str) -> dict[str, Any]:
     """Returns the JSON Schema of a record with a field `schema`, draft 2020-12.
 
-    It is made from the record's class and those of its fields, with their descriptions.
-
-    Args:
-        kind: Class of the record.
-        name: Name in the schema's `$id`, before the version of the layout.
+    It is made from the record's class and those of its fields, with their descriptions. Its `$id`
+    has the name, before the version of the layout.
     """
     schema = msgspec.json.schema(kind)
     for each in schema["$defs"].values():
@@ -57,12 +54,7 @@ def json_schema(kind: type, name: str) -> dict[str, Any]:
 
 
 def checked_record(data: msgspec.Raw, kind: type[_R]) -> _R:
-    """Decodes a record of a class from JSON and checks it.
-
-    Raises:
-        ValueError: If the data do not match the record's fields, or a number is not between
-            -`LARGEST` and `LARGEST`.
-    """
+    """Decodes a record of a class from JSON, and checks its fields and numbers as below."""
     plain = msgspec.json.decode(data)
     check_numbers([plain])
     return from_dict(plain, kind)

@@ -95,11 +95,7 @@ class Series:
     weight: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """Checks the lengths of columns, which may have been read from a damaged file.
-
-        Raises:
-            ValueError: If the columns differ in length.
-        """
+        """Checks the lengths of columns, which may have been read from a damaged file."""
         if len({len(each) for each in (self.step, self.elapsed_s, self.mean, self.weight)}) > 1:
             raise ValueError(f"The columns of the series {self.tag!r} differ in length.")
 
@@ -117,8 +113,7 @@ class Shift:
             third.
         before: Median of the figure since the previous change, or in the first third.
         after: Median of the figure until the next change, or in the last third.
-        end_step: Global step at the end of the new level, or of the run.
-        end_s: Seconds from the start of the run to `end_step`.
+        end_s: Seconds from the start of the run to the end of the new level, or of the run.
     """
 
     series: str
@@ -128,7 +123,6 @@ class Shift:
     elapsed_s: float
     before: float
     after: float
-    end_step: int
     end_s: float
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from keras_gpukit.records.cluster import Cluster
 from keras_gpukit.records.environment import GPUInfo
@@ -177,6 +177,18 @@ class Xid:
     text: str
 
 
+RecoveryAction = Literal[
+    "none",
+    "reset_gpu",
+    "restart_machine",
+    "end_peer_traffic",
+    "end_processes_and_reset_gpu",
+    "recover_imex",
+    "reset_bus",
+]
+"""Action that NVML requests after an error."""
+
+
 @dataclass(frozen=True)
 class GPUHealth:
     """State of one GPU, from NVML and the kernel's log. Fields that neither reports are None.
@@ -185,8 +197,6 @@ class GPUHealth:
         processes: Other processes with memory on the GPU, the largest first. In a container with
             process IDs of its own, this process may be among them.
         ecc_uncorrected: Uncorrected memory errors since the driver was loaded.
-        recovery_action: Action that NVML requests after an error, such as "reset the GPU"; "none"
-            for none.
     """
 
     index: int
@@ -196,7 +206,7 @@ class GPUHealth:
     ecc_uncorrected: int | None = None
     remapping_pending: bool | None = None
     remapping_failed: bool | None = None
-    recovery_action: str | None = None
+    recovery_action: RecoveryAction | None = None
     xids: tuple[Xid, ...] | None = None
 
 

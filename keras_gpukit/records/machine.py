@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from keras_gpukit.records.memory import MemoryPrediction
 
 SAMPLE_EVERY_S = 1.0
 """Seconds between two readings of the machine."""
+ThrottleReason = Literal[
+    "applications clocks setting",
+    "software power cap",
+    "hardware slowdown",
+    "sync boost",
+    "software thermal slowdown",
+    "hardware thermal slowdown",
+    "hardware power brake",
+    "display clock setting",
+]
 
 
 @dataclass(frozen=True)
@@ -152,7 +163,7 @@ class GPUSample:
     sm_active_percent: float | None = None
     tensor_active_percent: float | None = None
     memory_bandwidth_percent: float | None = None
-    throttle_reasons: tuple[str, ...] | None = None
+    throttle_reasons: tuple[ThrottleReason, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -199,8 +210,7 @@ class GPUUtilization:
     memory_total_bytes: int | None = None
     sm_active_percent: float | None = None
     tensor_active_percent: float | None = None
-    memory_bandwidth_percent: float | None = None
-    throttle_fractions: dict[str, float] | None = None
+    throttle_fractions: dict[ThrottleReason, float] | None = None
     lost_because: str | None = None
 
 
@@ -242,7 +252,6 @@ class HostUtilization:
     process_cpu_percent: float | None = None
     memory_max_bytes: int | None = None
     memory_available_min_bytes: int | None = None
-    memory_total_bytes: int | None = None
     children_cpu_percent: float | None = None
     job_cpu_percent: float | None = None
     others: tuple[ProcessUse, ...] = ()
@@ -276,7 +285,6 @@ class UtilizationRecord:
     """
 
     samples: int
-    interval_s: float
     gpus: tuple[GPUUtilization, ...] = ()
     host: HostUtilization | None = None
     gpus_unknown_because: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from keras_gpukit.records.displayed import Displayed
+from keras_gpukit.records import Displayed
 
 Execution = Literal["graph", "eager", "xla"]
 NEARER_LOW = 0.25

@@ -107,11 +107,9 @@ _UNITS = {
 def record_name(worker: Worker | None, process: int = 1) -> str:
     """Returns the name of a process's record, without its suffix.
 
-    Args:
-        worker: Place of the process in its cluster; None outside one. Each of several workers has a
-            record of its own: "run-0", "run-1", ..., and "run-evaluator".
-        process: Number of the process among those that share a log directory without being workers
-            of a cluster, from 1. The second one writes "run.2".
+    Each of several workers has a record of its own: "run-0", "run-1", ..., and "run-evaluator". Of
+    processes that share a log directory without being workers of a cluster, the second writes
+    "run.2".
     """
     name = "run"
     if worker is not None and worker.index is not None and worker.count != 1:
@@ -211,14 +209,8 @@ def find_run_files(
 ) -> tuple[list[Path], bool]:
     """Finds `gpukit/run.jsonl` and the records of other workers and processes next to it.
 
-    Args:
-        root: A log folder, a folder above it, or the folder "gpukit" in it.
-        most_folders: Number of folders that are searched at most, those near the top first.
-        within_s: Time limit of the search.
-        profiles: Whether to find profiles, too.
-
-    Returns:
-        The files, and whether every folder was searched.
+    The root is a log folder, one above it, or the folder "gpukit" in it. Folders near the top are
+    searched first. Also returns whether every folder was searched.
     """
 
     def is_wanted(name: str) -> bool:

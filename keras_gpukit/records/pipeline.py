@@ -18,6 +18,8 @@ Work = Literal[
     "other",
 ]
 
+ARRAYS = "Keras' own "
+"""Prefix of the names of stages that Keras creates for arrays."""
 InputLibrary = Literal["Keras", "torch", "Grain", "Grain DataLoader"]
 """Library that runs the user's Python code to make batches; "Keras" also stands for plain
 generators."""
@@ -51,8 +53,6 @@ class StageRecord:
         cost_s: Seconds per element that it produces, without the time of its inputs.
         cost_per_batch_s: Seconds per batch that leaves the pipeline, without the time of its
             inputs.
-        buffered_before: Mean number of elements in the buffer before the stage; None if there is no
-            such buffer.
         share: Share of the slowest segment's time that this stage takes. Stages outside that
             segment run alongside it and have 0.
         repeats: Whether it makes the same elements in each epoch, in whatever order, as far as its
@@ -73,7 +73,6 @@ class StageRecord:
     cost_s: float | None = None
     cost_per_batch_s: float | None = None
     parallelism: int = 1
-    buffered_before: float | None = None
     buffered_after: float | None = None
     share: float = 0.0
     files: int | None = None
@@ -142,9 +141,7 @@ class PipelineRecord:
     bottleneck: StageRecord | None = None
     balanced_because: str | None = None
     unknown_because: str | None = None
-    batches: int = 0
     slowest_s: float | None = None
-    source: str | None = None
     costs: tuple[PipelineCosts, ...] = ()
     starts: tuple[StageRecord, ...] = ()
     written: tuple[str, ...] | None = None
@@ -217,8 +214,6 @@ class HostBuffer:
         place: Position among the pipeline's stages of its kind, from 0, counted from training back
             to the sources.
         element_bytes: Bytes per element, including TensorFlow's overhead per tensor.
-        is_measured: Whether `element_bytes` was measured by tf.data. It is computed from shapes
-            otherwise.
         ahead: Elements that pass the stage before the first step, to fill the shuffle buffers after
             it.
     """
@@ -228,7 +223,6 @@ class HostBuffer:
     place: int = 0
     elements: int | None = None
     element_bytes: float | None = None
-    is_measured: bool = False
     per_step: float | None = None
     ahead: int = 0
     unknown_because: str | None = None
@@ -243,8 +237,7 @@ class HostBuffer:
     def held_bytes(self, steps: int) -> float | None:
         """Returns the bytes that the stage holds after a number of steps; None if unknown.
 
-        Args:
-            steps: Steps of the run. A shuffle buffer is full before the first one ends.
+        A shuffle buffer is full before the first one ends.
         """
         full_bytes = self.full_bytes
         if full_bytes is None or self.element_bytes is None:

@@ -244,7 +244,6 @@ class PlacementRecord:
             GPUs: operations that would do so on a GPU machine, see `predicted`.
         predicted: Whether `fallbacks` is a prediction of what would happen on a GPU, since this
             machine has none.
-        error: Exception behind `unknown_because`, with its whole message. Not for reports.
         rows: Operations by layer, with requested device, actual device and reason. Those that are
             not where they were expected come first, then the most common of the others.
         copies: Tensors that devices send to each other in each step, by source and target, the most
@@ -261,7 +260,6 @@ class PlacementRecord:
     transfers: int | None = None
     mechanism: str | None = None
     unknown_because: str | None = None
-    error: str | None = None
     transfers_between: dict[str, int] = field(default_factory=dict)
     rows: tuple[PlacedOperations, ...] = ()
     rows_left_out: int = 0

@@ -112,11 +112,9 @@ class StepProfile:
 
     Attributes:
         number: Number in the step's marker; None if the steps are not marked.
-        begin_s: When it began, in seconds since the first step in the profile began.
     """
 
     number: int | None
-    begin_s: float
     duration_s: float
     parts_s: dict[StepPart, float]
 
@@ -276,7 +274,6 @@ class ProfileRecord:
             the pipeline was not recorded.
     """
 
-    host: str | None = None
     captured_s: float | None = None
     steps: int = 0
     steps_per_execution: int = 1

@@ -1,19 +1,20 @@
-"""Contents of a report: runs read back from their log folders."""
+"""Contents of a report: runs read back from their log folders; and results of `bench`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-from keras_gpukit.records.displayed import Displayed
+from keras_gpukit.records import Displayed
 from keras_gpukit.records.environment import Environment, Worker, is_chief
 from keras_gpukit.records.event import Hang, RunEvent
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.run import Ceilings, RunSummary
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import Phase, Progress
+from keras_gpukit.records.tuning import Rate
 
 State = Literal["completed", "interrupted", "running", "unfinished"]
 
@@ -158,3 +159,64 @@ class Report(Displayed):
         """The newest of `captures` that was read, if possible with steps; None without any."""
         read = [each for each in reversed(self.captures) if each.profile is not None]
         return max(read, key=lambda each: bool(each.profile and each.profile.steps), default=None)
+
+
+DeviceKind = Literal["GPU", "CPU"]
+
+
+@dataclass(frozen=True)
+class BenchmarkRow:
+    """One model trained in one setting; without a rate and a reason if there was no time for it.
+
+    Attributes:
+        precision: "float32", "TF32", or the type of Keras' mixed policy.
+        batch: Examples in a batch. A CPU gets smaller batches than a GPU.
+        rate: Examples per second.
+        failed_because: Why it failed.
+    """
+
+    device: DeviceKind
+    model: str
+    precision: str
+    jit: bool
+    batch: int
+    rate: Rate | None = None
+    failed_because: str | None = None
+
+
+@dataclass(frozen=True)
+class DeviceBenchmark:
+    """Measurements of one device.
+
+    Attributes:
+        cores: Number of cores that the process could use.
+        date: When it was measured, in ISO 8601.
+        name: Product name of the GPU or processor; None if the device was not used.
+        rows: Rows, the most important first.
+        failed_because: Why the device, or its ceilings, could not be measured.
+    """
+
+    kind: DeviceKind
+    cores: int
+    date: str
+    name: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    ceilings: Ceilings | None = None
+    rows: tuple[BenchmarkRow, ...] = ()
+    failed_because: str | None = None
+
+
+@dataclass(frozen=True)
+class MachineBenchmark:
+    """Measurements of this machine.
+
+    Attributes:
+        seconds: The time budget.
+        interrupted: Whether Ctrl-C ended it.
+        schema: Version of the layout.
+    """
+
+    devices: tuple[DeviceBenchmark, ...]
+    seconds: float
+    interrupted: bool = False
+    schema: int = SCHEMA

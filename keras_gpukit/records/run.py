@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from keras_gpukit.records.benchmark import StepFlops
+from keras_gpukit.records import Displayed
 from keras_gpukit.records.cluster import WorkerComparison
-from keras_gpukit.records.displayed import Displayed
 from keras_gpukit.records.environment import Environment, Worker
 from keras_gpukit.records.event import Hang, Learning, Series
 from keras_gpukit.records.finding import Finding, Verdict
@@ -30,6 +29,49 @@ Ending = Literal["completed", "interrupted"]
 EndedKind = Literal["stopped", "signal", "input", "error"]
 """Kinds of what interrupts a run: the user, by Ctrl-C or an exit; a signal, as of a scheduler; an
 exception of the input pipeline; another exception."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """Highest rates that plain products and copies reached on a device.
+
+    Attributes:
+        tflops: TFLOP/s of square matrix products, by precision: "float32", "TF32", "bfloat16" …
+        device_gb_per_s: GB/s with which arrays in the device's memory were read and written.
+        to_device_gb_per_s: GB/s of copies from the host's memory; None on a CPU.
+    """
+
+    tflops: dict[str, float]
+    device_gb_per_s: float
+    to_device_gb_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class StepFlops:
+    """Operations of one training step of all replicas, counted from its graph.
+
+    A multiplication and an addition are two operations.
+
+    Attributes:
+        by_dtype: Operations of products, convolutions and cuDNN's recurrent layers, by the dtype of
+            their results.
+        moved_bytes: Bytes that the step's operations read and write if each reads its inputs once
+            and writes its outputs once. XLA fuses operations, which then move less. Tensors of
+            unknown size are left out.
+        uncounted: Types of operations whose arithmetic is not in `by_dtype`.
+        ceilings: Rates that `keras-gpukit bench` measured on this GPU; None if it has not.
+    """
+
+    by_dtype: dict[str, int] = field(default_factory=dict)
+    moved_bytes: int | None = None
+    uncounted: tuple[str, ...] = ()
+    unknown_because: str | None = None
+    ceilings: Ceilings | None = None
+
+    @property
+    def total(self) -> int | None:
+        """Operations of a step; None if they are not all known."""
+        return sum(self.by_dtype.values()) if self.unknown_because is None else None
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,6 @@ class LineTime:
         last_third_s: Part of `seconds` in the last third.
         waits_s: Part of `seconds` in which the thread waited, as for a sleep, a lock, a socket or
             other threads: it used hardly any processor time, or the line is known to wait.
-        eager_s: Part of `seconds` in which TensorFlow or Keras ran operations one by one from
-            Python, not in a `tf.function`.
     """
 
     place: str
@@ -48,7 +46,6 @@ class LineTime:
     first_third_s: float = 0.0
     last_third_s: float = 0.0
     waits_s: float = 0.0
-    eager_s: float = 0.0
 
     @property
     def mostly_waits(self) -> bool:

@@ -9,6 +9,15 @@ from keras_gpukit.records.pipeline import ContentionRecord, PipelineRecord, Pyth
 
 Phase = Literal["fit", "evaluate", "predict"]
 Confidence = Literal["exact", "sampled", "upper bound"]
+Mechanism = Literal[
+    "pipeline model",
+    "fetch latency",
+    "batch arrival",
+    "timed fetch",
+    "timed calls of the dataset's iterator",
+    "profile",
+]
+"""How an input wait was measured."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,6 @@ class ThroughputRecord:
     Attributes:
         examples_per_s: Mean number of examples per second of this process. The rate of a job is the
             sum over its workers.
-        updates: Number of updates by the model's optimizer during `fit`, fewer than the steps if
-            gradients are accumulated. None if unknown, since the optimizer may have counted a step
-            that found no data.
         executions: Number of calls of the step function, each of up to `steps_per_execution` steps.
     """
 
@@ -57,7 +63,6 @@ class ThroughputRecord:
     examples_per_s: float | None
     wall_s: float | None = None
     examples_unknown_because: str | None = None
-    updates: int | None = None
     executions: int | None = None
 
 
@@ -233,7 +238,7 @@ class InputRecord:
     """
 
     phase: Phase
-    mechanism: str | None = None
+    mechanism: Mechanism | None = None
     confidence: Confidence | None = None
     measured_steps: int = 0
     wait_s: float | None = None

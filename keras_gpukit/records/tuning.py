@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from keras_gpukit.records.displayed import Displayed
+from keras_gpukit.records import Displayed
 from keras_gpukit.records.finding import Change, Finding, Saving
 from keras_gpukit.records.memory import Execution
 from keras_gpukit.records.names import SCHEMA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
-from keras_gpukit.records.benchmark import BenchmarkRow, DeviceBenchmark, MachineBenchmark
+from keras_gpukit.records.report import BenchmarkRow, DeviceBenchmark, MachineBenchmark
 from keras_gpukit.reports import units
 from keras_gpukit.reports.terminal import plain, table
 

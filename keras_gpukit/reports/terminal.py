@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from keras_gpukit.records.displayed import Displayed, show_by
+from keras_gpukit.records import Displayed, show_by
 from keras_gpukit.reports.units import printable
 
 R = TypeVar("R", bound=Displayed)

@@ -7,6 +7,7 @@ import functools
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -26,17 +27,17 @@ from keras_gpukit.records.names import (
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.script import ScriptRecord
-from keras_gpukit.rules.verdict import judge_run, of_profile
+from keras_gpukit.rules.verdict import ENDED_BY, judge_run, of_profile
 from keras_gpukit.saved_runs.run_file import (
     MOST_DETAILED,
     MOST_LISTED,
     RunFile,
     without_time_series,
 )
-from keras_gpukit.saved_runs.script_verdict import within_script
 from keras_gpukit.saved_runs.worker_figures import with_comparisons
 from keras_gpukit.version import __version__
 
+MOST_FILES = 500
 MOST_READ = 12
 """Number of newest profiles that are read; ten steps take some tenths of a second to read."""
 
@@ -77,9 +78,6 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.name.removesuffix(PROFILE_SUFFIX)}"
 
 
-MOST_FILES = 500
-
-
 class LogFolder:
     """Reads the runs under a folder. Each further report reads only what was added since.
 
@@ -94,12 +92,7 @@ class LogFolder:
         self._lock = threading.Lock()
 
     def report(self) -> Report:
-        """Returns the current state of all runs. Thread-safe.
-
-        Raises:
-            FileNotFoundError: If the folder does not exist, or contains no run and no profile.
-            NotADirectoryError: If the path is a file.
-        """
+        """Returns the current state of all runs, as `load_report` does. Thread-safe."""
         with self._lock:
             return self._report(time.time())
 
@@ -121,7 +114,7 @@ class LogFolder:
             notes.append(f"Only the first {MOST_FOLDERS:,} folders were looked into.")
         if len(files) > MOST_FILES:
             notes.append(f"Only the newest {MOST_FILES} of {len(files):,} records are shown.")
-            files = sorted(files, key=_changed_s)[-MOST_FILES:]
+            files = sorted(files, key=lambda path: _stamped(path)[2])[-MOST_FILES:]
         runs = self._runs(files, captures, now_s, notes)
         script = _script(self.path / FOLDER / SCRIPT_FILE)
         runs = self._within_scripts(runs) if script is None else within_script(script, runs)
@@ -197,6 +190,45 @@ class LogFolder:
             by_folder.setdefault(folder, []).append(run)
         compared = {folder: iter(with_comparisons(of)) for folder, of in by_folder.items()}
         return [next(compared[folder]) for folder, _ in newest_runs]
+
+
+def fits_of(runs: Sequence[RunReport]) -> Sequence[RunReport]:
+    """Returns the runs without those of workers that have a chief."""
+    return [run for run in runs if run.is_chief] or runs
+
+
+def main_run(runs: Sequence[RunReport]) -> tuple[RunReport, str]:
+    """Returns which of a script's runs, the newest first, stands for it, and that in words."""
+    fits = fits_of(runs)
+    if any(each.code in ENDED_BY for each in fits[0].summary.findings):
+        return fits[0], "last"
+    # A process that was killed and restarted has left an unfinished run.
+    ended = [run for run in fits if run.state != "unfinished"] or fits
+    longest = max(ended, key=lambda run: (run.ended_s or 0.0) - (run.began_s or 0.0))
+    return longest, "longest" if len(ended) == len(fits) else "longest that ended"
+
+
+def within_script(script: ScriptRecord, runs: Sequence[RunReport]) -> list[RunReport]:
+    """Judges the runs of a script again, by what is known of all of it.
+
+    Findings on the script itself are in the verdict on its main run only.
+    """
+    if not runs:
+        return []
+    main, _ = main_run(runs)
+    newest = fits_of(runs)[0].summary.memory
+    judged = []
+    for run in runs:
+        summary = run.summary
+        if run is main:
+            # The newest fit has the readings of memory after all fits of the process.
+            if summary.memory is not None and newest is not None:
+                summary = replace(summary, memory=replace(summary.memory, fits=newest.fits))
+            summary = judge_run(replace(summary, script=script))
+        else:
+            summary = judge_run(summary, within=script)
+        judged.append(replace(run, summary=summary))
+    return judged
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:
@@ -284,10 +316,3 @@ def _text(name: str) -> str:
 def _newest_first(found: dict[Path, tuple[RunReport, ...]]) -> list[tuple[Path, RunReport]]:
     runs = [(path, run) for path, of_file in found.items() for run in of_file]
     return sorted(runs, key=lambda run: run[1].began_s or 0.0, reverse=True)
-
-
-def _changed_s(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0

@@ -58,9 +58,6 @@ class RunFile:
         """Reads the lines added since the last call, and returns all runs, the oldest first.
 
         With `in_full`, the newest ones have their time series.
-
-        Raises:
-            OSError: If the file cannot be read.
         """
         if in_full != (self._detail == "full"):
             self._restart("full" if in_full else "summary")
@@ -167,11 +164,7 @@ def without_time_series(run: RunReport, newer: int) -> RunReport:
 
 
 def _whole_lines(file: BinaryIO) -> Iterator[tuple[bytes | None, int]]:
-    """Reads up to the last complete line.
-
-    Yields:
-        The line (None if it is longer than `LONGEST_BYTES`), and its length in bytes.
-    """
+    """Yields each complete line, or None for one over `LONGEST_BYTES`, and its length in bytes."""
     while line := file.readline(LONGEST_BYTES):
         if line.endswith(b"\n"):
             yield line, len(line)

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import msgspec
 
-from keras_gpukit.records.benchmark import StepFlops
 from keras_gpukit.records.cluster import WorkerComparison
 from keras_gpukit.records.codec import LARGEST, check_numbers, checked_record
 from keras_gpukit.records.environment import Environment
@@ -26,19 +25,20 @@ from keras_gpukit.records.pipeline import HostBuffers
 from keras_gpukit.records.placement import PlacementRecord
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.report import CaptureReport, RunReport, State, TimeSeries
-from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary
+from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSummary, StepFlops
 from keras_gpukit.records.script import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
-from keras_gpukit.saved_runs.folding.run_fold import (
+from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding.tags import (
     SHOWN_OF_GPU,
-    RunFold,
+    SHOWN_OF_STEPS,
     gpu_values,
     host_values,
+    step_figures,
 )
-from keras_gpukit.saved_runs.folding.tags import step_figures
-from keras_gpukit.saved_runs.writing.process_identity import has_ended
+from keras_gpukit.saved_runs.writing.run_log import has_ended
 
 FRESH_S = 30.0
 """A run without a new line for this long has ended; lines come about once a second. A run whose
@@ -105,11 +105,7 @@ class RunLines:
         self._first_fault = ""
 
     def take(self, line: RunLine) -> None:
-        """Adds a line. Only the time and step of a line of unknown kind are used.
-
-        Raises:
-            Exception: If the line has no valid time, or the record does not match its kind.
-        """
+        """Adds a line, of unknown kind only its time and step; raises an error if it is wrong."""
         time_s, kind, fold = line.time_s, cast(RecordKind, line.kind), self._fold
         if time_s is None or not 0 < time_s < LATEST_S:
             raise ValueError("it does not say when it was written")
@@ -159,12 +155,12 @@ class RunLines:
             began_s=fold.began_s,
             ended_s=fold.ended_s,
             summary=self._summary or self._summary_so_far(state),
-            steps=fold.steps.series(),
+            steps=fold.steps.series(SHOWN_OF_STEPS),
             host=fold.host.series(),
             gpus=_series_of(fold.gpus, SHOWN_OF_GPU),
             memory=_series_of(fold.memory),
             captures=tuple(CaptureReport(each.run, each) for each in fold.captures.values()),
-            validation=fold.validation.series(),
+            validation=fold.validation.series(SHOWN_OF_STEPS),
             events=fold.events(),
             worker=None if header is None else header.worker,
             progress=fold.progress(),
@@ -218,7 +214,7 @@ def _check_window(window: StepWindow) -> None:
         raise ValueError("a window without steps or without time")
     if not 0 < window.time_s < LATEST_S:
         raise ValueError("a window that does not say when it ended")
-    check_numbers(step_figures(window))
+    check_numbers((*step_figures(window), window.most_wait_s))
 
 
 def _check_device(known: dict[str, Downsampler], device: str) -> None:

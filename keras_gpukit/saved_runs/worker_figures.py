@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from keras_gpukit.profiling.compared_steps import compared_replicas, compared_steps
 from keras_gpukit.records.cluster import (
+    ComparedStep,
     WorkerComparison,
     WorkerFigures,
     trains_with_others,
 )
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.names import RUN_FILE_OF_ANY
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules import judge_run
@@ -45,6 +46,45 @@ def figures_of(index: int, summary: RunSummary) -> WorkerFigures:
         gpu_percent=mean_busy_percent(summary.gpus),
         cpu_percent=summary.host.process_cpu_percent if summary.host else None,
     )
+
+
+def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
+    """Returns the numbered steps, which other workers may have captured too."""
+    count = profile.steps_per_execution
+    return tuple(
+        ComparedStep(
+            step=step.number,
+            duration_s=step.duration_s / count,
+            input_s=step.parts_s.get("input wait", 0.0) / count,
+            collective_s=step.parts_s.get("collectives", 0.0) / count,
+        )
+        for step in profile.each_step
+        if step.number is not None
+    )
+
+
+def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
+    """Compares the GPUs of one process; None unless there are several and all exchanged data."""
+    devices = [each for each in profile.devices if any(each.collectives_s)]
+    if len(devices) < 2 or len(devices) < len(profile.devices):
+        return None
+    count = profile.steps_per_execution
+    members = tuple(
+        WorkerFigures(
+            index,
+            steps=profile.steps,
+            step_time_s=profile.step_time_s,
+            gpu_percent=100 * device.busy_fraction,
+            compared=tuple(
+                ComparedStep(row, step.duration_s / count, None, collective_s / count)
+                for row, (step, collective_s) in enumerate(
+                    zip(profile.each_step, device.collectives_s, strict=True)
+                )
+            ),
+        )
+        for index, device in enumerate(devices)
+    )
+    return WorkerComparison(members, len(devices), "replica")
 
 
 def own_figures(run: RunReport) -> WorkerFigures | None:
@@ -159,9 +199,6 @@ def compare_in_folder(
 
     A worker whose record is incomplete is compared by the lines that it has written so far. The
     run began at `began_s` on the clock `now`; `folder` is `<log_dir>/gpukit`.
-
-    Raises:
-        OSError: If the folder cannot be read.
     """
     files: dict[Path, RunFile] = {}
     until_s = now() + within_s

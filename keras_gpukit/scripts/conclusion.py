@@ -113,7 +113,7 @@ class Conclusion:
             return
         if script is not None:
             from keras_gpukit.reports.script import account
-            from keras_gpukit.saved_runs.script_verdict import within_script
+            from keras_gpukit.saved_runs.log_folder import within_script
 
             runs = tuple(within_script(script, report.runs))
             report = replace(report, script=script, runs=runs)
@@ -241,7 +241,7 @@ class Conclusion:
         from keras_gpukit.reports import phrases
         from keras_gpukit.reports.run_words import verdict_lines
         from keras_gpukit.rules.whole_run.starting_again import ManyShortCalls
-        from keras_gpukit.saved_runs.script_verdict import fits_of, main_run
+        from keras_gpukit.saved_runs.log_folder import fits_of, main_run
 
         fits = fits_of(report.runs)
         longest, which = main_run(report.runs)

@@ -157,7 +157,7 @@ class OwnLoops:
 
     def _loop_of_caller(self) -> _Loop | None:
         """Returns the loop in the script that takes a batch; None if a library does."""
-        from keras_gpukit.input.wait.stages.watch import PipelineWatch
+        from keras_gpukit.input.wait.watch import PipelineWatch
 
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.frameworks import keras_calls
+from keras_gpukit.frameworks import keras_models
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import CannotOpenError, run_main
 
@@ -26,7 +26,7 @@ def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
 
         name = keras.backend.backend()
         if name == "tensorflow":
-            keras_calls.on_each_list(ask)
+            keras_models.on_each_list(ask)
         else:
             failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.frameworks import keras_calls
+from keras_gpukit.frameworks import keras_models
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.records.script import Calls, Method, ScriptRecord
 from keras_gpukit.scripts.main_module import PACKAGE
@@ -36,7 +36,7 @@ class _Call:
 
     def __init__(self, method: Method, model: Any, place: str, cost_s: float) -> None:
         self.method, self.model, self.place, self.cost_s = method, model, place, cost_s
-        names = keras_calls.STEP_FUNCTIONS[method]
+        names = keras_models.STEP_FUNCTIONS[method]
         self.traces = {
             name.partition("_")[0] for name in names if getattr(model, name, None) is None
         }
@@ -111,8 +111,8 @@ class ScriptCalls:
         import keras
 
         self._libraries += (os.path.dirname(os.path.abspath(keras.__file__)) + os.sep,)
-        keras_calls.around_each_call(self._timed)
-        keras_calls.around_each_call(self._compiling, ("compile",))
+        keras_models.around_each_call(self._timed)
+        keras_models.around_each_call(self._compiling, ("compile",))
 
     def follow(self, method: str, callback_list: Any) -> None:
         """Times the first batches of the call under way, from the call's callback list."""

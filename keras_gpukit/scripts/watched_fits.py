@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.frameworks import keras_calls
+from keras_gpukit.frameworks import keras_models
 from keras_gpukit.scripts.main_module import PACKAGE
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.script_calls import ScriptCalls
@@ -67,9 +67,9 @@ class WatchedFits:
 
     def install(self) -> None:
         """Starts to add callbacks. Needs Keras imported."""
-        keras_calls.leave_out_of_tracebacks(PACKAGE)
+        keras_models.leave_out_of_tracebacks(PACKAGE)
         self.calls.install()
-        keras_calls.on_each_list(self._made)
+        keras_models.on_each_list(self._made)
 
     def _made(self, method: str, callback_list: Any, given: int) -> None:
         self.calls.follow(method, callback_list)

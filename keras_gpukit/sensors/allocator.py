@@ -18,10 +18,8 @@ NO_ALLOCATOR = (
 class AllocatorSensor:
     """Reads current and peak allocation of each device whose allocator keeps statistics.
 
-    Args:
-        gpus: GPUs that TensorFlow uses, in its order.
-        reset_peak: Whether to reset TensorFlow's peak counters. The peak then covers the run rather
-            than the whole process.
+    `gpus` are those that TensorFlow uses, in its order. If its peak counters are reset, the peak
+    covers the run rather than the whole process.
     """
 
     def __init__(self, gpus: Sequence[GPUInfo], *, reset_peak: bool = True) -> None:

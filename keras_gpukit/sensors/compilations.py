@@ -33,12 +33,7 @@ _LONGEST_NAME, _DEEPEST = 512, 64
 
 
 class Compilations(NamedTuple):
-    """Programs that XLA compiled in this process so far.
-
-    Attributes:
-        programs: Number of compilations.
-        spent_s: Their total time, in seconds.
-    """
+    """Number of programs that XLA compiled in this process so far, and their total time."""
 
     programs: int
     spent_s: float

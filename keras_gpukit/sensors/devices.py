@@ -92,9 +92,7 @@ def _describe(index: int, device: Any) -> GPUInfo:
 class CUDADevice:
     """One GPU, or one instance of a GPU in MIG mode, as CUDA identifies it.
 
-    Attributes:
-        uuid: UUID with its prefix: "GPU-…", or "MIG-…" if CUDA reports an instance.
-        pci_bus_id: PCI bus id, such as "0000:65:00.0"; None if unknown.
+    The UUID is "GPU-…", or "MIG-…" if CUDA reports an instance. A bus id is like "0000:65:00.0".
     """
 
     uuid: str
@@ -109,9 +107,6 @@ def cuda_devices(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[CUDADevice, 
 
     Call it only after TensorFlow has listed its devices: the first start of CUDA in a process
     determines which GPUs are visible.
-
-    Args:
-        load: Loads a shared library by name.
     """
     try:
         cuda = load("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -167,10 +162,8 @@ def identify(
 ) -> tuple[GPUInfo, ...]:
     """Adds the driver's information to the GPUs that TensorFlow lists.
 
-    CUDA reports the UUID and the PCI bus id of each GPU in TensorFlow's order.
-
-    Returns:
-        The GPUs. If it is unknown which of the driver's GPUs they are, each contains the reason.
+    CUDA reports the UUID and the PCI bus id of each GPU in TensorFlow's order. If it is unknown
+    which of the driver's GPUs they are, each contains the reason.
     """
     if len(cuda) != len(gpus):
         because = f"TensorFlow lists {len(gpus)} GPUs and CUDA lists {len(cuda)}"

@@ -13,23 +13,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from keras_gpukit.records.installation import DriverGPU, GPUHealth, Xid
+from keras_gpukit.records.installation import DriverGPU, GPUHealth, RecoveryAction, Xid
 from keras_gpukit.records.memory import GPUHolder
 from keras_gpukit.sensors.devices import same_bus
-from keras_gpukit.sensors.driver import ask
-from keras_gpukit.sensors.gpu_processes import in_first_namespace, program_name
+from keras_gpukit.sensors.driver import ask, in_first_namespace, program_name
 
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 # https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/error-recovery-and-response-flags.html
-_RECOVERY_ACTIONS = {
+_RECOVERY_ACTIONS: dict[int, RecoveryAction] = {
     0: "none",
-    1: "reset the GPU",
-    2: "restart the machine",
-    3: "end peer-to-peer traffic",
-    4: "end its processes and reset the GPU",
-    5: "recover the IMEX domain",
-    6: "reset the bus",
-    7: "restart the machine",
+    1: "reset_gpu",
+    2: "restart_machine",
+    3: "end_peer_traffic",
+    4: "end_processes_and_reset_gpu",
+    5: "recover_imex",
+    6: "reset_bus",
+    7: "restart_machine",
 }
 LOG = "/dev/kmsg"
 # "NVRM: Xid (PCI:0000:65:00): 79, pid=4242, name=python, GPU has fallen off the bus."
@@ -104,7 +103,7 @@ def _processes(nvml: Any, handle: Any) -> tuple[GPUHolder, ...] | None:
     return tuple(sorted(found, key=lambda each: -each.used_bytes))
 
 
-def _recovery_action(nvml: Any, handle: Any) -> str | None:
+def _recovery_action(nvml: Any, handle: Any) -> RecoveryAction | None:
     """Returns the action that the driver recommends, from driver 560 on; None if unknown."""
     values = ask(
         nvml, "nvmlDeviceGetFieldValues", handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]

@@ -1,16 +1,29 @@
-"""Reads the machine and TensorFlow's settings; changes and starts nothing."""
+"""The machine, TensorFlow's settings and its CUDA libraries; changes and starts nothing."""
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from keras_gpukit.frameworks import tf_runtime
-from keras_gpukit.records.installation import Build, CUDALibrary, Machine, TensorFlowState
+from keras_gpukit.records.installation import (
+    Build,
+    CUDALibrary,
+    CUDAPackage,
+    Machine,
+    TensorFlowState,
+)
 from keras_gpukit.records.names import OF_GPUS
-from keras_gpukit.sensors import cuda_libraries
 from keras_gpukit.sensors.devices import listed_gpus
 from keras_gpukit.sensors.driver import read_driver
 
@@ -71,7 +84,7 @@ def read_build() -> Build:
     needs: dict[str, str | None] = {}
     if cuda and not (info.get("cuda_version") and info.get("cudnn_version")):
         # From TensorFlow 2.22 on the versions are only in what its extra asks for.
-        needs = {each.name: each.lowest for each in cuda_libraries.read_packages()}
+        needs = {each.name: each.lowest for each in read_packages()}
     return Build(
         cuda=cuda,
         cuda_version=info.get("cuda_version") or _lowest(needs, "nvidia-cuda-runtime"),
@@ -88,8 +101,8 @@ def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
     """Looks for the CUDA libraries that this TensorFlow needs."""
     if not build.cuda or sys.platform != "linux":
         return ()
-    names = cuda_libraries.needed_libraries(build.cuda_version, build.cudnn_version)
-    return cuda_libraries.find_libraries(names)
+    names = needed_libraries(build.cuda_version, build.cudnn_version)
+    return find_libraries(names)
 
 
 def read_environment() -> dict[str, str]:
@@ -110,3 +123,149 @@ def _memory_limit_mib(gpu: Any) -> tuple[int, ...] | None:
     parts = tf.config.get_logical_device_configuration(gpu) or ()
     sizes = [int(part.memory_limit) for part in parts if part.memory_limit is not None]
     return tuple(sizes) or None
+
+
+# Libraries that TensorFlow opens, by the CUDA release it was built for. If one of them is missing,
+# it uses no GPU. The numbers are the libraries' own (soname), which differ from CUDA's:
+# https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ lists each release's component versions.
+_LIBRARIES = ["cudart", "cublas", "cublasLt", "cufft", "cusolver", "cusparse"]
+_BY_CUDA_MAJOR = {
+    11: ["11.0", "11", "11", "10", "11", "11"],
+    12: ["12", "12", "12", "11", "11", "12"],
+    13: ["13", "13", "13", "12", "12", "12"],
+}
+# Prints one line of JSON for each library, so that the results before a crash are known. The
+# argument is a JSON list of [name, path]. Versions are read from cuDNN and the CUDA runtime.
+_LOAD = """
+import ctypes, json, sys
+for name, path in json.loads(sys.argv[1]):
+    version, error = None, None
+    try:
+        library = ctypes.CDLL(name if path == "system" else path, ctypes.RTLD_GLOBAL)
+        if name.startswith("libcudnn."):
+            library.cudnnGetVersion.restype = ctypes.c_size_t
+            version = library.cudnnGetVersion()
+        elif name.startswith("libcudart."):
+            number = ctypes.c_int()
+            if library.cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
+                version = number.value
+    except (OSError, AttributeError) as failure:
+        error = str(failure)
+    print(json.dumps([name, version, error]), flush=True)
+"""
+_AT_MOST_S = 60.0
+EXTRA = "and-cuda"
+
+
+def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tuple[str, ...]:
+    """Returns the libraries that TensorFlow opens if built for these versions; empty if unknown."""
+    numbers = _BY_CUDA_MAJOR.get(_major(cuda_version), [])
+    names = [f"lib{name}.so.{each}" for name, each in zip(_LIBRARIES, numbers, strict=False)]
+    cudnn = _major(cudnn_version)
+    return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else tuple(names)
+
+
+def find_libraries(
+    names: tuple[str, ...],
+    search_path: list[str] | None = None,
+    load: Callable[[str], Any] = ctypes.CDLL,
+    first: str | None = None,
+) -> tuple[CUDALibrary, ...]:
+    """Looks for each library in the places where the loader looks for TensorFlow 2.21.
+
+    TensorFlow's own libraries name the folders of NVIDIA's pip packages as RUNPATH. The loader
+    searches these after LD_LIBRARY_PATH and before the system's folders: see `man ld.so`. Packages
+    are in the folders of `sys.path`, or others; `first` takes the place of LD_LIBRARY_PATH.
+    """
+    before = os.environ.get("LD_LIBRARY_PATH", "") if first is None else first
+    folders = [Path(entry) for entry in before.split(os.pathsep) if entry]
+    packages = [Path(entry) / "nvidia" for entry in search_path or sys.path]
+    return tuple(_find(name, folders, packages, load) for name in names)
+
+
+def _find(
+    name: str, folders: list[Path], packages: list[Path], load: Callable[[str], Any]
+) -> CUDALibrary:
+    for path in (folder / name for folder in folders):
+        if path.exists():
+            return CUDALibrary(name, str(path), "LD_LIBRARY_PATH")
+    for folder in packages:
+        for path in folder.glob(f"*/lib/{name}"):
+            return CUDALibrary(name, str(path), "pip")
+    try:
+        load(name)
+    except OSError as error:
+        return CUDALibrary(name, error=str(error))
+    return CUDALibrary(name, "system", "system")
+
+
+def _major(version: str | None) -> int:
+    text = (version or "").split(".")[0]
+    return int(text) if text.isdigit() else 0
+
+
+def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
+    """Loads the libraries that were found, in order; adds versions or the loader's messages."""
+    present = [(each.name, each.path) for each in libraries if each.path is not None]
+    if not present:
+        return libraries
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOAD, json.dumps(present)],
+            capture_output=True,
+            text=True,
+            timeout=_AT_MOST_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return libraries  # whether they load stays unknown
+    found = {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
+    crashed = next((name for name, _ in present if name not in found), None)
+    if crashed is not None:
+        found[crashed] = [None, f"loading it ended the process with code {done.returncode}"]
+    return tuple(
+        replace(each, version=_version(each.name, found[each.name][0]), error=found[each.name][1])
+        if each.name in found
+        else each
+        for each in libraries
+    )
+
+
+def _version(name: str, number: int | None) -> str | None:
+    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2, and 8907 is 8.9.7."""
+    if number is None:
+        return None
+    if name.startswith("libcudart."):
+        return f"{number // 1000}.{number % 1000 // 10}"
+    major = 10_000 if number >= 90_000 else 1_000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
+
+
+def read_packages(
+    requires: Callable[[str], Sequence[str] | None] = metadata.requires,
+    version: Callable[[str], str] = metadata.version,
+) -> tuple[CUDAPackage, ...]:
+    """Returns the packages of TensorFlow's extra `and-cuda`, with their installed versions.
+
+    TensorFlow's build info contains only cuDNN's major version. The extra names the lowest version
+    that TensorFlow was built for.
+    """
+    try:
+        listed = requires("tensorflow") or ()
+    except metadata.PackageNotFoundError:
+        return ()
+    found = []
+    for text in listed:
+        need = Requirement(text)
+        if need.marker is None or not need.marker.evaluate({"extra": EXTRA}):
+            continue
+        if need.marker.evaluate({"extra": ""}):  # one that every installation needs
+            continue
+        try:
+            installed = version(need.name)
+        except metadata.PackageNotFoundError:
+            found.append(CUDAPackage(need.name, str(need.specifier)))
+            continue
+        fits = need.specifier.contains(installed, prereleases=True)
+        found.append(CUDAPackage(need.name, str(need.specifier), installed, fits))
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""Measures whether threads wait for the GIL or a core."""
+"""Measures whether threads wait for the GIL or a core, and how busy those are that make batches."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ctypes
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
 from keras_gpukit.records.pipeline import ContentionRecord
+from keras_gpukit.sensors.compilations import Compilations, compilations
 
 # A sleeping thread must take the GIL again when it wakes. If another thread waits, no thread holds
 # the GIL for longer than `sys.getswitchinterval()`, except in C code.
@@ -21,15 +24,8 @@ class ContentionSensor:
     """Takes short naps, and records how late it wakes and how much processor time the process used.
 
     Lateness that comes from waiting for a core does not count, if Linux says how long that was: on
-    busy cores it would look like a wait for the GIL.
-
-    Args:
-        sleep: Sleeps for a number of seconds without the GIL.
-        now: The clock, in seconds.
-        process_s: Processor time of this process, in seconds.
-        cores: Number of cores that this process may use; None to ask the system.
-        queued: Opens a clock of how long the calling thread has waited for a core, in seconds.
-        stolen_s: Time that a virtual machine's core was given to other guests, in seconds.
+    busy cores it would look like a wait for the GIL. `queued` opens a clock of how long the calling
+    thread has waited for a core; `stolen_s` is how long a core was given to other guests.
     """
 
     def __init__(
@@ -69,9 +65,7 @@ class ContentionSensor:
     ) -> ContentionRecord:
         """Returns the contention since the sensor was made.
 
-        Args:
-            input_cores: Number of cores that the threads making batches kept busy; None if unknown.
-            input_queued_ratio: See `ContentionRecord`.
+        `input_cores` is the number of cores that the threads making batches kept busy.
         """
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
@@ -120,3 +114,127 @@ def _queued_for_a_core() -> Iterator[Callable[[], float]]:
         yield queued_s
     finally:
         os.close(account)
+
+
+# Readings around an epoch's end do not count, and a run with less counted time says little.
+MINIMUM_S = 2.0
+_OF_XLA = "tf_XLA"
+
+
+class ThreadTimes(NamedTuple):
+    """Seconds in which a thread computed, and was ready to but had no core; None if unknown."""
+
+    computed_s: float
+    queued_s: float | None = None
+
+
+class NewThreadsSensor:
+    """Adds up the processor time of new threads from reading to reading, while steps run.
+
+    Threads that end between two readings count too: the time of new threads is the process's time
+    minus the time of the threads that existed at first.
+
+    tf.data and Keras start threads for each pass over a dataset, while TensorFlow computes the
+    steps on threads that it started before. So the work of new threads is mostly making batches.
+    Their processor time says more than the stages' elapsed time, which also counts a stage that
+    sleeps.
+
+    XLA starts threads too. In TensorFlow 2.21, those that run compiled steps are recognized by
+    their name, "tf_XLAEigen". Those that compile have no name of their own, so time in which XLA
+    compiled does not count.
+    """
+
+    def __init__(
+        self,
+        *,
+        threads: Callable[[], Mapping[int, ThreadTimes]] | None = None,
+        process_s: Callable[[], float] = time.process_time,
+        now: Callable[[], float] = time.perf_counter,
+        name: Callable[[int], str] | None = None,
+        compiled: Callable[[], Compilations | None] = compilations,
+    ) -> None:
+        self._threads = threads or _own_threads
+        self._name = name or _name
+        self._process_s = process_s
+        self._now = now
+        self._compiled = compiled
+        # The time they used before the first reading cancels out, since all readings include it.
+        self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
+        self._new: dict[int, ThreadTimes] = {}  # the latest times of those whose name was read
+        self._last: tuple[float, float, Compilations | None] | None = None
+        # Processor time of new threads, and the time in which they used it.
+        self._counted: tuple[float, float] = (0.0, 0.0)
+
+    def read(self, *, in_steps: bool) -> None:
+        """Takes one reading; called about once per second.
+
+        The time between two readings counts if steps ran at both, and XLA compiled nothing.
+        """
+        if not in_steps:
+            self._last = None
+            return
+        now_s, process_s, threads = self._now(), self._process_s(), self._threads()
+        for each in threads.keys() - self._old_s.keys() - self._new.keys():
+            if self._name(each).startswith(_OF_XLA):
+                self._old_s[each] = 0.0
+        for each, times in threads.items():
+            if each in self._old_s:
+                self._old_s[each] = times.computed_s
+            else:
+                self._new[each] = times
+        new_s = process_s - sum(self._old_s.values())
+        last, self._last = self._last, (now_s, new_s, self._compiled())
+        if last is not None and last[2] == self._last[2]:
+            spent_s, passed_s = self._counted
+            self._counted = spent_s + max(new_s - last[1], 0.0), passed_s + now_s - last[0]
+
+    def cores(self) -> float | None:
+        """Returns the mean number of cores that new threads kept busy; None after less than 2 s."""
+        spent_s, passed_s = self._counted
+        return spent_s / passed_s if passed_s >= MINIMUM_S else None
+
+    def queued_ratio(self) -> float | None:
+        """Returns how long new threads waited for a core, over their processor time.
+
+        Only threads that were seen count, each until it was last seen. Returns None if unknown.
+        """
+        times = self._new.values()
+        queued_s = [each.queued_s for each in times if each.queued_s is not None]
+        computed_s = sum(each.computed_s for each in times)
+        return sum(queued_s) / computed_s if computed_s and len(queued_s) == len(times) else None
+
+
+def _own_ids() -> list[int]:
+    return _listed() or list(_own_threads())
+
+
+def _listed() -> list[int]:
+    """Returns the ids of this process's threads; empty where Linux does not list them."""
+    try:
+        return [int(each) for each in os.listdir("/proc/self/task")]
+    except OSError:
+        return []
+
+
+def _own_threads() -> Mapping[int, ThreadTimes]:
+    found = {}
+    for each in _listed():
+        try:  # Linux counts nanoseconds here, and this takes less time than what psutil reads
+            with open(f"/proc/self/task/{each}/schedstat", "rb", buffering=0) as account:
+                computed, queued, _ = account.read().split()
+            found[each] = ThreadTimes(int(computed) * 1e-9, int(queued) * 1e-9)
+        except (OSError, ValueError):  # it has ended, or this kernel does not count
+            continue
+    if any(each.computed_s for each in found.values()):  # zeros if the kernel does not count
+        return found
+    import psutil
+
+    times = psutil.Process().threads()
+    return {each.id: ThreadTimes(each.user_time + each.system_time) for each in times}
+
+
+def _name(thread: int) -> str:
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text()
+    except OSError:  # it has ended, or this is not Linux
+        return ""

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import GPUSample
+from keras_gpukit.records.machine import GPUSample, ThrottleReason
 from keras_gpukit.records.memory import GPUHolder
-from keras_gpukit.sensors.gpu_processes import ProcessMemory, memory_by_process, program_name
+from keras_gpukit.sensors.driver import ProcessMemory, memory_by_process, program_name
 
 SM, TENSOR, DRAM = 2, 5, 10
 """NVML's numbers of `NVML_GPM_METRIC_SM_UTIL`, `_ANY_TENSOR_UTIL` and `_DRAM_BW_UTIL`."""
@@ -36,12 +36,7 @@ class Activity(NamedTuple):
 class GPUActivity:
     """Reads one GPU; the counters of two readings make a percentage.
 
-    Args:
-        nvml: The `pynvml` module, or a stand-in.
-        handle: NVML's handle of the GPU.
-
-    Raises:
-        Exception: NVML's own error if this GPU or driver does not monitor that.
+    Raises NVML's own error if this GPU or driver does not monitor that.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -82,7 +77,7 @@ T = TypeVar("T")
 
 # NVML's reasons for a lowered clock. Idling lowers it too, but is no problem, so it is left out.
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
-THROTTLE_REASONS = {
+THROTTLE_REASONS: dict[int, ThrottleReason] = {
     0x002: "applications clocks setting",
     0x004: "software power cap",
     0x008: "hardware slowdown",
@@ -97,20 +92,10 @@ THROTTLE_REASONS = {
 class NVMLSensor:
     """Reads GPUs through NVML.
 
-    A GPU that NVML does not find, or that stops answering, is left out from then on.
-
-    Args:
-        gpus: GPUs to read. A GPU whose UUID is unknown is left out.
-        nvml: The `pynvml` module, or a stand-in.
-
-    Attributes:
-        lost: Why a GPU is not read, or no longer read, by the GPU's index.
-        processes_unknown_because: Why the latest reading could not separate this process's memory
-            from that of others; None if it could.
-
-    Raises:
-        LookupError: If no GPU's UUID is known.
-        Exception: NVML's own error if there is no driver, or if it finds none of the GPUs.
+    A GPU whose UUID is unknown, that NVML does not find, or that stops answering, is left out;
+    `lost` says why, by its index. If the latest reading could not separate this process's memory
+    from that of others, `processes_unknown_because` says why. Raises LookupError if no UUID is
+    known, and NVML's own error without a driver, or if it finds none of the GPUs.
     """
 
     def __init__(self, gpus: Sequence[GPUInfo], nvml: Any = None) -> None:
@@ -135,8 +120,7 @@ class NVMLSensor:
     def read(self) -> tuple[GPUSample, ...]:
         """Reads each GPU once; returns no readings after `close`.
 
-        Raises:
-            Exception: NVML's own error if the last GPU or the driver is gone.
+        Raises NVML's own error if the last GPU or the driver is gone.
         """
         readings = []
         with self._lock:
@@ -153,8 +137,7 @@ class NVMLSensor:
     def processes(self, index: int) -> ProcessMemory | None:
         """Returns a GPU's memory by process; None for a GPU that is not read.
 
-        Raises:
-            Exception: NVML's own error if the GPU or the driver is gone.
+        Raises NVML's own error if the GPU or the driver is gone.
         """
         with self._lock:
             handle = self._handles.get(index)

@@ -35,8 +35,7 @@ _KERNEL = 2, "kthreadd"
 class _ProcessTimes(NamedTuple):
     """Processor time of each process, by PID and name, and when it was read, in seconds.
 
-    Attributes:
-        children_s: Processor time of all children of this process so far, of those that ended too.
+    `children_s` is that of all children of this process so far, also of those that ended.
     """
 
     spent_s: dict[tuple[int, str], float]
@@ -53,10 +52,6 @@ class OtherProcessesSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
     A look takes about ten milliseconds, so the time from each look to the next doubles.
-
-    Args:
-        now: The clock, in seconds.
-        ended_s: Processor time of this process's children that ended, in seconds.
     """
 
     def __init__(
@@ -83,11 +78,7 @@ class OtherProcessesSensor:
         return _job_of_process(psutil.Process())
 
     def note(self, sample: HostSample) -> bool:
-        """Looks at all processes if a reading shows that others use much; returns whether it did.
-
-        Args:
-            sample: Reading of the host.
-        """
+        """Looks at all processes if a reading shows that others use much; whether it did."""
         if sample.cpu_percent is None or sample.process_cpu_percent is None:
             return False
         if sample.cpu_percent - sample.process_cpu_percent < MUCH_PERCENT:
@@ -178,11 +169,7 @@ class OtherProcessesSensor:
 
 
 def job_of(environment: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Returns what identifies a job on this host; None if the variables describe no job.
-
-    Args:
-        environment: Variables with which a process was started.
-    """
+    """Returns what identifies a job on this host; None if the variables describe no job."""
     cluster = _cluster_of(environment.get(CLUSTER, ""))
     if cluster is not None:
         return CLUSTER, cluster

@@ -18,11 +18,7 @@ WORKED_SHARE = 0.5
 
 
 class SamplingThread:
-    """Calls each task at every tick; a task that raises is dropped with one warning.
-
-    Args:
-        interval_s: Time between two ticks, in seconds.
-    """
+    """Calls each task at every tick; a task that raises is dropped with one warning."""
 
     def __init__(self, interval_s: float = 1.0) -> None:
         self.interval_s = interval_s
@@ -30,13 +26,19 @@ class SamplingThread:
         """Processor time of the recurring work, in seconds; updated after each tick."""
         self.once_s = 0.0
         """Part of the processor time that is not in `cpu_s`: work that is done once."""
-        self._tasks: list[tuple[str, Task]] = []
+        self._tasks: dict[int, tuple[str, Task]] = {}
+        self._added = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-sampler", daemon=True)
 
-    def add(self, name: str, task: Task) -> None:
-        """Adds a task, to be called from the next tick on."""
-        self._tasks.append((name, task))
+    def add(self, reads: str, task: Task) -> int:
+        """Adds a task and the words for what it reads; returns its number, for `call`.
+
+        It is called from the next tick on.
+        """
+        self._added += 1
+        self._tasks[self._added] = reads, task
+        return self._added
 
     def start(self) -> None:
         """Starts ticking; the first tick comes after one interval."""
@@ -50,25 +52,23 @@ class SamplingThread:
 
     def release(self) -> None:
         """Drops the tasks, and with them the objects they refer to, such as the data of a run."""
-        self._tasks = []
+        self._tasks = {}
 
     def tick(self) -> None:
         """Calls every task once, on the calling thread."""
-        for task in tuple(self._tasks):
-            self._call(task)
+        for number in tuple(self._tasks):
+            self.call(number)
 
-    def call(self, name: str) -> None:
-        """Calls the tasks with a name once, on the calling thread, unless they were dropped."""
-        for task in tuple(self._tasks):
-            if task[0] == name:
-                self._call(task)
-
-    def _call(self, task: tuple[str, Task]) -> None:
-        name, function = task
-        with Guard(f"Reading {name}", "It is not read again in this run.") as guard:
-            function()
+    def call(self, number: int) -> None:
+        """Calls one task once, on the calling thread, unless it was dropped."""
+        found = self._tasks.get(number)
+        if found is None:
+            return
+        reads, task = found
+        with Guard(f"Reading {reads}", "It is not read again in this run.") as guard:
+            task()
         if guard.failed_because is not None:
-            self._tasks = [other for other in self._tasks if other is not task]
+            self._tasks.pop(number, None)
 
     def _run(self) -> None:
         while not self._stopping.wait(self.interval_s):
@@ -79,12 +79,7 @@ class SamplingThread:
 class Heartbeat:
     """Detects suspensions: a thread calls `beat` at an interval, and a very late call shows one.
 
-    Args:
-        interval_s: Time between two beats.
-        now: The clock, in seconds.
-        process_s: Processor time of this process, in seconds.
-        on_stop: Called when the process continues, with the time of the last beat before the stop
-            and the current time.
+    `on_stop` is then called with the time of the last beat before the stop, and the current time.
     """
 
     def __init__(

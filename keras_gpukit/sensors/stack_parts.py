@@ -1,4 +1,4 @@
-"""Understands a stack: which line of the script it is on, and what runs that line.
+"""Understands a stack: which line of the script it is on, what runs that line, which code is in it.
 
 Files of Keras and TensorFlow by which a stack is understood, seen on Keras 3.12 to 3.15 and
 TensorFlow 2.21. If one is renamed, lines below it are part of the call, and a step's Python counts
@@ -8,7 +8,8 @@ as eager while it is traced.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
@@ -67,14 +68,7 @@ class Where(NamedTuple):
 
 
 class StackReader:
-    """Finds the script's lines on stacks.
-
-    Args:
-        is_of_the_script: Whether a file is the script's own.
-
-    Attributes:
-        codes: Codes by their identity, of all lines that were found.
-    """
+    """Finds the script's lines on stacks; `codes` has those of all lines, by their identity."""
 
     def __init__(self, is_of_the_script: Callable[[str], bool]) -> None:
         self._is_of_the_script = is_of_the_script
@@ -153,3 +147,58 @@ class StackReader:
 def named(code: CodeType) -> str:
     """Returns a function's name with its class, without the functions that define it."""
     return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
+
+
+MINIMUM_LOOKS = 10
+"""Minimum number of looks for a mean."""
+MINIMUM_FOUND = 3
+"""Number of threads found inside a function before it counts as the slowest: our choice."""
+
+
+class CodeWatch:
+    """Counts the looks at which threads, or one of them, are inside functions.
+
+    If one function calls another, only the called one counts as busy. `when` says if a look counts.
+    """
+
+    def __init__(
+        self,
+        codes: Iterable[CodeType],
+        thread: int | None = None,
+        when: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._codes = {id(code): code for code in codes}
+        self._thread = thread
+        self._when = when
+        self.looks = 0
+        self._found: Counter[int] = Counter()  # threads inside, over all looks
+
+    @property
+    def found(self) -> dict[CodeType, int]:
+        """Number of threads inside each function that was found, over all looks."""
+        return {self._codes[each]: count for each, count in self._found.copy().items()}
+
+    def mean_threads(self) -> float | None:
+        """Returns the mean number of threads inside the functions; None after too few looks.
+
+        Also returns None if no look found a thread inside: a look needs the GIL, and may get it
+        only once the function has returned.
+        """
+        inside = sum(self._found.values())
+        return inside / self.looks if inside and self.looks >= MINIMUM_LOOKS else None
+
+    def slowest(self) -> CodeType | None:
+        """Returns the code that most looks found a thread inside; None if too few did."""
+        code = max(self._codes, key=lambda each: self._found[each], default=None)
+        return self._codes[code] if code and self._found[code] >= MINIMUM_FOUND else None
+
+    def see(self, stacks: Mapping[int, Sequence[int]]) -> None:
+        """Takes one look at the threads' stacks: the identities of codes, innermost first."""
+        if not self._when():
+            return
+        self.looks += 1
+        for thread, stack in stacks.items():
+            if self._thread in (None, thread):
+                inside = next(filter(self._codes.__contains__, stack), None)
+                if inside is not None:
+                    self._found[inside] += 1

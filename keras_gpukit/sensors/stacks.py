@@ -17,8 +17,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from keras_gpukit.records.script import LineTime, StackPart, StackTimes
-from keras_gpukit.sensors.code_watch import CodeWatch
-from keras_gpukit.sensors.stack_parts import StackReader, Where, named
+from keras_gpukit.sensors.stack_parts import CodeWatch, StackReader, Where, named
 
 MOST_LOOKS = 8192
 """Looks that are kept, about a quarter of an hour; of older ones, every second stands for two."""
@@ -51,14 +50,8 @@ class StackSampler:
     """Looks at the stacks of all threads, and adds up the time by lines of the script.
 
     Only the main thread and threads that are inside the script's code, or inside a callback, count.
-    Lines are those of the script's files; names and places are made when they are asked for.
-
-    Args:
-        is_of_the_script: Whether a file is the script's own.
-        place: Returns "train.py:31" for a file and a line.
-        now: The clock, in seconds.
-        stacks: Returns the frames of each thread, the innermost first.
-        thread_s: Returns the processor time of a thread, in seconds; None if unknown.
+    Lines are those of the script's files; names and places are made when they are asked for, as
+    "train.py:31" by `place`.
     """
 
     def __init__(
@@ -119,15 +112,10 @@ class StackSampler:
         thread: int | None = None,
         outside_calls: bool = False,
     ) -> StackTimes:
-        """Returns the time by lines between two moments on the clock.
+        """Returns the time by lines of some parts between two moments on the clock.
 
-        Args:
-            since_s: Looks until then do not count.
-            until_s: Looks after that do not count.
-            parts: Parts whose lines are returned.
-            thread: Thread whose lines are returned, and those of part "python"; None for all.
-            outside_calls: Whether to leave out looks at which any thread was in a call of `fit` or
-                the like: another one may have waited for it.
+        Of one thread, if given, and of part "python". With `outside_calls`, looks at which any
+        thread was in a call of `fit` or the like are left out: another one may have waited for it.
         """
         looks = [each for each in tuple(self._looks) if since_s < each.at_s <= until_s]
         if not looks:
@@ -135,7 +123,7 @@ class StackSampler:
         began_s = looks[0].at_s - looks[0].stands_for_s
         third_s = (looks[-1].at_s - began_s) / 3
         wanted = frozenset(parts)
-        sums: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0] * 5)
+        sums: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0] * 4)
         for look in looks:
             seconds = look.stands_for_s
             if outside_calls and any(where.part in _IN_CALLS for where, _ in look.threads):
@@ -150,7 +138,6 @@ class StackSampler:
                 added[1] += seconds * (look.at_s <= began_s + third_s)
                 added[2] += seconds * (look.at_s > began_s + 2 * third_s)
                 added[3] += seconds * waits
-                added[4] += seconds * where.is_eager
         longest = sorted(sums.items(), key=lambda each: -each[1][0])[:MOST_LINES]
         watched_s = sum(each.stands_for_s for each in looks)
         return StackTimes(
@@ -199,7 +186,7 @@ class StackSampler:
     ) -> LineTime:
         codes = self._reader.codes
         code, begins = codes[line[0]], codes[entry]
-        total_s, first_s, last_s, waits_s, eager_s = seconds
+        total_s, first_s, last_s, waits_s = seconds
         return LineTime(
             place=self._place(code.co_filename, line[1]),
             function=named(code),
@@ -212,7 +199,6 @@ class StackSampler:
             first_third_s=first_s,
             last_third_s=last_s,
             waits_s=waits_s,
-            eager_s=eager_s,
         )
 
 

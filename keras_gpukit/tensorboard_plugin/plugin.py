@@ -14,8 +14,13 @@ from werkzeug import Request, Response
 
 from keras_gpukit.errors import logger
 from keras_gpukit.records.names import FOLDER, RUN_FILE
-from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
-from keras_gpukit.tensorboard_plugin.run_folders import RunFolders, TabFolder, log_dirs, readable
+from keras_gpukit.tensorboard_plugin.run_folders import (
+    ReportPages,
+    RunFolders,
+    TabFolder,
+    log_dirs,
+    readable,
+)
 
 # TensorBoard's page waits for `is_active`, so the first search may delay it by this much only.
 FIRST_LOOK_S = 0.1

@@ -20,14 +20,14 @@ from keras_gpukit.frameworks.tf_datasets import (
     unwrapped,
 )
 from keras_gpukit.input.pipelines.functions import (
+    BATCHES,
     function_name,
     helper_of,
     is_tensorflows,
     makes_a_generator,
 )
-from keras_gpukit.input.pipelines.kinds import BATCHES
+from keras_gpukit.input.pipelines.randomness import MODE, served
 from keras_gpukit.input.pipelines.rebuilding import is_known
-from keras_gpukit.input.pipelines.served import MODE, served
 
 TUNING_OPTIONS = "tuning_options"
 """Variable name in the code for the options that tuning adds. It differs from `options`, which the

@@ -16,14 +16,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from keras_gpukit.errors import one_line
-from keras_gpukit.records.benchmark import (
+from keras_gpukit.records.report import (
     BenchmarkRow,
     DeviceBenchmark,
     DeviceKind,
     MachineBenchmark,
 )
-from keras_gpukit.sensors.ceilings import results_file
 from keras_gpukit.sensors.driver import read_driver
+from keras_gpukit.sensors.host import results_file
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.tuning.bench_device import MODELS, measure_ceilings, measure_row, open_device
 from keras_gpukit.tuning.progress import Tell

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from keras_gpukit.errors import NoGPUError, one_line
-from keras_gpukit.records.benchmark import BenchmarkRow, Ceilings, DeviceKind
+from keras_gpukit.records.report import BenchmarkRow, DeviceKind
+from keras_gpukit.records.run import Ceilings
 from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules.compute.precision import TF32_FROM
-from keras_gpukit.sensors.ceilings import processor_name
 from keras_gpukit.sensors.devices import visible_gpus
+from keras_gpukit.sensors.host import processor_name
 from keras_gpukit.tuning.measuring import compute_rate, run_for
 from keras_gpukit.version import __version__
 

@@ -22,8 +22,7 @@ from keras_gpukit.frameworks.tf_datasets import (
     number,
     stages,
 )
-from keras_gpukit.input.pipelines.functions import function_name, helper_of
-from keras_gpukit.input.pipelines.kinds import BATCHES
+from keras_gpukit.input.pipelines.functions import BATCHES, function_name, helper_of
 from keras_gpukit.input.pipelines.randomness import impurities, varies
 from keras_gpukit.input.pipelines.rebuilding import changeable, replace, spine, stack
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import Dataset, inputs, kind, number, setting
-from keras_gpukit.input.pipelines.kinds import BATCHES
+from keras_gpukit.input.pipelines.functions import BATCHES
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.input.pipelines.rebuilding import changeable, spine, stack
 from keras_gpukit.monitoring.script_globals import is_of_the_script

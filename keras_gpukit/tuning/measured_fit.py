@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from keras_gpukit.input.wait.examples import ExampleCounter
+from keras_gpukit.input.wait.calls import ExampleCounter
 from keras_gpukit.memory.out_of_memory import is_out_of_memory
 from keras_gpukit.monitoring.call_errors import kind_and_message
 from keras_gpukit.records.finding import Change, Finding

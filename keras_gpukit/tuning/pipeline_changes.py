@@ -10,9 +10,8 @@ from functools import reduce
 from keras_gpukit.frameworks.tf_datasets import Dataset, functions, inputs, kind, number
 from keras_gpukit.frameworks.tf_stages import in_parallel, parallel_form
 from keras_gpukit.input.pipelines.functions import function_name
-from keras_gpukit.input.pipelines.randomness import changes_in_parallel, impurities
+from keras_gpukit.input.pipelines.randomness import changes_in_parallel, impurities, movable, serve
 from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, replace, spine
-from keras_gpukit.input.pipelines.served import movable, serve
 from keras_gpukit.tuning.as_code import TUNING_OPTIONS
 from keras_gpukit.tuning.trials import Proposal
 

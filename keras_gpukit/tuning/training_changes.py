@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import kind, number
-from keras_gpukit.input.pipelines.kinds import BATCHES
+from keras_gpukit.input.pipelines.functions import BATCHES
 from keras_gpukit.input.pipelines.rebuilding import spine
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.reports.units import duration

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from keras_gpukit.frameworks.tf_functions import step_graph
-from keras_gpukit.profiling.flops.counting import UnknownShapeError, count_step, flops_of
+from keras_gpukit.profiling.flops import UnknownShapeError, count_step, flops_of
 
 BATCH = 8
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from keras_gpukit.input.wait.calls import CallTimes
 from keras_gpukit.input.wait.clock import StepClock
-from keras_gpukit.input.wait.closed_windows import EndedWindows
+from keras_gpukit.input.wait.closed_windows import ClosedWindows
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
@@ -64,7 +64,7 @@ def clocked_steps(
         on_window(window)
 
     starts = {"on_start": wall.add_epoch_wait} if wall else {}
-    ended = EndedWindows(
+    ended = ClosedWindows(
         totals, on_window=add, examples=examples, suspended_since=suspended_since, **starts
     )
     windows = StepWindows(calls, choose, ended, now)

@@ -34,7 +34,7 @@ from keras_gpukit.records import (
 )
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.writing.json_lines import JsonLines
+from keras_gpukit.saved_runs.writing.run_log import JsonLines
 
 GIB = 2**30
 BEGAN_S = 1.7e9
@@ -71,8 +71,8 @@ PLACEMENT = PlacementRecord(
         ),
     ),
 )
-DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97)
-READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, None, 1.5)
+DECODE = StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, 0.1, 0.97)
+READ = StageRecord("files", "interleave", "reading", "train.py:9", 1e-4, 0.002, 4, 1.5)
 SUMMARY = RunSummary(
     ENVIRONMENT,
     throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0),
@@ -91,7 +91,7 @@ SUMMARY = RunSummary(
     memory=MemoryRecord((DeviceMemory("GPU:0", 3 * GIB, 5 * GIB, 70 * GIB),)),
     operations=PLACEMENT,
     utilization=UtilizationRecord(
-        60, 1.0, (GPUUtilization(0, 55.0), GPUUtilization(1, 50.0)), HostUtilization(30.0, 20.0)
+        60, (GPUUtilization(0, 55.0), GPUUtilization(1, 50.0)), HostUtilization(30.0, 20.0)
     ),
     overhead_s=4e-6,
     startup_s=0.1,

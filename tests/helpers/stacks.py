@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-from keras_gpukit.sensors.code_watch import CodeWatch
+from keras_gpukit.sensors.stack_parts import CodeWatch
 from keras_gpukit.sensors.stacks import StackSampler
 
 MAIN_THREAD = 1

@@ -9,15 +9,14 @@ import pytest
 from interrupts import InterruptAt
 
 from keras_gpukit.input.wait.calls import CallTimes
-from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
-from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.input.wait.totals import StepTotals, WaitHistogram
 from keras_gpukit.input.wait.wall_time import WallTime
+from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records import EpochMemory, GPUSample, HostSample, StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
-from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes
+from keras_gpukit.sensors.interpreter import NewThreadsSensor, ThreadTimes
 from keras_gpukit.sensors.other_processes import OtherProcessesSensor
 
 

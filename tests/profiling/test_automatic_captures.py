@@ -23,7 +23,7 @@ from keras_gpukit.errors import ProfileError
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
 from keras_gpukit.monitoring import automatic_capture
-from keras_gpukit.profiling import read_apart, read_profile
+from keras_gpukit.profiling import read, read_profile
 from keras_gpukit.records import Worker
 from keras_gpukit.reports.console import print_summary
 
@@ -38,7 +38,7 @@ def on_a_gpu(monkeypatch):
     Reading a profile may take as long as it does on a busy machine.
     """
     monkeypatch.setattr(automatic_capture, "READ_WITHIN_S", 300.0)
-    monkeypatch.setattr(read_apart, "READ_WITHIN_S", 300.0)
+    monkeypatch.setattr(read, "READ_WITHIN_S", 300.0)
     monkeypatch.setattr(automatic_capture, "runs_on_gpu", lambda session: True)
     sooner = {"AFTER_S": 0.3, "STEADY_STRETCH_S": 0.05, "STEADY_WITHIN": 10.0, "SLOWER": 1000.0}
     for name, value in sooner.items():
@@ -248,7 +248,7 @@ def test_the_profile_is_read_on_another_thread_in_another_process(tmp_path, monk
         return run(command, **options)
 
     monkeypatch.setattr(automatic_capture, "read_apart", noted)
-    monkeypatch.setattr(read_apart.subprocess, "run", ran)
+    monkeypatch.setattr(read.subprocess, "run", ran)
     # A TensorBoard that captures nothing is not in the way.
     monitor = fitted(tmp_path, keras.callbacks.TensorBoard(tmp_path / "other"))
     [record] = captured(monitor)
@@ -265,13 +265,13 @@ def test_what_is_no_profile_or_too_large_or_takes_too_long_is_refused(tmp_path, 
     path = tmp_path / "a.xplane.pb"
     path.write_text("nothing")
     with pytest.raises(ProfileError, match=r"it cannot be read: .*not a profile"):
-        read_apart.read_apart(path)
-    monkeypatch.setattr(read_apart, "READ_WITHIN_S", 0.001)
+        read.read_apart(path)
+    monkeypatch.setattr(read, "READ_WITHIN_S", 0.001)
     with pytest.raises(ProfileError, match="within"):
-        read_apart.read_apart(path)
-    monkeypatch.setattr(read_apart, "LARGEST_BYTES", 6)
+        read.read_apart(path)
+    monkeypatch.setattr(read, "LARGEST_APART_BYTES", 6)
     with pytest.raises(ProfileError, match="a run reads up to"):
-        read_apart.read_apart(path)
+        read.read_apart(path)
 
 
 # What it is for

@@ -21,7 +21,7 @@ from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_da
 import keras_gpukit as gpukit
 from keras_gpukit.monitoring import call_frame
 from keras_gpukit.profiling.capturing import capture
-from keras_gpukit.profiling.capturing.profile_files import profile_name, write_profile
+from keras_gpukit.profiling.capturing.capture import profile_name, write_profile
 from keras_gpukit.profiling.capturing.settings import RequestFile, next_scheduled
 from keras_gpukit.saved_runs import load_report
 

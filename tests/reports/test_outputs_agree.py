@@ -23,8 +23,7 @@ from keras_gpukit.rules import judge, judge_run
 from keras_gpukit.rules.comparing.compare import compare_runs
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.saved_runs import load_report
-from keras_gpukit.tensorboard_plugin.report_pages import ReportPages
-from keras_gpukit.tensorboard_plugin.run_folders import find_run_folders
+from keras_gpukit.tensorboard_plugin.run_folders import ReportPages, find_run_folders
 from keras_gpukit.tuning.diagnose import conclude
 
 # On a CPU: of 64 s steps waited 24 s, and worked 36 s of which input may cost 18 s at most.

@@ -62,7 +62,7 @@ TROUBLED = healthy(
     memory=records.MemoryRecord((records.DeviceMemory("GPU:0", GIB, 3 * GIB, 70 * GIB),)),
     operations=PLACEMENT,
     utilization=records.UtilizationRecord(
-        *(60, 1.0, (records.GPUUtilization(0, 21.0, throttle_fractions=HOT, **SHARED),)),
+        *(60, (records.GPUUtilization(0, 21.0, throttle_fractions=HOT, **SHARED),)),
         records.HostUtilization(97.0, 91.0),
     ),
 )

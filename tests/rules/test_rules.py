@@ -50,8 +50,8 @@ from keras_gpukit.records import (
     WaitDistribution,
     Worker,
 )
+from keras_gpukit.records.pipeline import ARRAYS
 from keras_gpukit.rules import RULES, judge
-from keras_gpukit.rules.input.python_advice import ARRAYS
 from keras_gpukit.rules.rule import Rule
 from keras_gpukit.rules.setup.settings import DEBUG_MODE
 from keras_gpukit.rules.whole_run.hangs import with_hangs
@@ -138,7 +138,7 @@ QUICKER = replace(SHUFFLES, mean_s=2.4)
 def in_first_step(lasted_s, cores=1.0, gpu_percent=0.0, jit_compile=True, **more):
     """A run on 16 cores that has not got past its first step."""
     gpus = (GPUUtilization(0, utilization_percent=gpu_percent),)
-    used = UtilizationRecord(50, 1.0, gpus, host=HostUtilization(10.0, 100 * cores / 16))
+    used = UtilizationRecord(50, gpus, host=HostUtilization(10.0, 100 * cores / 16))
     settings = {"cpu_count": 16, "jit_compile": jit_compile}
     return on_gpu(settings, first_step_s=lasted_s, utilization=used, **more)
 
@@ -161,7 +161,7 @@ def memory(peak_bytes, device="GPU:0", limit_bytes=100 * GIB):
 
 
 def gpu(samples=100, **readings):
-    return UtilizationRecord(samples, 1.0, (GPUUtilization(0, **readings),))
+    return UtilizationRecord(samples, (GPUUtilization(0, **readings),))
 
 
 def busy(percent):
@@ -181,13 +181,13 @@ def over_time(tag, *levels):
 
 
 def host(cpu_percent, samples=100, own=50.0, **more):
-    return UtilizationRecord(samples, 1.0, host=HostUtilization(cpu_percent, own, **more))
+    return UtilizationRecord(samples, host=HostUtilization(cpu_percent, own, **more))
 
 
 def faulting(faults_per_s=100_000, kernel_cores=0.4, gpus=(), waits=0.0, samples=100):
     """A run whose steps take 10 ms and 1.6 cores, of which the kernel has a quarter."""
     known = {"kernel_cores": kernel_cores, "page_faults_per_s": faults_per_s}
-    used = UtilizationRecord(samples, 1.0, host=HostUtilization(user_cores=1.2, **known))
+    used = UtilizationRecord(samples, host=HostUtilization(user_cores=1.2, **known))
     return run(gpus, {}, input=stall(waits), throughput=throughput(), utilization=used)
 
 
@@ -558,7 +558,7 @@ def test_a_rule_is_quiet_under_its_threshold(code, summary):
     assert code in judge(summary).passed
 
 
-UNREAD = UtilizationRecord(9, 1.0, gpus_unknown_because="no driver")
+UNREAD = UtilizationRecord(9, gpus_unknown_because="no driver")
 OF_CHILDREN = host(90.0, own=30.0, children_cpu_percent=40.0)
 ABSTAINS = [
     ("cpu-contention", takes_cores(by_input=None), "the cores that making batches"),

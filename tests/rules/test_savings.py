@@ -186,9 +186,7 @@ def test_epoch_starts_save_what_was_measured_and_at_most_the_first_ones_too():
 
 
 def test_idle_gpus_promise_no_more_than_the_steps_own_time():
-    idle = records.UtilizationRecord(
-        100, 1.0, (records.GPUUtilization(0, utilization_percent=20.0),)
-    )
+    idle = records.UtilizationRecord(100, (records.GPUUtilization(0, utilization_percent=20.0),))
     summary = run(spent=(0.0, 20.0, 2.0), gpus=(GPU,), utilization=idle)
     most_s = 20.0 * (1 - 0.2 * WALL_S / (WALL_S - 2.0))  # they idle in the first step, too
     assert promised("low-utilization", summary) == (0.0, pytest.approx(most_s), True)

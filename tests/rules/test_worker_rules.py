@@ -147,7 +147,7 @@ def replicas(busy=20.0, used=0.2, count=2, samples=100, waits=0.0, **settings):
         settings={"gpus": (GPUInfo(0), GPUInfo(1)), "replicas": count, **settings},
         input=stall(waits),
         memory=MemoryRecord((DeviceMemory("GPU:0", 0, int(used * 1000), 1000),)),
-        utilization=UtilizationRecord(samples, 1.0, gpus),
+        utilization=UtilizationRecord(samples, gpus),
     )
 
 

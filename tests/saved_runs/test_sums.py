@@ -1,10 +1,11 @@
-"""Readings of a run summed up: GPUs, the host, and figures over time in few points."""
+"""Readings and events of a run summed up: GPUs, the host, figures over time in few points."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from helpers.recorded_runs import BEGAN_S, only_run, run_lines, with_validation
 
 from keras_gpukit.records import (
     OVERHEAD,
@@ -13,10 +14,12 @@ from keras_gpukit.records import (
     HostSample,
     HostUtilization,
     Overhead,
+    RunEvent,
     StepWindow,
     ThroughputRecord,
     UtilizationRecord,
 )
+from keras_gpukit.saved_runs.folding.downsampling import MOST_EVENTS
 from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 
 
@@ -47,7 +50,6 @@ def test_a_gpu_is_summed_up_over_the_run_and_what_nobody_could_tell_is_unknown()
         "memory_total_bytes": 10,
         "sm_active_percent": 50.0,
         "tensor_active_percent": 6.0,
-        "memory_bandwidth_percent": 30.0,
         "throttle_fractions": dict.fromkeys((hot, power), pytest.approx(2 / 3)),
         "lost_because": None,
     }
@@ -58,7 +60,7 @@ def test_a_gpu_is_summed_up_over_the_run_and_what_nobody_could_tell_is_unknown()
 def test_a_gpu_that_was_lost_is_named_with_its_readings():
     fold = RunFold()
     lost = GPUUtilization(1, lost_because="GPU is lost"), GPUUtilization(2, lost_because="absent")
-    fold.add("utilization", UtilizationRecord(0, 1.0, lost), 1.0, 0)
+    fold.add("utilization", UtilizationRecord(0, lost), 1.0, 0)
     assert fold.utilization().gpus == ()  # none was ever read, which has one reason for all
     for index in (0, 1):
         fold.add("gpu", GPUSample(index, 50.0), 1.0, 1)
@@ -70,7 +72,7 @@ def test_the_host_is_summed_up_over_the_run_and_nothing_read_is_not():
     samples = HostSample(10.0, 4.0, 9, 90, 100, None), HostSample(30.0, 8.0, 7, 80, 100, 50.0)
     found = folded("host", samples)
     assert found.samples == 2
-    assert found.host == HostUtilization(20.0, 6.0, 9, 80, 100)
+    assert found.host == HostUtilization(20.0, 6.0, 9, 80)
     assert folded("host", ()) is None
 
 
@@ -139,3 +141,33 @@ def test_overhead_is_per_step_and_shown_in_microseconds():
     summary = fold.summary()
     assert (summary.overhead_s, summary.startup_s) == (pytest.approx(5e-6), 0.1)
     assert {series.tag: series.mean for series in summary.series} == {OVERHEAD: (4.0,)}
+
+
+def test_events_and_windows_of_validation_are_read_back(tmp_path):
+    run = only_run(tmp_path, with_validation(run_lines()))
+    others = [event.kind for event in run.events if event.kind != "epoch"]
+    assert others == ["first step", "validation", "checkpoint"]
+    assert [event.number for event in run.events if event.kind == "epoch"] == [1, 2]
+    assert (run.validation.readings, run.steps.readings) == (2, 60)
+
+
+def test_of_many_events_neighbours_are_merged_and_their_time_is_kept():
+    fold = RunFold()
+    for number in range(10 * MOST_EVENTS):
+        event = RunEvent("epoch", BEGAN_S + 3 * number, 2.0, number, number + 1)
+        fold.add("event", event, event.ended_s, number)
+    merged = fold.events()
+    assert MOST_EVENTS / 2 <= len(merged) <= MOST_EVENTS
+    assert sum(event.count for event in merged) == 10 * MOST_EVENTS
+    assert sum(event.spent_s for event in merged) == 2.0 * 10 * MOST_EVENTS
+    assert [event.number for event in merged[:2]] == [1, 1 + merged[0].count]
+    assert merged[0].duration_s == 3 * merged[0].count - 1
+    assert merged[-1].ended_s == BEGAN_S + 3 * (10 * MOST_EVENTS - 1) + 2
+
+
+def test_an_event_at_no_time_is_counted_as_unreadable(tmp_path):
+    lines = run_lines(3)
+    lines.insert(-1, (BEGAN_S + 3, 0, "event", RunEvent("epoch", -5.0, 1.0)))
+    run = only_run(tmp_path, lines)
+    assert run.events == ()
+    assert "an event at no time" in run.notes[0]

@@ -19,8 +19,8 @@ from keras_gpukit.reports.run_words import state_note, verdict_line
 from keras_gpukit.rules.whole_run.endings import doing
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.log_folder import LogFolder
-from keras_gpukit.saved_runs.writing import process_identity
-from keras_gpukit.saved_runs.writing.process_identity import own_identity
+from keras_gpukit.saved_runs.writing import run_log
+from keras_gpukit.saved_runs.writing.run_log import own_identity
 
 SO_FAR = replace(
     SUMMARY.input,
@@ -217,9 +217,9 @@ def test_a_process_counts_as_ended_only_where_its_number_is_known(tmp_path, chan
 @pytest.mark.parametrize("file", ["_BOOT", "_NAMESPACE"])
 def test_a_system_that_does_not_identify_its_processes_is_not_asked(tmp_path, monkeypatch, file):
     identity = own_identity()
-    monkeypatch.setattr(process_identity, file, str(tmp_path / "none"))
+    monkeypatch.setattr(run_log, file, str(tmp_path / "none"))
     assert own_identity() is None
-    assert not process_identity.has_ended(replace(identity, pid=2**22 + 1))
+    assert not run_log.has_ended(replace(identity, pid=2**22 + 1))
 
 
 def test_notes_change_no_summary_and_a_record_without_them_says_when_it_was_alive(

@@ -9,7 +9,7 @@ import pytest
 from helpers.stopped_clock import StoppedClock
 from helpers.training import BATCH, arrays, keras_restored
 
-from keras_gpukit.frameworks import keras_calls
+from keras_gpukit.frameworks import keras_models
 from keras_gpukit.scripts import main_module, script_calls
 from keras_gpukit.scripts.script_calls import ScriptCalls
 
@@ -27,7 +27,7 @@ def timed(cost_s=lambda: 0.0) -> Iterator[ScriptCalls]:
     calls = ScriptCalls(cost_s)
     with keras_restored():
         calls.install()
-        keras_calls.on_each_list(lambda *made: calls.follow(*made[:2]))
+        keras_models.on_each_list(lambda *made: calls.follow(*made[:2]))
         yield calls
 
 
@@ -111,7 +111,7 @@ def test_exceptions_pass_and_the_next_call_counts():
 
     callback = keras.callbacks.LambdaCallback(on_train_batch_end=fails)
     with timed() as calls:
-        keras_calls.leave_out_of_tracebacks(main_module.PACKAGE)
+        keras_models.leave_out_of_tracebacks(main_module.PACKAGE)
         with pytest.raises(ArithmeticError) as failure:
             trained.fit(x, y, callbacks=[callback], verbose=0)
         trained.fit(x, y, verbose=0)

@@ -1,23 +1,26 @@
-"""The driver and GPUs' health through NVIDIA's binding; the kernel's log; CUDA's libraries."""
+"""The driver, GPUs' health and units through NVIDIA's binding; kernel log; CUDA's libraries."""
 
 import os
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import pynvml
 import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
-from keras_gpukit.records import CUDALibrary, DriverGPU, GPUHealth, Xid
+from keras_gpukit.records import CUDALibrary, DriverGPU, GPUHealth, GPUInfo, Xid
 from keras_gpukit.sensors import gpu_health
-from keras_gpukit.sensors.cuda_libraries import (
+from keras_gpukit.sensors.driver import read_driver
+from keras_gpukit.sensors.gpu_health import read_health, read_xids, xids_in
+from keras_gpukit.sensors.installation import (
     find_libraries,
     needed_libraries,
     read_packages,
     try_loading,
 )
-from keras_gpukit.sensors.driver import read_driver
-from keras_gpukit.sensors.gpu_health import read_health, read_xids, xids_in
+from keras_gpukit.sensors.nvml import DRAM, SM, TENSOR, Activity, GPUActivity, NVMLSensor
 
 LOG = """\
 6,339,5140900,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  560.35.03
@@ -68,7 +71,7 @@ def test_a_gpu_is_described_as_nvml_and_the_log_do():
         ecc_uncorrected=2,
         remapping_pending=True,
         remapping_failed=True,
-        recovery_action="reset the GPU",
+        recovery_action="reset_gpu",
         xids=XIDS[:2],
     )
 
@@ -223,3 +226,56 @@ def test_packages_are_compared_with_what_tensorflow_asks_for():
 
 def test_tensorflow_still_names_its_packages_in_an_extra():
     assert any(each.name.startswith("nvidia-cudnn-") and each.lowest for each in read_packages())
+
+
+class Monitoring:
+    """NVML's functions for performance monitoring, over given percentages."""
+
+    NVMLError_NotSupported = pynvml.NVMLError_NotSupported
+    NVML_GPM_METRICS_GET_VERSION = pynvml.NVML_GPM_METRICS_GET_VERSION
+    c_nvmlGpmMetricsGet_t = pynvml.c_nvmlGpmMetricsGet_t
+
+    def __init__(self, answers, supported=1):
+        self.answers, self.supported = answers, supported
+        self.held = 0
+
+    def nvmlGpmQueryDeviceSupport(self, handle):
+        return SimpleNamespace(isSupportedDevice=self.supported)
+
+    def nvmlGpmSampleAlloc(self):
+        self.held += 1
+        return pynvml.c_nvmlGpmSample_t()
+
+    def nvmlGpmSampleGet(self, handle, sample):
+        return sample
+
+    def nvmlGpmSampleFree(self, sample):
+        self.held -= 1
+
+    def nvmlGpmMetricsGet(self, asked):
+        assert (asked.version, asked.numMetrics) == (1, 3)
+        for each in asked.metrics[: asked.numMetrics]:
+            each.value = self.answers.get(each.metricId, 0.0)
+            each.nvmlReturn = 0 if each.metricId in self.answers else 3
+        return asked
+
+
+def test_the_units_are_known_from_the_second_reading_on_if_nvml_answers():
+    nvml = Monitoring({SM: 61.5, TENSOR: 4.0, DRAM: 83.25})
+    activity = GPUActivity(nvml, "handle")
+    assert activity.read() == Activity()
+    assert activity.read() == Activity(61.5, 4.0, 83.25)
+    activity.close()
+    assert nvml.held == 0
+    activity = GPUActivity(Monitoring({SM: 50.0}), "handle")
+    activity.read()
+    assert activity.read() == Activity(50.0, None, None)
+
+
+def test_an_older_gpu_is_refused_and_read_as_before():
+    with pytest.raises(pynvml.NVMLError_NotSupported):
+        GPUActivity(Monitoring({}, supported=0), "handle")
+    gpu = FakeGPU("GPU-0")
+    (reading,) = NVMLSensor([GPUInfo(0, uuid="GPU-0")], FakeNVML([gpu])).read()
+    assert reading.utilization_percent == 90
+    assert reading.tensor_active_percent is None

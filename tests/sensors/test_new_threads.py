@@ -8,7 +8,7 @@ import time
 import pytest
 
 from keras_gpukit.sensors.compilations import Compilations
-from keras_gpukit.sensors.new_threads import NewThreadsSensor, ThreadTimes
+from keras_gpukit.sensors.interpreter import NewThreadsSensor, ThreadTimes
 
 
 class Process:

@@ -20,7 +20,7 @@ from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
 from keras_gpukit.records import GPUInfo, GPUSample, MemoryRecord, from_dict
 from keras_gpukit.rules.setup.gpus import LIMITS
-from keras_gpukit.sensors import devices, gpu_processes
+from keras_gpukit.sensors import devices, driver
 from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.devices import CUDADevice
 from keras_gpukit.sensors.host import HostSensor, _own_usage
@@ -35,7 +35,7 @@ A, B, C = (f"GPU-{uuid.UUID(int=number)}" for number in (10, 11, 12))
 @pytest.fixture(autouse=True)
 def _process_numbers_of_the_machine(monkeypatch):
     """Wherever the tests run."""
-    monkeypatch.setattr(gpu_processes, "in_first_namespace", lambda: True)
+    monkeypatch.setattr(driver, "in_first_namespace", lambda: True)
 
 
 def sensor_of(*gpus: FakeGPU, **settings) -> NVMLSensor:
@@ -412,7 +412,7 @@ def test_a_task_that_raises_is_dropped_with_one_warning(caplog):
     assert "Reading a failed (OSError: gone)" in warning.message
 
 
-def test_tasks_can_be_called_by_name_unless_they_were_dropped(caplog):
+def test_tasks_can_be_called_by_number_unless_they_were_dropped(caplog):
     """For runs that are over before the first tick."""
     sampler, calls = SamplingThread(), []
 
@@ -420,10 +420,9 @@ def test_tasks_can_be_called_by_name_unless_they_were_dropped(caplog):
         calls.append("fails")
         raise OSError("gone")
 
-    sampler.add("a", lambda: calls.append("a"))
-    sampler.add("b", fails)
-    for name in ("b", "a", "b"):
-        sampler.call(name)
+    works, broken = sampler.add("a", lambda: calls.append("a")), sampler.add("b", fails)
+    for number in (broken, works, broken):
+        sampler.call(number)
     assert calls == ["fails", "a"]
     assert len(caplog.records) == 1
 

@@ -15,7 +15,7 @@ import pytest
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML, scenario
 
 from keras_gpukit.records import GPUInfo, GPUSample
-from keras_gpukit.sensors import gpu_processes
+from keras_gpukit.sensors import driver
 from keras_gpukit.sensors.devices import CUDADevice, cuda_devices, identify
 from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.nvml import NVMLSensor, other_holders
@@ -25,13 +25,13 @@ ME = os.getpid()
 
 @pytest.fixture(autouse=True)
 def _process_numbers_of_the_machine(monkeypatch):
-    monkeypatch.setattr(gpu_processes, "in_first_namespace", lambda: True)
+    monkeypatch.setattr(driver, "in_first_namespace", lambda: True)
 
 
 @pytest.fixture
 def in_container(monkeypatch):
-    monkeypatch.setattr(gpu_processes, "in_first_namespace", lambda: False)
-    monkeypatch.setattr(gpu_processes, "exists", {ME, 324}.__contains__)
+    monkeypatch.setattr(driver, "in_first_namespace", lambda: False)
+    monkeypatch.setattr(driver, "exists", {ME, 324}.__contains__)
 
 
 def machine(name):
@@ -277,8 +277,8 @@ def test_in_a_container_others_are_unknown_and_so_are_numbers_of_the_machine(pro
 def test_a_namespace_of_its_own_is_noticed(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(os, "readlink", lambda path: "pid:[4026533000]")
-    assert not gpu_processes.in_first_namespace()
+    assert not driver.in_first_namespace()
     monkeypatch.setattr(os, "readlink", lambda path: "pid:[4026531836]")
-    assert gpu_processes.in_first_namespace()
-    assert gpu_processes.exists(os.getpid())
-    assert not gpu_processes.exists(2**30)
+    assert driver.in_first_namespace()
+    assert driver.exists(os.getpid())
+    assert not driver.exists(2**30)

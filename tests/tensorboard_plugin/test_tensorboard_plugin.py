@@ -28,7 +28,7 @@ from keras_gpukit.reports import html
 from keras_gpukit.tensorboard_plugin import run_folders
 from keras_gpukit.tensorboard_plugin.loader import GPUKitLoader
 from keras_gpukit.tensorboard_plugin.plugin import MODULES
-from keras_gpukit.tensorboard_plugin.report_pages import trace_url
+from keras_gpukit.tensorboard_plugin.run_folders import trace_url
 
 DEADLINE_S = 60
 SECRET = "no-one-may-read-this"

@@ -12,7 +12,7 @@ from keras_gpukit.cli.main import main
 from keras_gpukit.records import BenchmarkRow, Driver, DriverGPU, from_dict
 from keras_gpukit.reports.benchmark import render
 from keras_gpukit.reports.terminal import as_text
-from keras_gpukit.sensors.ceilings import measured_ceilings
+from keras_gpukit.sensors.host import measured_ceilings
 from keras_gpukit.tuning import bench as machine
 from keras_gpukit.tuning import bench_device as device
 

@@ -52,7 +52,7 @@ EXPECTED = {
 }
 RANGE = (
     "fetches that computing hides no longer count. With these figures' clocks, the range that is "
-    "reported holds the idle time (`tests/input/wait/test_recorded_executions.py`)."
+    "reported holds the idle time (`tests/input/wait/test_hidden_wait.py`)."
 )
 CORRECTED = {f"8 steps, {each}": (f"{each}:ddfb3fdf85e9", RANGE) for each in ("synchronous", "jit")}
 PART = Part(

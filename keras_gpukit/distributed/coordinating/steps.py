@@ -10,7 +10,7 @@ from typing import Any
 
 from keras_gpukit.distributed.rendezvous import answers
 from keras_gpukit.errors import WorkerError
-from keras_gpukit.frameworks.tf_distribution import end_of
+from keras_gpukit.frameworks.tf_runtime import end_of
 
 
 @dataclass(eq=False)

@@ -30,11 +30,7 @@ from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 
 class UserCode(NamedTuple):
-    """A function of the user.
-
-    Attributes:
-        name: Name of the function, such as "Photographs.__getitem__".
-    """
+    """A function of the user, such as "Photographs.__getitem__"."""
 
     name: str | None
     location: str | None
@@ -43,12 +39,9 @@ class UserCode(NamedTuple):
 
 @dataclass(frozen=True)
 class PythonSource:
-    """Python code that makes batches.
+    """Python code that makes batches, in functions of which one may call later ones.
 
-    Attributes:
-        parts: Functions that make them. A function may call later ones.
-        in_processes: Whether it runs in other processes, where it cannot be sampled.
-        restarts_workers: Whether its processes start again at each epoch.
+    In other processes, which may start again at each epoch, it cannot be sampled.
     """
 
     parts: tuple[UserCode, ...]
@@ -143,11 +136,10 @@ def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
 
 
 def generator_behind(function: Callable[..., Any]) -> tuple[str | None, str | None] | None:
-    """Returns the name and place of the user's generator behind a `from_generator`.
+    """Returns the name and place of the user's generator behind a `from_generator`, if found.
 
-    Returns:
-        Those of a generator, a function that makes one, or the object that is iterated over; for a
-        `PyDataset` those of its `__getitem__`. None if it is not found.
+    Those of a generator, a function that makes one, or the object that is iterated over; for a
+    `PyDataset` those of its `__getitem__`.
     """
     state = generator_state(function)
     return None if state is None else _users_own(state)

@@ -22,7 +22,7 @@ from keras_gpukit.frameworks.tf_datasets import (
     number,
     unwrapped,
 )
-from keras_gpukit.input.pipelines.kinds import kind_of
+from keras_gpukit.input.pipelines.functions import kind_of
 from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.records.pipeline import BufferKind, HostBuffer
 
@@ -45,11 +45,8 @@ _UNKNOWN_SIZE = "the size of its elements is unknown"
 class _Asked:
     """Elements that the stages after a stage, towards training, request from it.
 
-    Attributes:
-        elements: Maximum number in one pass; infinite if unlimited or unknown.
-        per_step: Number in one training step; None if unknown.
-        ahead: Number before the first step, to fill shuffle buffers.
-        is_cached: Whether a cache after the stage keeps the same tensors in memory.
+    At most `elements` in one pass, `ahead` of which fill shuffle buffers before the first step. A
+    cache after the stage may keep the same tensors in memory.
     """
 
     elements: float = math.inf
@@ -165,10 +162,8 @@ def _hands_on_from(stage: Dataset, source: str) -> bool:
 def element_bytes(spec: Any, *, is_sliced: bool = False) -> int | None:
     """Returns the bytes of an element; None if a shape is unknown, or for strings and the like.
 
-    Args:
-        spec: A dataset's `element_spec`.
-        is_sliced: Whether elements are slices of tensors that are in memory anyway. Slices that
-            TensorFlow does not copy then count only with their overhead.
+    Slices of tensors that are in memory anyway count only with their overhead if TensorFlow does
+    not copy them.
     """
     import tensorflow as tf
 

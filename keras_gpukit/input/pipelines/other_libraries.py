@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from keras_gpukit.input.pipelines.places import KERAS, method_of, name_and_location
-from keras_gpukit.records.pipeline import Work
+from keras_gpukit.input.pipelines.places import method_of, name_and_location
+from keras_gpukit.records.pipeline import ARRAYS, Work
 
 _TORCH = "torch.utils.data"
 _CLASSES = ("MapDataset", "IterDataset", "DataLoader")
@@ -36,14 +36,10 @@ _WORK: dict[str, Work] = {
 
 @dataclass(frozen=True)
 class Transformation:
-    """A transformation of a Grain dataset.
+    """A transformation of a Grain dataset: the dataset, or the iterator over it.
 
-    Attributes:
-        node: The dataset, or the iterator over it.
-        kind: Name of its method in user code: "MapDataset.map", "IterDataset.batch" and the like.
-        name: Name of its function in user code, such as "Augment.map", or of one by Keras, which
-            has no location; None without one.
-        location: "file.py:12" of that function; None if unknown.
+    Its `kind` is the method in user code, such as "MapDataset.map". `name` and `location` are those
+    of its function there, such as "Augment.map" at "file.py:12"; one by Keras has no location.
     """
 
     node: Any
@@ -132,7 +128,7 @@ def _in_user_code(node: Any) -> tuple[str | None, str | None]:
         function = next((each for each in ways if each is not None), None)
     name, location = name_and_location(function)
     # Grain's own functions, and those of other libraries, have no place in user code.
-    return (name, location) if location or str(name).startswith(KERAS) else (None, None)
+    return (name, location) if location or str(name).startswith(ARRAYS) else (None, None)
 
 
 def _unwrapped(function: Any) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_gpukit.frameworks.tf_functions import before_conversion
-from keras_gpukit.records.pipeline import CallLine
+from keras_gpukit.records.pipeline import ARRAYS, CallLine
 
 # In an operation's traceback, this TensorFlow function calls the user's function.
 CALLER = "wrapper_helper"
@@ -36,11 +36,10 @@ LIBRARIES = (
     os.path.join("keras_gpukit", "tuning"),
 )
 # Keras' own functions in the pipeline that it makes from arrays passed to `fit`.
-KERAS = "Keras' own"
 KERAS_OWN = {
-    "permutation": f"{KERAS} shuffling of arrays",
-    "slice_batch_indices": f"{KERAS} choice of examples for each batch",
-    "grab_batch": f"{KERAS} batching of arrays",
+    "permutation": f"{ARRAYS}shuffling of arrays",
+    "slice_batch_indices": f"{ARRAYS}choice of examples for each batch",
+    "grab_batch": f"{ARRAYS}batching of arrays",
 }
 
 try:
@@ -140,11 +139,8 @@ def method_of(called: Any, name: str = "__call__") -> Any:
 def name_and_location_in_graph(graph: Any, depth: int) -> tuple[str | None, str | None]:
     """Returns a function's name and place from its graph, if the Python function no longer exists.
 
-    The line is the one that made the function's first operation.
-
-    Args:
-        graph: Graph of the function.
-        depth: Number of functions of the pipeline that the function is nested in.
+    The line is the one that made the function's first operation. The function is nested in `depth`
+    functions of the pipeline.
     """
     for frames, called in _stacks(graph):
         if len(called) > depth and called[depth] + 1 < len(frames):
@@ -164,7 +160,7 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
     if filename is None:
         return (None if name == "<lambda>" else name), None
     if KERAS_ADAPTERS in filename:
-        return KERAS_OWN.get(name, f"{KERAS} {name}"), None
+        return KERAS_OWN.get(name, f"{ARRAYS}{name}"), None
     if TENSORFLOW_DATA in filename:
         return None, None
     if _is_library(filename):
@@ -177,12 +173,9 @@ def _in_code(name: str, filename: str | None, line: int) -> tuple[str | None, st
 def call_line(filename: str, name: str, first_line: int, at: int | None) -> CallLine | None:
     """Returns the line that passes a function to `map` or a similar method of a dataset.
 
-    Args:
-        filename: File with the call; if that is unknown, the one that defines the function.
-        name: Name of the function.
-        first_line: First line of the function, which identifies a lambda.
-        at: Line that ran; None if it is unknown. Then there is an answer only if a single call in
-            the file passes the function, and is no longer than a line.
+    The file is the one with the call, or that which defines the function. Its first line identifies
+    a lambda. If the line that ran is unknown, there is an answer only if a single call in the file
+    passes the function, and is no longer than a line.
     """
     calls = [
         call
@@ -231,10 +224,8 @@ def place(filename: str, line: int) -> str:
     cell = _cell(filename)
     if cell is not None:
         return f"{cell}, line {line}"
-    path, inside = (
-        os.path.normpath(os.path.join(STARTED_IN, filename)),
-        os.path.join(STARTED_IN, ""),
-    )
+    path = os.path.normpath(os.path.join(STARTED_IN, filename))
+    inside = os.path.join(STARTED_IN, "")
     shown = path.removeprefix(inside) if path.startswith(inside) else os.path.basename(path)
     return f"{shown}:{line}"
 

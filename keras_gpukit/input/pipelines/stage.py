@@ -17,13 +17,18 @@ from keras_gpukit.frameworks.tf_datasets import (
     unwrapped,
 )
 from keras_gpukit.frameworks.tf_functions import called_graphs
-from keras_gpukit.input.pipelines.functions import returns_its_arguments, work_of
+from keras_gpukit.input.pipelines.functions import (
+    READERS,
+    kind_of,
+    returns_its_arguments,
+    spoken,
+    work_of,
+)
 from keras_gpukit.input.pipelines.generators import (
     generator_behind,
     generator_in_graphs,
     python_function_in,
 )
-from keras_gpukit.input.pipelines.kinds import READERS, kind_of, spoken
 from keras_gpukit.input.pipelines.places import (
     HELPERS,
     calling_line,
@@ -39,11 +44,9 @@ PYTHON_GENERATOR = "Generator"
 
 @dataclass(frozen=True)
 class Function:
-    """A function that a stage calls.
+    """A function that a stage calls, with its name and its place in user code, "file.py:12".
 
-    Attributes:
-        name: Name in user code; None if it is unknown or the function is tf.data's own.
-        location: "file.py:12" of the function; None if it is unknown or not in user code.
+    Both are None if they are unknown, or the function is tf.data's own.
     """
 
     name: str | None
@@ -54,13 +57,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage as the Python code defines it.
+    """A stage as the Python code defines it, perhaps with a `name=` as its `given_name`.
 
-    Attributes:
-        given_name: Name that user code gave the stage with `name=`; None without one.
-        nested: Stages of the datasets that the function returns for each element.
-        repeats: Whether it gives the same elements in each epoch, in whatever order, as far as its
-            graph shows; None if unknown.
+    The function may return datasets for each element, whose stages are `nested`. A stage `repeats`
+    if it gives the same elements in each epoch, in whatever order, as far as its graph shows.
     """
 
     kind: str
@@ -148,10 +148,8 @@ def _repeats(dataset: Any, before: tuple[Stage, ...]) -> bool:
 def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterator[Stage]:
     """Yields the last stages of the datasets that a function returns, if any.
 
-    Args:
-        graph: Graph of the function.
-        called: Graphs of all functions that are called from it, by name.
-        depth: Number of functions of the pipeline that these stages are nested in.
+    `called` has the graphs of all functions that are called from it, by name. The stages are nested
+    in `depth` functions of the pipeline.
     """
     for output in graph.outputs:
         yield from _stages_behind(output.op, called, depth)

@@ -1,8 +1,10 @@
 """Measures the input wait where the last buffers are on other devices, from each batch's times.
 
-tf.data's model of an iterator on a GPU cannot be read. But the pipeline that feeds it runs on the
-host, and notes when each batch was handed out. A step that was entered before its batch was handed
-out waited for it. The batch's copy to the device is not counted.
+`prefetch_to_device` and strategies with several devices fetch batches on the host, copy them, and
+keep some on each device, where tf.data's model cannot be read. A stage before the copy notes when
+each batch was handed out, on tf.data's own threads: training does not wait for it, and elements,
+their order and the number of batches made ahead stay the same. A step that was entered before its
+batch was handed out waited for it. The batch's copy to the device is not counted.
 """
 
 from __future__ import annotations
@@ -10,13 +12,143 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from keras_gpukit.input.pipelines.device_buffers import Feed
+from keras_gpukit.frameworks.tf_datasets import Dataset, input_of, kind, setting
+from keras_gpukit.frameworks.tf_runtime import anonymous_name, devices_fed_by, with_host_dataset
+from keras_gpukit.input.pipelines.rebuilding import (
+    replace,
+    spine,
+    with_prefetch_of_its_own,
+    without_further_prefetch,
+)
 from keras_gpukit.input.wait.meters import CallWindow, PipelineStart, Times, WaitReading
-from keras_gpukit.records.steps import Confidence
+from keras_gpukit.records.steps import Confidence, Mechanism
+
+BATCHES_KEPT = 512
+"""Number of batches per device whose times are kept: more than training takes between readings."""
+_MARK = "_gpukit_feed"
+
+
+class BatchTimes:
+    """Times of the latest batches that the newest iterator over a pipeline took from it."""
+
+    def __init__(self, kept: int) -> None:
+        import tensorflow as tf
+
+        self.kept = kept
+        # A row: when the iterator began, which sets it apart, the batch's number, and the time.
+        shape = [kept, 3]
+        self._handle = tf.raw_ops.VarHandleOp(
+            dtype=tf.float64, shape=shape, shared_name=anonymous_name()
+        )
+        nothing = tf.fill(shape, tf.constant(-1, tf.float64))
+        tf.raw_ops.AssignVariableOp(resource=self._handle, value=nothing)
+
+    def note(self, began_s: Any, batch: Any) -> None:
+        """Makes the operation, in a function of the pipeline, that writes the current time."""
+        import tensorflow as tf
+
+        row = tf.stack([began_s, tf.cast(batch, tf.float64), tf.timestamp()])
+        tf.raw_ops.ResourceScatterUpdate(
+            resource=self._handle, indices=batch % self.kept, updates=row
+        )
+
+    def take(self) -> Any:
+        """Returns the table as it is now, as a tensor; takes some 10 µs."""
+        import tensorflow as tf
+
+        return tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.float64)
+
+    def times_s(self, taken: Any, batches: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Returns when batches, numbered from 0, were handed out, from a result of `take`.
+
+        In seconds since the Unix epoch; NaN where unknown. Shape (batches,).
+        """
+        table = taken.numpy()
+        rows = table[batches % self.kept]
+        is_known = (rows[:, 0] == table[:, 0].max()) & (rows[:, 1] == batches)
+        return np.where(is_known, rows[:, 2], np.nan)
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Batches that the host hands out to a number of devices, in turn."""
+
+    times: BatchTimes
+    devices: int
+
+
+def buffering_devices(dataset: Dataset) -> list[str]:
+    """Returns the devices that a dataset, distributed or not, keeps batches on, if not the host."""
+    import tensorflow as tf
+
+    if isinstance(dataset, tf.data.Dataset):
+        last = spine(dataset)[-1]
+        return [setting(last, "target_device")] if kind(last) == "CopyToDevice" else []
+    return devices_fed_by(dataset)
+
+
+def with_timed_feed(dataset: Dataset) -> Dataset:
+    """Returns a dataset of `buffering_devices` that also notes the times of its batches.
+
+    Raises if its stages cannot be rebuilt.
+    """
+    import tensorflow as tf
+
+    if isinstance(dataset, tf.data.Dataset):
+        stage = spine(dataset)[-1]
+        timed, times = with_batch_times(input_of(stage), BATCHES_KEPT)
+        to_device = tf.data.experimental.copy_to_device(
+            setting(stage, "target_device"), setting(stage, "source_device_string")
+        )
+        copied = timed.apply(to_device)
+        with tf.device(setting(stage, "variant_tensor").device):
+            made = replace(dataset, {id(stage): lambda below: copied})
+        setattr(made, _MARK, Feed(times, devices=1))
+        return made
+    devices = len(buffering_devices(dataset))
+
+    def timed_host(host: Dataset) -> Dataset:
+        timed, times = with_batch_times(host, BATCHES_KEPT * devices)
+        setattr(timed, _MARK, Feed(times, devices))
+        return timed
+
+    return with_host_dataset(dataset, timed_host)
+
+
+def feed_of(dataset: Any) -> Feed | None:
+    """Returns the feed of a dataset that `with_timed_feed` made; None for other datasets."""
+    return getattr(dataset, _MARK, None)
+
+
+def with_batch_times(dataset: Dataset, kept: int) -> tuple[Dataset, BatchTimes]:
+    """Returns the dataset with stages that note the times of its batches, and these times.
+
+    Raises ValueError if the options of an autotuned dataset ask for a prefetch.
+    """
+    import tensorflow as tf
+
+    def hand_out(number: Any, batch: Any) -> Any:
+        # With a side effect, TensorFlow does not make this stage run ahead in parallel.
+        times.note(*number)
+        return batch
+
+    with tf.device("CPU:0"):
+        times = BatchTimes(kept)
+        numbers = (
+            tf.data.Dataset.from_tensors(0)
+            .map(lambda _: tf.timestamp())  # once per iterator
+            .flat_map(lambda began_s: tf.data.Dataset.counter().map(lambda at: (began_s, at)))
+            .repeat()  # tf.data cannot tell that it is endless already
+        )
+        timed = tf.data.Dataset.zip(numbers, with_prefetch_of_its_own(dataset)).map(hand_out)
+        return without_further_prefetch(timed, dataset.options()), times
+
 
 SEVERAL_STEPS = "one execution runs several steps, and batches are buffered on a GPU"
 NOT_KEPT = "the times of the batches were not found, as if other code read the dataset too"
@@ -32,7 +164,7 @@ class _Taken(NamedTuple):
 class BatchArrivalMeter:
     """Compares when steps were entered with when their batches were handed out."""
 
-    mechanism = "batch arrival"
+    mechanism: Mechanism = "batch arrival"
     confidence: Confidence = "sampled"
     reads_early = False
 

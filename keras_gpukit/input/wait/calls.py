@@ -1,4 +1,10 @@
-"""The buffer that the hot path fills: when each call of a step function was entered and left."""
+"""Counters of steps: the calls of the step function, which the hot path notes, and the examples.
+
+Keras counts examples for the mean loss; that counter grows by the batch size. Where it does not,
+the examples are those of full batches: if Keras has none, and if a custom `train_step` or
+`test_step` does not update the counter, or passes it the loss without a weight, so that it grows by
+one per batch.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from keras_gpukit.frameworks.keras_trainer import loss_count
+
 NOTHING = object()
 StepFunction = Callable[[Any], Any]
 
@@ -14,14 +22,10 @@ StepFunction = Callable[[Any], Any]
 class CallTimes:
     """Calls of a step function, in one object that every call reads: a single cache line.
 
-    Attributes:
-        source: Source of the steps' batches, such as an iterator. It is kept alive only as long as
-            steps run.
-        times_s: Entry and exit times of the calls, in turn, from the first call of the window on.
-        due_times: Length of `times_s` at which the meter must be read.
-        due_s: Entry time of a call at which the meter must be read even if `times_s` is shorter.
-        before: Number of calls before those in `times_s`.
-        inside_s: Seconds from the entries of those calls to their exits.
+    `times_s` has the entry and exit times of the calls, in turn, from the first call of the window
+    on; `before` calls came earlier, which took `inside_s`. The meter must be read once it is
+    `due_times` long, or at a call that is entered after `due_s`. The `source` of batches, such as
+    an iterator, is kept alive only as long as steps run.
     """
 
     __slots__ = (
@@ -77,3 +81,61 @@ def is_end_of_data(error: BaseException) -> bool:
     import tensorflow as tf
 
     return isinstance(error, (StopIteration, tf.errors.OutOfRangeError))
+
+
+# The counter is a float32: from this value on, adding one changes nothing.
+COUNTER_END = 2.0**24
+Counts = tuple[Any, ...]
+_STEPS = {"fit": "train_step", "evaluate": "test_step"}
+
+
+def reader(variable: Any) -> Callable[[], tuple[Any, ...]]:
+    """Returns a function that reads a Keras variable, in a fifth of the time that Keras takes.
+
+    It returns the value on each replica, as tensors that later updates do not change. A strategy's
+    reduction would take a millisecond.
+    """
+    import tensorflow as tf
+
+    value = variable.value
+    places = [(each.handle, each.dtype) for each in getattr(value, "values", None) or (value,)]
+    read = tf.raw_ops.ReadVariableOp
+    return lambda: tuple(read(resource=handle, dtype=dtype) for handle, dtype in places)
+
+
+class ExampleCounter:
+    """Counts the examples that a model sees between two readings of Keras' counter.
+
+    `take` reads the counter, for `between`, while no step runs. The last batch of an epoch may be
+    smaller than `batch_size`.
+    """
+
+    def __init__(self, model: Any, phase: str = "fit", batch_size: int | None = None) -> None:
+        step = getattr(model, _STEPS[phase])
+        # If a batch is trained on in parts, each part updates the counter once.
+        self._updates_per_call = model.steps_per_execution * getattr(step, "micro_batches", 1)
+        self._is_custom = not step.__module__.startswith("keras.")
+        count = loss_count(model)
+        strategy = getattr(model, "distribute_strategy", None)
+        alone = getattr(strategy, "num_replicas_in_sync", 1) == 1
+        self._per_call = batch_size * model.steps_per_execution if batch_size and alone else None
+        self.take = (lambda: ()) if count is None else reader(count)
+
+    def between(
+        self, before: Counts, after: Counts, calls: int, *, full: bool = True
+    ) -> int | None:
+        """Returns the number of examples between two readings; None if unknown.
+
+        Batches are `full` if none was the last of an epoch.
+        """
+        # Under a mirrored strategy, each replica counts its own examples.
+        first, last = (sum(float(each) for each in counts) for counts in (before, after))
+        counted = last - first
+        # A counter that stays at 0 is not updated by the step. One that stays at another value was
+        # updated before: this worker has run out of data before the others.
+        is_known = 0 < last < COUNTER_END and counted >= 0
+        if self._is_custom and counted <= calls * self._updates_per_call * len(after):
+            is_known = False  # the counter grows by one per batch
+        if is_known:
+            return int(counted)
+        return calls * self._per_call if self._per_call is not None and full else None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import failure, give_up
+from keras_gpukit.frameworks.tf_iterators import host_iterator
 from keras_gpukit.input.wait.calls import NOTHING, CallTimes, StepFunction, is_end_of_data
 from keras_gpukit.input.wait.meters import RequestMeter
-from keras_gpukit.input.wait.past_iterator import PastIterator
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.wall_time import WallTime
 
@@ -42,10 +43,8 @@ class StepClock:
     and the last call, since no next call ends it. Epochs of one or two calls differ: if
     the meter knows the wait of each call, only the first call over a new pipeline is excluded.
 
-    Args:
-        wall: Accounts for the wall time of the whole run; None for a validation inside `fit`.
-        on_error: Called with each exception of a step, except for the end of the data.
-        accepts: Returns whether steps from a source are timed; other steps are only passed on.
+    There is no `wall` for a validation inside `fit`. `on_error` is called with each exception of a
+    step, but not at the end of the data. Steps from a source that is not accepted are passed on.
     """
 
     def __init__(
@@ -89,12 +88,8 @@ class StepClock:
     ) -> StepFunction:
         """Wraps a step function, so that the times of its calls are recorded.
 
-        The wrapper passes on the iterator, the outputs and all exceptions.
-
-        Args:
-            step_function: Function that takes an iterator and runs a step.
-            not_accepted: Function for steps from other sources; `step_function` by default.
-            traces: Whether the function is a new one, which its next call traces.
+        The wrapper passes on the iterator, the outputs and all exceptions. `not_accepted` is called
+        for steps from other sources. The next call `traces` a new function.
         """
         self._will_trace = self._will_trace or traces
         run_other = not_accepted or step_function
@@ -152,9 +147,7 @@ class StepClock:
     def pause(self, batch_ended_s: float = 0.0) -> None:
         """Ends the current window; the time until the next step belongs to no step.
 
-        Args:
-            batch_ended_s: When the callbacks returned from their hook for the last batch, on the
-                clock; 0 if unknown.
+        The callbacks returned from their hook for the last batch at `batch_ended_s`; 0 if unknown.
         """
         times_s = self._calls.times_s
         if len(times_s) % 2:
@@ -267,3 +260,37 @@ def prompt_gil() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(_usual_s)
+
+
+_UNTIL_ENDED_S = 1.0
+"""Longest wait for a call to let go of its last iterator; our choice. The call ends meanwhile."""
+_LOOK_EVERY_S = 0.01
+_OURS = 2  # references to an object in a list, seen by `sys.getrefcount`
+
+
+class PastIterator:
+    """Keeps the iterator of the current epoch, so that training does not wait for its end."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+
+    def follow(self, iterator: Any) -> None:
+        """Keeps an iterator from here on in place of the one before."""
+        if not self._held or iterator is not self._held[0]:
+            self.free()
+            if host_iterator(iterator) is not None:
+                self._held = [iterator]
+
+    def free(self) -> None:
+        """Lets go of the iterator once Keras has done so."""
+        held, self._held = self._held, []
+        if held:
+            # No daemon: what frees it must not be cut off by the end of the interpreter.
+            threading.Thread(target=_free, args=(held,), name="frees an iterator").start()
+
+
+def _free(held: list[Any]) -> None:
+    until_s = time.monotonic() + _UNTIL_ENDED_S
+    while sys.getrefcount(held[0]) > _OURS and time.monotonic() < until_s:
+        time.sleep(_LOOK_EVERY_S)
+    held.clear()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_gpukit.input.wait.examples import Counts, ExampleCounter
+from keras_gpukit.input.wait.calls import Counts, ExampleCounter
 from keras_gpukit.input.wait.meters import CallWindow, Meter, PipelineStart, Times, WaitReading
 from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.records.steps import InputRecord, StepWindow
@@ -32,14 +32,10 @@ class Start(NamedTuple):
 
 
 class ClosedWindow(NamedTuple):
-    """A window that has ended.
+    """A window that has ended, at `time_s` since the Unix epoch.
 
-    Attributes:
-        times_s: Entry and exit times, alternating, of its calls and of the call after them.
-        raised: Whether one more call raised before the last reading; see `Stretch`.
-        stood_still: Whether the process was suspended within it.
-        counts: Counts of examples at its start and at its end.
-        time_s: Time of its end, in seconds since the Unix epoch.
+    It has the entry and exit times, in turn, of its calls and of the call after them; whether one
+    more call raised before the last reading; and the counts of examples at its start and its end.
     """
 
     times_s: list[float]
@@ -70,18 +66,12 @@ class FirstCall(NamedTuple):
         return PipelineStart(self.wait_s, shuffle_fraction=None)
 
 
-class EndedWindows:
-    """Keeps what has ended in order, until `work_out` evaluates it.
+class ClosedWindows:
+    """Keeps what has ended in order, until `evaluate` does so.
 
-    Args:
-        on_start: Called with the wait for an epoch's first batch and its beginning on the clock.
-        examples: Counts examples; None if they are not counted.
-        stood_still_since: Returns whether the process was suspended since a time on the clock. If
-            so, it is unknown how long the steps waited.
-
-    Attributes:
-        unknown_because: Why the current pipeline's wait is unknown, at least in part; None if it
-            is known.
+    `on_start` is called with the wait for an epoch's first batch and its beginning on the clock. If
+    the process was suspended, it is unknown how long the steps waited. `unknown_because` says why
+    the current pipeline's wait is unknown, at least in part.
     """
 
     def __init__(

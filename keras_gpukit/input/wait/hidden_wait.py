@@ -68,10 +68,7 @@ class HiddenWait:
     def calibrate(self, iterator: Any) -> None:
         """Times once how long entering and leaving a call takes, with calls that find no data.
 
-        Such calls run no step.
-
-        Raises:
-            Exception: If this cannot be done without a new trace, or a call has too few steps.
+        Such calls run no step. Raises if that needs a new trace, or a call has too few steps.
         """
         if self._call_s is None:
             self._call_s = _call_s.get(self._step_function)
@@ -100,11 +97,8 @@ class HiddenWait:
     def read(self, stretch: CallWindow, gaps_s: Times, buffered: float | None) -> WaitReading:
         """Returns the stall within a stretch.
 
-        Args:
-            stretch: Calls of the stretch.
-            gaps_s: Seconds of the gap after each fetch, with a row for each of the stretch's last
-                calls. Shape (calls, steps per execution), with at least `FEWEST_STEPS` steps.
-            buffered: Number of batches in the pipeline's last buffer; None if it has no buffer.
+        `gaps_s` has the gap after each fetch of the stretch's last calls. Shape (calls, steps per
+        execution), with at least `FEWEST_STEPS` steps. The last buffer has `buffered` batches.
         """
         assert self._call_s is not None
         calls, steps = gaps_s.shape
@@ -141,11 +135,9 @@ class HiddenWait:
     def _add(self, last_s: Times, longer_s: Times) -> None:
         """Adds calls.
 
-        Args:
-            last_s: Seconds of the gap after each call's last fetch, with entering and leaving the
-                call but without other overhead. Shape (calls,).
-            longer_s: Seconds by which the compute of each inner step exceeded its fetch. Shape
-                (calls, steps per execution - 2).
+        `last_s` are the gaps after each call's last fetch, with entering and leaving the call but
+        without other overhead: shape (calls,). `longer_s` is by how much the compute of each inner
+        step exceeded its fetch: shape (calls, steps per execution - 2).
         """
         self._last_s.extend(last_s)
         self._shown_s.extend(np.quantile(longer_s, 1 - SHOWN_BY, axis=1))

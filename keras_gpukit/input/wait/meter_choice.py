@@ -15,19 +15,23 @@ from typing import Any
 from keras_gpukit.errors import Guard, logger
 from keras_gpukit.frameworks import keras_trainer, tf_iterators
 from keras_gpukit.frameworks.tf_runtime import is_deterministic
-from keras_gpukit.input.pipelines.device_buffers import buffering_devices, feed_of, with_timed_feed
-from keras_gpukit.input.pipelines.measurable import (
+from keras_gpukit.input.pipelines.rebuilding import (
     fetch_time,
     times_its_fetches,
     with_model,
     with_timed_fetches,
 )
-from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
+from keras_gpukit.input.wait.batch_arrival import (
+    BatchArrivalMeter,
+    buffering_devices,
+    feed_of,
+    with_timed_feed,
+)
+from keras_gpukit.input.wait.grain_times import time_grain
 from keras_gpukit.input.wait.hidden_wait import HiddenWait
 from keras_gpukit.input.wait.meters import FetchLatencyMeter, Meter, NotMeasurable
 from keras_gpukit.input.wait.pipeline_model import PipelineModelMeter
-from keras_gpukit.input.wait.stages.grain_times import time_grain
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.watch import PipelineWatch
 
 ON_DEVICE = "batches are buffered on a GPU, and this pipeline cannot be rebuilt to time them"
 NOT_READ = "tf.data's model of the pipeline could not be read"
@@ -39,12 +43,9 @@ MOST_CALLS_OF_SHORT_EPOCH = 2
 class MeterChoice:
     """Chooses the best meter for each iterator of a run.
 
-    Args:
-        overlaps: Whether a call of several steps fetches while it computes. Eager calls do not.
-        runs_ahead: Whether a GPU may still compute a step when the next batch is fetched.
-
-    Attributes:
-        pipeline: Recorder of the stages' costs, from the meters' readings of tf.data's model.
+    A call of several steps `overlaps` fetching with computing, unless it is eager. A GPU
+    `runs_ahead` if it may still compute a step when the next batch is fetched. `pipeline` records
+    the stages' costs, from the meters' readings of tf.data's model.
     """
 
     def __init__(
@@ -127,11 +128,6 @@ def make_measurable(
     nothing hidden behind compute, it is enough to time the fetches. Otherwise, autotuning is turned
     on so that tf.data keeps a model, unless a stage asks to be tuned. Its thread then only wakes up
     now and then, but TensorFlow may wait for it at an epoch's end.
-
-    Args:
-        epoch_iterator: Keras' `EpochIterator`, from which `fit` or `evaluate` takes its iterators.
-        has_one_epoch: Whether the call has a single epoch.
-        has_short_epochs: Whether an epoch was seen to be short, if the data do not say so.
     """
     if hasattr(epoch_iterator, _MARK):
         return  # the same validation data are used in each epoch

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from keras_gpukit.records.steps import Confidence
+from keras_gpukit.records.steps import Confidence, Mechanism
 
 Times = npt.NDArray[np.float64]
 
@@ -29,11 +29,8 @@ class NotMeasurable(Exception):
 class CallWindow:
     """Consecutive calls of a step function, up to the entry of the call after the last one.
 
-    Attributes:
-        entries_s: Entry times of the calls and of the call after them, in seconds of the clock.
-            Shape (calls + 1,).
-        raised: Whether one more call raised an exception before the last call of `take`, for
-            example at the end of the data.
+    `entries_s` has that entry too: shape (calls + 1,). `raised` is whether one more call raised
+    before the last call of `take`, for example at the end of the data.
     """
 
     entries_s: Times
@@ -59,15 +56,10 @@ class CallWindow:
 
 @dataclass(frozen=True)
 class WaitReading:
-    """Input wait of a stretch.
+    """Input wait of a stretch: of all calls together, and of each one; None if unknown.
 
-    Attributes:
-        wait_s: Seconds that all calls waited together; None if unknown.
-        waits_s: Seconds that each call waited; None if unknown. A single value may be off by
-            microseconds, and negative. Shape (calls,).
-        buffered_batches: Number of batches in the pipeline's last buffer; None if unknown.
-        most_s: Upper end of the range in seconds, if only a range is known; `wait_s` and `waits_s`
-            then are its lower end.
+    A single call's may be off by microseconds, and negative. If only a range is known, `most_s` is
+    its upper end, and the others are its lower end.
     """
 
     wait_s: float | None
@@ -79,11 +71,9 @@ class WaitReading:
 
 @dataclass(frozen=True)
 class PipelineStart:
-    """Wait for the first batch of a pipeline.
+    """Wait for the first batch of a pipeline, with tracing if the first call traced.
 
-    Attributes:
-        wait_s: Seconds that the first call waited, including tracing if it traced.
-        shuffle_fraction: Share of the wait that filled shuffle buffers, 0 to 1; None if unknown.
+    `shuffle_fraction` is the share of it that filled shuffle buffers; None if unknown.
     """
 
     wait_s: float
@@ -93,7 +83,7 @@ class PipelineStart:
 class Meter(Protocol):
     """Measures the input wait of one iterator."""
 
-    mechanism: str
+    mechanism: Mechanism
     confidence: Confidence
     reads_early: bool
     """Whether readings at and soon after the pipeline's start are useful. If not, `start` is passed
@@ -111,33 +101,24 @@ class Meter(Protocol):
     def start(self, taken: Any, first: CallWindow) -> PipelineStart | None:
         """Starts a stretch at the entry of the pipeline's second call.
 
-        Args:
-            taken: Result of `take` after that call; None if `reads_early` is False.
-            first: Stretch of the pipeline's first call.
-
-        Returns:
-            The wait for the first batch; None if unknown.
+        Gets the result of `take` after that call, or None if `reads_early` is False, and the
+        stretch of the first call. Returns the wait for the first batch; None if unknown.
         """
 
     def read(self, taken: Sequence[Any], stretch: CallWindow) -> WaitReading:
         """Ends the stretch, returns its wait, and starts the next one.
 
-        Args:
-            taken: Results of `take` within the stretch, in order; the last one is from its end.
-            stretch: Calls of the stretch.
+        Gets the results of `take` within the stretch, in order; the last one is from its end.
         """
 
 
 class FetchLatencyMeter:
     """Reads the total latency of fetches that tf.data adds up, for pipelines without a model.
 
-    Args:
-        total_s: Function that returns the time of all fetches so far, in seconds.
-        overlaps: Whether fetching may overlap compute, as with several steps in one call. The wait
-            is then an upper bound.
+    If fetching `overlaps` compute, as with several steps in one call, the wait is an upper bound.
     """
 
-    mechanism = "fetch latency"
+    mechanism: Mechanism = "fetch latency"
     reads_early = True
 
     def __init__(self, total_s: Callable[[], float], *, overlaps: bool) -> None:
@@ -168,7 +149,7 @@ class RequestMeter:
     list is included.
     """
 
-    mechanism = "timed fetch"
+    mechanism: Mechanism = "timed fetch"
     reads_early = True
     confidence: Confidence = "upper bound"
 

@@ -23,7 +23,7 @@ from keras_gpukit.input.wait.meters import (
     Times,
     WaitReading,
 )
-from keras_gpukit.records.steps import Confidence
+from keras_gpukit.records.steps import Confidence, Mechanism
 
 # tf.data leaves out longer gaps and keeps at most so many (tensorflow/core/framework/model.cc).
 LONGEST_GAP_S = 10.0
@@ -37,19 +37,14 @@ class PipelineModelMeter:
     The rest of the time between two entries was spent fetching. As long as tf.data has dropped no
     gap, a later reading shows everything that one at the pipeline's start would have shown.
 
-    Args:
-        on_reading: Called with each reading of the model, as `read_model` returns it. With None,
-            the model is not read at the pipeline's start. This does not work for several steps per
-            execution: tf.data would drop some gaps of an execution before the next reading.
-        hidden: Estimates which part of the fetching hides behind compute; None if no part can,
-            because the steps of a call run strictly one after the other.
-
-    Raises:
-        Exception: If the pipeline has no model, for example because its autotuning is off, or an
-            execution has more steps than tf.data keeps gaps.
+    Without `on_reading`, which gets each reading, the model is not read at the pipeline's start.
+    This does not work for several steps per execution: tf.data would drop some gaps of an execution
+    before the next reading. `hidden` estimates which part of the fetching hides behind compute;
+    None if the steps of a call run strictly one after the other. Raises if the pipeline has no
+    model, or an execution has more steps than tf.data keeps gaps.
     """
 
-    mechanism = "pipeline model"
+    mechanism: Mechanism = "pipeline model"
 
     def __init__(
         self,

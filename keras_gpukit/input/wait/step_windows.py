@@ -8,9 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.input.wait.calls import CallTimes
-from keras_gpukit.input.wait.closed_windows import ClosedWindow, EndedWindows, FirstCall, Start
-from keras_gpukit.input.wait.examples import Counts
+from keras_gpukit.input.wait.calls import CallTimes, Counts
+from keras_gpukit.input.wait.closed_windows import ClosedWindow, ClosedWindows, FirstCall, Start
 from keras_gpukit.input.wait.meters import Meter
 from keras_gpukit.records.steps import InputRecord
 
@@ -27,20 +26,16 @@ WINDOW_S = 1.0
 class StepWindows:
     """Reads the meter of the current pipeline often enough, and makes windows of steps.
 
-    Args:
-        calls: Calls of the step function; their due times are set here.
-        choose: Returns a meter for an iterator before its first fetch, or why no meter fits.
-
-    Attributes:
-        had_short_epoch: Whether the data of an epoch ended after one or two calls whose waits are
-            unknown.
+    It sets when the calls are due. `choose` returns a meter for an iterator before its first fetch,
+    or why none fits. An epoch was short if its data ended after one or two calls whose waits are
+    unknown.
     """
 
     def __init__(
         self,
         calls: CallTimes,
         choose: Callable[[Any], Meter | str],
-        ended: EndedWindows,
+        ended: ClosedWindows,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.had_short_epoch = False
@@ -67,7 +62,7 @@ class StepWindows:
         self._raised = self._raised_taken = False
         self._is_cut = False
         self._counts: Counts = ()
-        self._worked_out_s = -math.inf
+        self._evaluated_s = -math.inf
 
     @property
     def began_s(self) -> float | None:
@@ -161,7 +156,7 @@ class StepWindows:
     @property
     def _is_due(self) -> bool:
         """Whether the last evaluation at a window's end was a second ago; for short epochs."""
-        return self._calls.times_s[-2] - self._worked_out_s >= WINDOW_S
+        return self._calls.times_s[-2] - self._evaluated_s >= WINDOW_S
 
     @property
     def _counts_as_start(self) -> bool:
@@ -222,7 +217,7 @@ class StepWindows:
         is_due = self._is_due
         self._begin()
         if is_due:
-            self._worked_out_s = calls.times_s[-2]
+            self._evaluated_s = calls.times_s[-2]
             self.evaluate()
 
     def _latest_unix_s(self) -> float:

@@ -36,14 +36,9 @@ class WallTime:
     The part "steps" contains the steps and the time between them. How much of it was inside the
     step function, the code that times it knows.
 
-    Args:
-        on_part: Called with each part that has ended, its start and its end on the clock.
-        by_callback: Returns the seconds of each class of callbacks, from the seconds of the whole
-            call and those between steps.
-        callbacks_at_epochs: Seconds of each class of callbacks at the start and the end of epochs.
-        callbacks_by_thirds: Returns the seconds of each class per epoch in the first and the last
-            third of the epochs.
-        compiled: Returns what XLA compiled in this process so far; None if unknown.
+    `on_part` is called with each part that has ended, its start and its end on the clock. The
+    seconds of each class of callbacks come from the seconds of the whole call and those between
+    steps, at the start and the end of epochs, and per epoch in their first and last third.
     """
 
     def __init__(
@@ -105,10 +100,7 @@ class WallTime:
     def switch(self, part: Part, at_s: float | None = None) -> None:
         """Ends the current part and begins another; does nothing once the call is over.
 
-        Args:
-            part: Part that begins.
-            at_s: Time of the change, on the clock; None for now. If another part began later, its
-                beginning.
+        It happens at a time on the clock, or now; if another part began later, at its beginning.
         """
         if not self.is_over:
             at_s = max(self._now() if at_s is None else at_s, self._now_in.since_s)
@@ -169,13 +161,9 @@ class WallTime:
     def breakdown(
         self, inside_s: float, wait_s: float | None, until_s: float | None = None
     ) -> TimeBreakdown:
-        """Returns the seconds of each part.
+        """Returns the seconds of each part, until a time on the clock if "steps" is not over.
 
-        Args:
-            inside_s: Seconds inside the step function.
-            wait_s: Those of them that were spent waiting for input; None if unknown.
-            until_s: End of the time to break down, on the clock, if the part "steps" is not over.
-                None if the call is over.
+        Steps were `inside_s` in the step function, of which they waited `wait_s` for input.
         """
         spent, total_s = self._now_in.spent_s, self.total_s
         if until_s is not None:

@@ -13,23 +13,39 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import failure
-from keras_gpukit.profiling.capturing.profile_files import amend, profile_name, write_profile
-from keras_gpukit.records.names import PROFILE_SUFFIX
+from keras_gpukit.records.names import PROFILE_SUFFIX, PROFILES
 from keras_gpukit.records.profile import CaptureRecord, Trigger
 from keras_gpukit.rules.whole_run.whole_script import remedy
+from keras_gpukit.whole_files import new_folder, replace_file
 
 # A disk or a driver that hangs must not keep `fit` from returning.
 FINISH_WITHIN_S = 30.0
+MARK = "train"
+"""Name of the event around a step. The tab recognizes steps by names that begin with it."""
+
+# A larger profile is left unchanged: parsing one takes several times its size in memory.
+LARGEST_AMENDED_BYTES = 256 * 2**20
+
+_HOST = "/host:CPU"
+_STEP_NUMBER = "step_num"
+_TURN = "iter_num"
+# Events that carry the number of a loop's iteration. The tab groups them by that number.
+_IN_LOOPS = (
+    "ExecutorState::Process",
+    "IteratorGetNextOp::DoCompute",
+    "IteratorGetNextAsOptionalOp::DoCompute",
+)
 
 
 class Capture:
-    """Records one profile and writes it to the log directory."""
+    """Records one profile and writes it to the log directory; `record` says what is known of it."""
 
     def __init__(self, log_dir: Path, trigger: Trigger, reason: str, step: int) -> None:
         self._log_dir = log_dir
@@ -40,7 +56,7 @@ class Capture:
         self._emit: Callable[[CaptureRecord], None] | None = None
         time_s = time.time()
         self._began_s = time.perf_counter()
-        self._record = CaptureRecord(
+        self.record = CaptureRecord(
             run=profile_name(step, time_s),
             trigger=trigger,
             reason=reason,
@@ -50,16 +66,6 @@ class Capture:
             duration_s=0.0,
             held_up_s=0.0,
         )
-
-    @property
-    def first_step(self) -> int:
-        """First step of the capture."""
-        return self._record.first_step
-
-    @property
-    def trigger(self) -> Trigger:
-        """Source of the request."""
-        return self._record.trigger
 
     def begin(self) -> None:
         """Starts recording.
@@ -73,7 +79,7 @@ class Capture:
         if self._refused is not None:
             raise self._refused
         self._began_s = time.perf_counter()
-        self._record = replace(self._record, held_up_s=self._began_s - began_s)
+        self.record = replace(self.record, held_up_s=self._began_s - began_s)
 
     def end(
         self,
@@ -85,8 +91,8 @@ class Capture:
         """Stops recording after some steps, and returns immediately."""
         now_s = time.perf_counter()
         duration_s = now_s - self._began_s
-        self._record = replace(
-            self._record, steps=steps, ended_early_because=because, duration_s=duration_s
+        self.record = replace(
+            self.record, steps=steps, ended_early_because=because, duration_s=duration_s
         )
         self._room_bytes, self._emit = room_bytes, emit
         self._ended.set()
@@ -102,7 +108,7 @@ class Capture:
             self._thread.join(FINISH_WITHIN_S)
         if self._thread.is_alive():
             failed = f"it was not written after {FINISH_WITHIN_S:g} s"
-            self._emit_once(replace(self._record, failed_because=failed))
+            self._emit_once(replace(self.record, failed_because=failed))
 
     def _emit_once(self, record: CaptureRecord) -> None:
         with self._finishing:
@@ -123,7 +129,7 @@ class Capture:
                 self._refused = error
                 self._started.set()
                 return
-            record = replace(self._record, failed_because=failure("the capture", error))
+            record = replace(self.record, failed_because=failure("the capture", error))
         self._emit_once(record)
 
     def _finish(self, folder: Path) -> CaptureRecord:
@@ -131,7 +137,7 @@ class Capture:
 
         self._ended.wait()
         tf.profiler.experimental.stop()
-        record = self._record
+        record = self.record
         recorded = next(folder.rglob(f"*{PROFILE_SUFFIX}"), None)
         if recorded is None:
             return replace(record, failed_because="TensorFlow's profiler wrote no profile")
@@ -191,3 +197,74 @@ def start_function() -> Any:
 
     start = tf.profiler.experimental.start
     return getattr(start, "gpukit_original", start)
+
+
+def profile_name(step: int, time_s: float) -> str:
+    """Returns a profile's name, made of its Unix time, to the microsecond, and its first step."""
+    return f"{datetime.fromtimestamp(time_s):%Y_%m_%d_%H_%M_%S_%f}_step_{step}"
+
+
+def write_profile(log_dir: Path, name: str, file_name: str, content: bytes) -> Path:
+    """Writes a profile to a folder of its own, completely or not at all; returns its path.
+
+    A number is appended to the folder's name if that folder exists.
+    """
+    path = new_folder(log_dir / PROFILES, name, separator="_") / file_name
+    try:
+        replace_file(path, content)
+    except OSError:
+        path.parent.rmdir()
+        raise
+    return path
+
+
+def amend(content: bytes, steps: range | None = None) -> tuple[bytes, tuple[str, ...]]:
+    """Returns a captured profile in which TensorBoard's Profile tab finds steps, and its errors.
+
+    The tab recognizes a step by an event that is marked as its root (`_r=1`), and assigns to the
+    step all events that follow from that one. Each iteration of a TensorFlow loop within a step, as
+    of a recurrent layer or of several steps per execution, becomes a root of its own: marks are
+    ignored, and no step is found. So all iterations of a loop are renumbered to its first one (0),
+    which the tab does not take for a loop. Seen on xprof 2.24: `ProcessTensorFlowLoop` and
+    `CreateEventGroups` in `group_events.cc`. Given the numbers of the steps that were captured
+    completely, the marks of others are removed: one may surround the fetch that finds no batch.
+
+    The content is the same object if nothing had to change, as of a profile that is too large.
+    """
+    if len(content) > LARGEST_AMENDED_BYTES:
+        return content, ()
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    space = xplane_pb2.XSpace.FromString(content)
+    amended = [_amend_host(plane, steps) for plane in space.planes if plane.name == _HOST]
+    return space.SerializeToString() if any(amended) else content, tuple(space.errors)
+
+
+def _amend_host(plane: Any, steps: range | None) -> bool:
+    """Amends the host's plane; returns whether anything had to change."""
+    marks = set() if steps is None else _ids(plane.event_metadata, (MARK,))
+    in_loops = _ids(plane.event_metadata, _IN_LOOPS)
+    step_number = _ids(plane.stat_metadata, (_STEP_NUMBER,))
+    turn = _ids(plane.stat_metadata, (_TURN,))
+    amended = False
+    for line in plane.lines:
+        strangers = []
+        for index, event in enumerate(line.events):
+            if event.metadata_id in in_loops:
+                for stat in event.stats:
+                    if stat.metadata_id in turn and stat.int64_value:
+                        stat.int64_value = 0
+                        amended = True
+            elif event.metadata_id in marks:
+                its_stats = (stat for stat in event.stats if stat.metadata_id in step_number)
+                number = next((stat.int64_value for stat in its_stats), None)
+                if steps is not None and number not in steps:
+                    strangers.append(index)
+        for index in reversed(strangers):
+            del line.events[index]
+            amended = True
+    return amended
+
+
+def _ids(metadata: Any, names: Iterable[str]) -> set[int]:
+    return {each.id for each in metadata.values() if each.name in names}

@@ -10,8 +10,7 @@ from typing import Any
 
 from keras_gpukit.errors import Guard, failure, logger
 from keras_gpukit.frameworks.tf_runtime import profiler_state
-from keras_gpukit.profiling.capturing.capture import Capture, give_way
-from keras_gpukit.profiling.capturing.profile_files import MARK
+from keras_gpukit.profiling.capturing.capture import MARK, Capture, give_way
 from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits, next_scheduled
 from keras_gpukit.records.profile import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 
@@ -32,14 +31,9 @@ MARKED_BY = "gpukit_marked_by"
 class Recorder:
     """Marks the steps of a run, and captures a few of them on request.
 
-    Args:
-        first_step: Global step before the run.
-        steps_per_execution: Steps per call of the step function.
-        global_step: Returns the global step between calls. Without it, all calls are assumed to run
-            the same number of steps.
-        emit: Called with the record of each capture, usually on another thread.
-        on_counted: Called within the calls that begin and end the part of a capture of steady steps
-            that its profile counts.
+    The run begins after the global step `first_step`; `emit` gets each capture's record, usually on
+    another thread. `on_counted` is called within the calls that begin and end the part of a capture
+    of steady steps that its profile counts.
     """
 
     def __init__(
@@ -47,12 +41,12 @@ class Recorder:
         log_dir: Path,
         settings: CaptureSettings,
         *,
-        first_step: int = 0,
-        steps_per_execution: int = 1,
-        epoch_steps: int | None = None,
-        global_step: Callable[[], int] | None = None,
-        emit: Callable[[CaptureRecord], None] = lambda record: None,
-        on_counted: Callable[[], None] = lambda: None,
+        first_step: int,
+        steps_per_execution: int,
+        epoch_steps: int | None,
+        global_step: Callable[[], int],
+        emit: Callable[[CaptureRecord], None],
+        on_counted: Callable[[], None],
     ) -> None:
         self._log_dir = log_dir
         self._limits = Limits(log_dir, settings)
@@ -96,13 +90,7 @@ class Recorder:
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 
     def want(self, trigger: Trigger, reason: str, calls: int | None = None) -> None:
-        """Requests a capture from the next step on, unless one is pending or running.
-
-        Args:
-            trigger: Source of the request.
-            reason: The reason in words.
-            calls: Number of executions to capture; None for that of the settings.
-        """
+        """Requests a capture from the next execution on, unless one is pending or running."""
         if self._wanted is None and self._capture is None:
             self._wanted, self._calls_of_next = (trigger, reason), calls or self._usual_calls
 
@@ -177,8 +165,7 @@ class Recorder:
 
     def _ask_for_step(self) -> None:
         """Updates the global step, since an epoch's last execution may have run fewer steps."""
-        if self._global_step is not None:
-            self._known_step, self._calls = self._global_step(), 0
+        self._known_step, self._calls = self._global_step(), 0
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         with self._guard:
@@ -193,7 +180,7 @@ class Recorder:
             self._end(None)
         capture = self._capture
         edges = (1, self._calls_of_a_capture - 1)
-        if capture is not None and capture.trigger == "steady" and self._captured_calls in edges:
+        if capture and capture.record.trigger == "steady" and self._captured_calls in edges:
             self._on_counted()
         last_step = self._step - self._first_step + self._steps_of_call
         if last_step >= self._scheduled_step:
@@ -227,7 +214,7 @@ class Recorder:
             return  # another thread has ended it meanwhile
         self._ended.append(capture)
         self._limits.note_end()
-        steps = self._step + 1 - capture.first_step
+        steps = self._step + 1 - capture.record.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import os
 import stat
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
 from keras_gpukit.arguments import check_flag, check_number, check_steps, check_whole
-from keras_gpukit.profiling.capturing.profile_files import profiles_bytes
+from keras_gpukit.records.names import PROFILE_SUFFIX, PROFILES
 
 # A capture of more steps takes seconds to gather, and adds no information.
 MOST_STEPS = 50
@@ -54,6 +56,24 @@ class CaptureSettings:
         if self.at_steps is not None:
             return self
         return replace(self, at_steps=() if in_cluster else (20,))
+
+
+def profiles_bytes(log_dir: Path) -> int:
+    """Returns the disk space that the profiles in a log directory take."""
+    return sum(status.st_size for _, status in profile_files(log_dir / PROFILES))
+
+
+def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yields the profile files in a folder of profiles, each with its status from `os.lstat`.
+
+    Only regular files are included: a link may lead anywhere, and reading from a pipe may block
+    forever. Files that cannot be examined are skipped.
+    """
+    for path in folder.glob(f"*/*{PROFILE_SUFFIX}"):
+        with suppress(OSError):  # removed meanwhile, perhaps
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
 
 
 class Limits:

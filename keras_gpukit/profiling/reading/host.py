@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keras_gpukit.profiling.reading.events import Events, Mask, Numbers
-from keras_gpukit.profiling.reading.kinds import kind_of
-from keras_gpukit.profiling.reading.spans import NOTHING, Spans
+from keras_gpukit.profiling.reading.events import NOTHING, Events, Mask, Numbers, Spans
+from keras_gpukit.profiling.reading.gpu import kind_of
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 COLLECTIVE = "collective"

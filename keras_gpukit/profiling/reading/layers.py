@@ -1,28 +1,35 @@
-"""Time by layer, from the name scopes of the operations that launched the kernels."""
+"""Time by layer, operation and kernel; layers are in the scopes of operations' names."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial, reduce
 from operator import or_
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from keras_gpukit.layer_names import is_backward
-from keras_gpukit.profiling.reading.breakdown import PS
-from keras_gpukit.profiling.reading.events import Events, Mask
-from keras_gpukit.profiling.reading.gpu import GPUs
+from keras_gpukit.profiling.reading.events import PS, Events, Mask, Spans
+from keras_gpukit.profiling.reading.gpu import GPUs, kind_of, uses_tensor_cores
 from keras_gpukit.profiling.reading.host import Host, operation_name
-from keras_gpukit.profiling.reading.kinds import kind_of, uses_tensor_cores
-from keras_gpukit.profiling.reading.spans import Spans
-from keras_gpukit.records.profile import BETWEEN, KernelProfile, Kind, LayerProfile, LayerRole
+from keras_gpukit.records.profile import (
+    BETWEEN,
+    KernelProfile,
+    Kind,
+    LayerProfile,
+    LayerRole,
+    OperationProfile,
+)
 
+T = TypeVar("T")
 LARGEST = 3
+MOST = 20
+"""Number of operations, and of kernels, that are kept: those that took the most time."""
 UNUSUAL = 0.25
 """Share of scopes without a number, or with a large one, from which calls are not numbered; our
 choice."""
@@ -186,10 +193,7 @@ def calls_are_numbered(operations: Collection[str]) -> bool:
 def place_of(operation: str, numbered: bool) -> Place:
     """Finds the layer of an operation, by the scopes in its name.
 
-    Args:
-        operation: Name of the operation, such as "sequential_1/dense_7_1/MatMul", whose layer is
-            "sequential/dense_7".
-        numbered: Whether the scope of a call has a number after the layer's name.
+    That of "sequential_1/dense_7_1/MatMul" is "sequential/dense_7" where calls are `numbered`.
     """
     name, _ = operation_name(operation)
     *scopes, _ = name.split("/")
@@ -215,3 +219,62 @@ def place_of(operation: str, numbered: bool) -> Place:
         else:
             path.append(layer)
     return Place(tuple(path), "layer" if path else "other", backward)
+
+
+def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationProfile, ...]:
+    """Returns the operations that took the most time, on the GPUs or, without one, on the host."""
+    runs = ((launched_by or name, time_s) for name, launched_by, time_s in _kernels(gpus, counted))
+    if not gpus.each:
+        events = host.events
+        chosen = host.operations & counted.holds(events.begin_ps)
+        runs = (
+            (events.operation(index), float(events.duration_ps[index]) * PS)
+            for index in np.flatnonzero(chosen).tolist()
+        )
+    most = _most((operation_name(event), time_s) for event, time_s in runs)
+    return tuple(
+        OperationProfile(name, kind, kind_of(kind), time_s, count, share)
+        for (name, kind), time_s, count, share in most
+    )
+
+
+def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
+    """Returns the kernels that took the most time, and what launched each most often."""
+    kernels = list(_kernels(gpus, counted))
+    launches = Counter((name, launched_by) for name, launched_by, _ in kernels)
+    launchers = dict(launch for launch, _ in reversed(launches.most_common()))
+    return tuple(
+        KernelProfile(
+            name=name,
+            kind=kind_of(name),
+            time_s=time_s,
+            count=count,
+            share=share,
+            tensor_core=uses_tensor_cores(name),
+            operation=operation_name(launchers[name])[0] or None,
+        )
+        for name, time_s, count, share in _most((name, time_s) for name, _, time_s in kernels)
+    )
+
+
+def _most(runs: Iterable[tuple[T, float]]) -> Iterator[tuple[T, float, int, float]]:
+    """Yields what took the most time, with that, the number of runs, and the share of all time."""
+    times_s: Counter[T] = Counter()
+    counts: Counter[T] = Counter()
+    for key, time_s in runs:
+        times_s[key] += time_s  # type: ignore[assignment]
+        counts[key] += 1
+    total_s = sum(times_s.values()) or 1.0
+    for key, time_s in times_s.most_common(MOST):
+        yield key, time_s, counts[key], time_s / total_s
+
+
+def _kernels(gpus: GPUs, counted: Spans) -> Iterator[tuple[str, str, float]]:
+    """Yields each kernel's name, the operation that launched it, and its time in seconds."""
+    for gpu in gpus.each:
+        events = gpu.plane.events
+        for index in np.flatnonzero(gpu.kernels & counted.holds(events.begin_ps)):
+            stats = events.stats[index]
+            launched_by = str(stats.get("tf_op") or stats.get("hlo_op") or "")
+            name = events.names[events.kind[index]]
+            yield name, launched_by, float(events.duration_ps[index]) * PS

@@ -51,7 +51,6 @@ _MESSAGES = {
         "planes": "1 *Plane",
         "errors": "2 *bytes",
         "warnings": "3 *bytes",
-        "hostnames": "4 *bytes",
     },
     "OpMetadata": {"op_type": "1 bytes", "op_name": "2 bytes"},
     "Instruction": {
@@ -68,19 +67,9 @@ _MESSAGES = {
 }
 
 
-def space_message() -> Any:
-    """Returns the message class of a whole file."""
-    return _message("Space")
-
-
-def program_message() -> Any:
-    """Returns the message class of a program that XLA compiled."""
-    return _message("Program")
-
-
 @cache
-def _message(wanted: str) -> Any:
-    """Returns a message class, from a descriptor pool apart from TensorFlow's."""
+def message(wanted: str) -> Any:
+    """Returns a class of `_MESSAGES`, from a descriptor pool apart from TensorFlow's."""
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
         name="keras_gpukit/xplane.proto", package=_PACKAGE, syntax="proto3"
@@ -124,7 +113,7 @@ class Program:
     def _parts(self) -> Mapping[int, Any]:
         """Instructions of each computation, by its id."""
         try:
-            module = program_message().FromString(self._data).module
+            module = message("Program").FromString(self._data).module
         except DecodeError:
             return {}
         return {each.id: each.instructions for each in module.computations}

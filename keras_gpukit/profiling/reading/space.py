@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.profiling.reading.events import Events, Plane, Space, Stats, Value
-from keras_gpukit.profiling.reading.schema import Program, programs_of, space_message
+from keras_gpukit.profiling.reading.schema import Program, message, programs_of
 
 MOST_EVENTS = 1_000_000
 """Number of events that are read from one file, which bounds time and memory."""
@@ -21,37 +21,19 @@ LONGEST_TEXT = 500
 _OF_MARKS = "step_num _r"
 _OF_STAGES = "id parent_id name"
 _OF_KERNELS = "tf_op hlo_op hlo_module memcpy_details"
-_OF_ALLOCATIONS = (
-    "allocator_name bytes_allocated bytes_available allocation_bytes requested_bytes addr tf_op "
-    "fragmentation shape tensor_shapes"
-)
-_OF_PLANES = (
-    "compute_cap_major compute_cap_minor dropped_traces profile_start_time profile_stop_time"
-)
-_WANTED = frozenset(
-    " ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_ALLOCATIONS, _OF_PLANES)).split()
-)
+_OF_PLANES = "compute_cap_major compute_cap_minor dropped_traces profile_start_time"
+_WANTED = frozenset(" ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_PLANES)).split())
 # Prefixes of the host's events whose own figures are read. Of other events, only the names and
 # times are read.
-_TELLING = (
-    "Iterator::",
-    "IteratorGetNext",
-    "FunctionRun",
-    "MemoryAllocation",
-    "MemoryDeallocation",
-)
+_TELLING = ("Iterator::", "IteratorGetNext", "FunctionRun")
 _TELLING_FIGURES = frozenset({"step_num", "hlo_op"})
 # Number of different sets of figures that are stored once and shared between events.
 _MOST_SHARED = 10_000
 
 
 def read_space(data: bytes) -> Space:
-    """Reads a file's content.
-
-    Raises:
-        google.protobuf.message.DecodeError: If it is no profile, damaged, or cut off.
-    """
-    space = space_message().FromString(data)
+    """Reads a file's content; protobuf's `DecodeError` says that it is damaged or no profile."""
+    space = message("Space").FromString(data)
     # Times may count from 1970, which would overflow 64 bits of picoseconds.
     origin_ns = min(
         (line.timestamp_ns for plane in space.planes for line in plane.lines if line.events),
@@ -61,7 +43,6 @@ def read_space(data: bytes) -> Space:
     problems = (text(each) for each in (*space.errors, *space.warnings))
     return Space(
         planes=tuple(map(reader.plane, space.planes)),
-        hostname=next(map(text, space.hostnames), None),
         problems=tuple(dict.fromkeys(problems)),
         incomplete=tuple(sorted(reader.incomplete)),
     )
@@ -71,11 +52,8 @@ def read_space(data: bytes) -> Space:
 class _Kind:
     """Properties that all events of one kind share.
 
-    Attributes:
-        common: Figures that the kind carries on behalf of all its events.
-        carried: Names of the common figures and of those on the kind's first event. All its events
-            carry the same.
-        tells: Whether the figures of the individual events are read.
+    The kind carries `common` figures for all of them. The figures of each event have the names of
+    those of the first one; they are read only for some kinds.
     """
 
     index: int

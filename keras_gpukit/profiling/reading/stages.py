@@ -9,11 +9,9 @@ from heapq import nlargest
 
 import numpy as np
 
-from keras_gpukit.input.pipelines.kinds import kind_of, spoken
-from keras_gpukit.profiling.reading.breakdown import PS
-from keras_gpukit.profiling.reading.events import Events, Numbers, Value
+from keras_gpukit.input.pipelines.functions import kind_of, spoken
+from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Numbers, Spans, Value
 from keras_gpukit.profiling.reading.host import Host
-from keras_gpukit.profiling.reading.spans import NOTHING, Spans
 from keras_gpukit.records.profile import StageProfile
 
 _PREFIX = "Iterator::"

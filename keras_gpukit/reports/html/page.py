@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
 
-from keras_gpukit.records.displayed import show_by
+from keras_gpukit.records import show_by
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.run import RunSummary

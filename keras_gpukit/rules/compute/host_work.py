@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.records.finding import Figure
+from keras_gpukit.records.pipeline import ARRAYS
 from keras_gpukit.records.placement import Fallback, PlacementRecord, PythonFunction, PythonRole
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
@@ -14,7 +15,6 @@ from keras_gpukit.records.steps import TimeBreakdown
 from keras_gpukit.rules.compute.profile_shares import ProfileRule, computed_s, own_step_s
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION
 from keras_gpukit.rules.input.input_bound import is_input_bound
-from keras_gpukit.rules.input.python_advice import ARRAYS
 from keras_gpukit.rules.rule import NO_GPU, Measure, Outcome, Rule, Share, host_readings
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, of_run, severity
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule

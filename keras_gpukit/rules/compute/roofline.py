@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from keras_gpukit.records.benchmark import Ceilings
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.profile import StepPart
-from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.run import Ceilings, RunSummary
 from keras_gpukit.rules.compute.precision import TF32_FROM, lowest_capability
 from keras_gpukit.rules.compute.profile_shares import launches_of
 from keras_gpukit.rules.input.input_bound import is_input_bound

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Advice, Change
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
+from keras_gpukit.records.pipeline import ARRAYS, PipelineRecord, StageRecord, Work
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.contention import WAITING_CALLS, input_holds_gil, mostly_waits
 from keras_gpukit.rules.input.python_advice import (
     AHEAD,
-    ARRAYS,
     IN_PROCESSES,
     PY_DATASET,
     WORKERS,

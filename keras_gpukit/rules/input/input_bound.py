@@ -8,7 +8,7 @@ from dataclasses import replace
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Figure, Finding, Severity
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import InputRecord
+from keras_gpukit.records.steps import InputRecord, Mechanism
 from keras_gpukit.rules.input.advice import (
     CHEAPEST,
     ON_CACHES,
@@ -34,7 +34,7 @@ from keras_gpukit.rules.savings import (
 from keras_gpukit.rules.setup.settings import in_effect, undone, written
 
 MINIMUM_STEPS = 10
-FROM_PROFILE = "profile"
+FROM_PROFILE: Mechanism = "profile"
 """Mechanism of a wait that is known from a profile alone, which has few steps, but all of each."""
 PROFILED_STEPS = 2
 STARVED_BATCHES = 0.5

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from keras_gpukit.records.pipeline import ARRAYS as ARRAYS
 from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.contention import GIL_WAIT_S, WAITING_CALLS
 
-ARRAYS = "Keras' own "
-"""Prefix of the names of stages that Keras creates for arrays."""
 PY_DATASET = ".__getitem__"
 WORKERS = 4
 THREADS = 32

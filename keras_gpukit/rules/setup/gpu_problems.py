@@ -13,6 +13,7 @@ from keras_gpukit.records.installation import (
     DriverGPU,
     GPUHealth,
     Problem,
+    RecoveryAction,
     Xid,
 )
 from keras_gpukit.rules.setup.gpus import SIZEABLE_FRACTION
@@ -63,6 +64,14 @@ def worst_of(xids: Sequence[Xid]) -> tuple[Xid, Meaning] | None:
     return (serious or known)[-1]
 
 
+_ACTIONS: dict[RecoveryAction, str] = {
+    "reset_gpu": "reset the GPU",
+    "restart_machine": "restart the machine",
+    "end_peer_traffic": "end peer-to-peer traffic",
+    "end_processes_and_reset_gpu": "end its processes and reset the GPU",
+    "recover_imex": "recover the IMEX domain",
+    "reset_bus": "reset the bus",
+}
 LEAST_FREE_BYTES = 2**30
 """A GPU with less free memory is blocked. Our choice: a CUDA context with cuDNN and cuBLAS takes a
 third to a half of this."""
@@ -93,12 +102,12 @@ def _of_gpu(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
             "its errors with `sudo dmesg | grep -i xid`.",
             blocks=True,
         )
-    if action not in (None, "none"):
+    if action is not None and action != "none":
         yield problem(
             "recovery_needed",
-            f"After an error of GPU {index} the driver asks to {action}.",
+            f"After an error of GPU {index} the driver asks to {_ACTIONS[action]}.",
             f"{reset}; if that fails, restart the machine."
-            if "reset the GPU" in str(action)
+            if action in ("reset_gpu", "end_processes_and_reset_gpu")
             else "The administrator of the machine has to: training there would fail.",
             blocks=True,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from keras_gpukit.records.finding import Figure
-from keras_gpukit.records.machine import DeviceMemory
+from keras_gpukit.records.machine import DeviceMemory, ThrottleReason
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.rule import (
     NO_GPU,
@@ -139,16 +139,14 @@ def _extra_bytes(memory: DeviceMemory) -> int:
 
 
 THROTTLED_FRACTION = 0.10
-POWER_CAP = "software power cap"
-LIMITS = frozenset(
-    {
-        POWER_CAP,
-        "hardware slowdown",
-        "software thermal slowdown",
-        "hardware thermal slowdown",
-        "hardware power brake",
-    }
-)
+POWER_CAP: ThrottleReason = "software power cap"
+_OF_HEAT: set[ThrottleReason] = {
+    "hardware slowdown",
+    "software thermal slowdown",
+    "hardware thermal slowdown",
+}
+_OF_POWER: set[ThrottleReason] = {POWER_CAP, "hardware slowdown", "hardware power brake"}
+LIMITS = _OF_HEAT | _OF_POWER
 
 
 class Throttled(Rule):

@@ -111,7 +111,6 @@ def _shifts(summary: RunSummary, series: Series) -> Iterator[Shift]:
             elapsed_s=series.elapsed_s[begin - 1],
             before=original(before),
             after=original(after),
-            end_step=series.step[end - 1],
             end_s=series.elapsed_s[end - 1],
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.finding import Advice, Figure, Severity
-from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.pipeline import ARRAYS, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import CHEAPEST, advice_for, bottleneck, starting_advice
@@ -15,7 +15,7 @@ from keras_gpukit.rules.input.pipeline_causes import (
     slowest_at_start,
     slowest_line,
 )
-from keras_gpukit.rules.input.python_advice import ARRAYS, ONE_PIPELINE, SLOW_ONES, starts_advice
+from keras_gpukit.rules.input.python_advice import ONE_PIPELINE, SLOW_ONES, starts_advice
 from keras_gpukit.rules.rule import Measure, Outcome, seconds
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,

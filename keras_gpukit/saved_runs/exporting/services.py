@@ -32,8 +32,8 @@ class Service(NamedTuple):
 
 
 SERVICES = {
-    "mlflow": Service("MLflow", "mlflow", ("mlflow_run", "MLflowRun")),
-    "wandb": Service("Weights & Biases", "wandb", ("wandb_run", "WandbRun")),
+    "mlflow": Service("MLflow", "mlflow", ("exporter", "MLflowRun")),
+    "wandb": Service("Weights & Biases", "wandb", ("exporter", "WandbRun")),
     "otel": Service("OpenTelemetry", "opentelemetry", ("otel_signals", "OTelSignals"), False),
 }
 

@@ -1,20 +1,98 @@
-"""Downsamples any number of readings to a fixed number of points, keeping outliers."""
+"""Keeps any number of readings in a fixed number of points or items, and outliers in them."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from keras_gpukit.records.codec import LARGEST
+from keras_gpukit.records.event import RunEvent, Series
+from keras_gpukit.records.machine import EpochMemory
 from keras_gpukit.records.report import Band, TimeSeries
-from keras_gpukit.saved_runs.folding.joined import Joined, joined_pairs
 
+T = TypeVar("T")
+MOST_READINGS = 128
+"""Number of readings between epochs that are kept; even."""
+MOST_EVENTS = 400
+"""Maximum number of events per kind; even. On a screen, each is then two to three pixels wide."""
 MOST_POINTS = 800
 """Maximum number of points; about as many as a chart on a screen can show."""
 _DIGITS = 6
 _MOST_WAITING = 1024
 _Reading = tuple[float, int | None, Sequence[float | None], Sequence[float]]
+
+
+class Joined(Generic[T]):
+    """Items in order, each made of equally many readings. An interrupt costs one reading at most.
+
+    The maximum number of items is even; `per_item` is the most readings in one item.
+    """
+
+    def __init__(self, most: int, join: Callable[[T, T], T]) -> None:
+        self._most = most
+        self._join = join
+        self.items: list[T] = []
+        self.per_item = 1
+        self.readings = 0
+        self._in_last = 0
+
+    def add(self, item: T, readings: int = 1) -> None:
+        """Adds an item made of some readings: to the last one, or after it if that is full."""
+        self.readings += readings
+        if self.items and self._in_last < self.per_item:
+            self.items[-1] = self._join(self.items[-1], item)
+            self._in_last += readings
+            return
+        if len(self.items) == self._most:
+            self.items = joined_pairs(self.items, self._join)
+            self.per_item *= 2
+        self.items.append(item)
+        self._in_last = readings
+
+
+def joined_pairs(items: list[T], join: Callable[[T, T], T]) -> list[T]:
+    """Joins each item at an even place with the next one; the last of an odd number stays."""
+    pairs = [join(*pair) for pair in zip(items[::2], items[1::2], strict=False)]
+    return pairs + items[2 * len(pairs) :]
+
+
+class EpochReadings:
+    """Readings of memory between epochs: an even number of them, and the latest one.
+
+    When one of two is dropped, one that looked at the tensors that the program keeps stays.
+    """
+
+    def __init__(self, most: int = MOST_READINGS) -> None:
+        self._kept = Joined(most, _that_looked)
+        self._latest: EpochMemory | None = None
+
+    def add(self, reading: EpochMemory) -> None:
+        """Adds one reading."""
+        self._kept.add(reading)
+        self._latest = reading
+
+    def record(self) -> tuple[EpochMemory, ...]:
+        """Returns the readings that were kept, and the latest one."""
+        kept, latest = tuple(self._kept.items), self._latest
+        return kept if latest is None or kept[-1] is latest else (*kept, latest)
+
+
+def _that_looked(one: EpochMemory, other: EpochMemory) -> EpochMemory:
+    return other if one.left_bytes is None and other.left_bytes is not None else one
+
+
+def merged_events(one: RunEvent, other: RunEvent) -> RunEvent:
+    """Returns two events of a kind as one."""
+    spent_s = (each.duration_s if each.spent_s is None else each.spent_s for each in (one, other))
+    return replace(
+        one,
+        duration_s=other.ended_s - one.began_s,
+        step=other.step,
+        count=one.count + other.count,
+        spent_s=sum(spent_s),
+    )
 
 
 class Aggregate(NamedTuple):
@@ -104,13 +182,33 @@ class Downsampler:
         self._fold()
         return dict(zip(self._figures, self._overall, strict=True))
 
-    def points(self, most: int) -> list[Point]:
-        """Returns the points, joined until there are at most so many."""
+    def short_series(
+        self,
+        tags: Mapping[str, tuple[str, float]],
+        most: int,
+        began_s: float,
+        weight_at: int | None = None,
+    ) -> Iterator[Series]:
+        """Yields the figures with a tag, each times its factor, in at most so many points.
+
+        The weights are those of the figure at `weight_at`, by default a figure's own.
+        """
         self._fold()
         points = self._points.items.copy()
         while len(points) > most:
             points = joined_pairs(points, Point.joined)
-        return points
+        for name, (tag, factor) in tags.items():
+            at = self._figures.index(name)
+            known = [point for point in points if point.cells[at].weight]
+            if known:
+                weighed = at if weight_at is None else weight_at
+                yield Series(
+                    tag,
+                    step=tuple(point.step or 0 for point in known),
+                    elapsed_s=tuple(round(point.time_s - began_s, 3) for point in known),
+                    mean=tuple(rounded(point.cells[at].mean * factor) for point in known),
+                    weight=tuple(rounded(point.cells[weighed].weight) for point in known),
+                )
 
     def series(self, figures: int | None = None) -> TimeSeries | None:
         """Returns the points of the first figures in order of time; None if there are no points."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.event import EventKind, Hang, RunEvent, Series
 from keras_gpukit.records.machine import (
-    SAMPLE_EVERY_S,
     DeviceMemory,
     GPUSample,
     GPUUtilization,
-    HostSample,
     HostUtilization,
     MemoryRecord,
+    ThrottleReason,
     UtilizationRecord,
 )
 from keras_gpukit.records.names import RecordKind
@@ -24,27 +23,19 @@ from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
 from keras_gpukit.records.run import RunEnd, RunSummary
 from keras_gpukit.records.steps import InputRecord, Phase, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.saved_runs.folding import tags
-from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler, rounded
-from keras_gpukit.saved_runs.folding.joined import MOST_EVENTS, EpochReadings, Joined, merged_events
+from keras_gpukit.saved_runs.folding.downsampling import (
+    MOST_EVENTS,
+    MOST_POINTS,
+    Downsampler,
+    EpochReadings,
+    Joined,
+    merged_events,
+)
 
 SERIES_POINTS = 128
 """Maximum number of points in a series of a summary; even."""
 MOST_CAPTURES = 200
 MOST_HANGS = 20
-SHOWN_OF_GPU = 10
-HOST = tuple(HostSample.__dataclass_fields__)
-GPU = (
-    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
-    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
-    *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
-    # `SHOWN_OF_GPU` figures have a time series; this has none.
-    "memory_others_bytes",
-)
-_THROTTLED_AT = SHOWN_OF_GPU - 1
-_GPU_STREAMS = (*GPU[:_THROTTLED_AT], "throttled", *GPU[_THROTTLED_AT:])
-MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
-host_values, gpu_values = operator.attrgetter(*HOST), operator.attrgetter(*GPU)
-memory_values = operator.attrgetter(*MEMORY)
 
 
 class RunFold:
@@ -65,13 +56,14 @@ class RunFold:
         self.ended_s: float | None = None
         self.latest: dict[RecordKind, Any] = {}
         self.captures: dict[tuple[str, str | None], CaptureRecord] = {}
-        self.steps = Downsampler(tuple(tags.STEPS), most_points)
-        self.validation = Downsampler(tuple(tags.STEPS), most_points)
-        self.host = Downsampler(HOST, most_points)
+        self.steps = Downsampler(tags.OF_STEPS, most_points)
+        self.validation = Downsampler(tags.OF_STEPS, most_points)
+        self._have_ranges: set[Phase] = set()
+        self.host = Downsampler(tags.OF_HOST, most_points)
         self.gpus: dict[str, Downsampler] = {}
         self.memory: dict[str, Downsampler] = {}
         self._overhead = Downsampler(tuple(tags.OVERHEAD), most_points)
-        self._throttling: dict[str, Counter[str]] = {}
+        self._throttling: dict[str, Counter[ThrottleReason]] = {}
         self._allocators: dict[str, DeviceMemory] = {}
         self._no_allocator: str | None = None
         self._epochs = EpochReadings()
@@ -91,13 +83,12 @@ class RunFold:
         if kind == "steps":
             self._add_window(record)
         elif kind == "host":
-            self.host.add(time_s, step, host_values(record))
+            self.host.add(time_s, step, tags.host_values(record))
         elif kind == "gpu":
             self._add_gpu(record, time_s, step)
         elif kind == "memory":
-            self._stream(self.memory, record.device, MEMORY).add(
-                time_s, step, memory_values(record)
-            )
+            stream = self._stream(self.memory, record.device, tags.OF_MEMORY)
+            stream.add(time_s, step, tags.memory_values(record))
             self._allocators[record.device] = record
         elif kind == "overhead":
             if record.steps:
@@ -145,23 +136,23 @@ class RunFold:
 
     def _add_window(self, window: StepWindow) -> None:
         self.phase = self.phase or window.phase
-        steps, duration_s = window.steps, window.duration_s
+        steps, duration_s, most_wait_s = window.steps, window.duration_s, window.most_wait_s
+        if most_wait_s is None:
+            most_wait_s = window.input_wait_s
+        else:
+            self._have_ranges.add(window.phase)
+        most_stall_fraction = None if most_wait_s is None else most_wait_s / duration_s
         self._windows(window.phase).add(
             window.time_s,  # not the record's: windows of short epochs are written later, together
             window.step,
-            tags.step_figures(window),
-            (steps, steps, duration_s, duration_s, 1.0, steps),
+            (*tags.step_figures(window), most_stall_fraction),
+            (steps, steps, duration_s, duration_s, 1.0, steps, duration_s),
         )
 
     def _add_gpu(self, sample: GPUSample, time_s: float, step: int | None) -> None:
         index, reasons = str(sample.index), sample.throttle_reasons
-        stream = self._stream(self.gpus, index, _GPU_STREAMS)
-        values = gpu_values(sample)
-        stream.add(
-            time_s,
-            step,
-            (*values[:_THROTTLED_AT], tags.is_throttled(reasons), *values[_THROTTLED_AT:]),
-        )
+        stream = self._stream(self.gpus, index, tags.OF_GPU)
+        stream.add(time_s, step, tags.gpu_values(sample))
         if reasons:
             self._throttling.setdefault(index, Counter()).update(reasons)
 
@@ -224,7 +215,6 @@ class RunFold:
             record,
             steps=known.steps - known.measured_steps + record.measured_steps,
             wall_s=wall_s if phase == self.phase else None,
-            updates=None,
             executions=None,
         )
 
@@ -263,6 +253,9 @@ class RunFold:
             measured_steps=round(waits.weight),
             wait_s=waits.mean,
             stall_fraction=figures["stall_fraction"].mean,
+            most_stall_fraction=(
+                figures["most_stall_fraction"].mean if record.phase in self._have_ranges else None
+            ),
             buffered_batches=figures["buffered_batches"].mean if waits.weight else None,
             unknown_because=None if waits.weight else record.unknown_because,
         )
@@ -290,7 +283,7 @@ class RunFold:
         noted: UtilizationRecord | None = self.latest.get("utilization")
         if noted is None and not self.host.readings and not self.gpus:
             return None
-        noted = noted or UtilizationRecord(0, SAMPLE_EVERY_S)
+        noted = noted or UtilizationRecord(0)
         listed = {str(gpu.index): gpu for gpu in noted.gpus}
         indices = sorted(self.gpus.keys() | listed.keys(), key=int) if self.gpus else ()
         return replace(
@@ -318,7 +311,6 @@ class RunFold:
             process_cpu_percent=figures["process_cpu_percent"].mean,
             memory_max_bytes=figures["memory_bytes"].highest,
             memory_available_min_bytes=left_bytes,
-            memory_total_bytes=figures["memory_total_bytes"].last,
             user_cores=figures["user_cores"].mean,
             kernel_cores=figures["kernel_cores"].mean,
             page_faults_per_s=figures["page_faults_per_s"].mean,
@@ -337,7 +329,6 @@ class RunFold:
             memory_total_bytes=figures["memory_total_bytes"].last,
             sm_active_percent=figures["sm_active_percent"].mean,
             tensor_active_percent=figures["tensor_active_percent"].mean,
-            memory_bandwidth_percent=figures["memory_bandwidth_percent"].mean,
             throttle_fractions=(
                 {reason: count / throttled.weight for reason, count in reasons}
                 if throttled.weight
@@ -368,6 +359,7 @@ class RunFold:
         return (*self._hangs, replace(hang, lasted_s=lasted_s))
 
     def _series(self) -> tuple[Series, ...]:
+        options = SERIES_POINTS, self.began_s or 0.0
         streams = (
             (self.steps, tags.STEPS),
             (self.host, tags.HOST),
@@ -375,23 +367,9 @@ class RunFold:
             *((points, tags.of_memory(device)) for device, points in self.memory.items()),
             (self._overhead, tags.OVERHEAD),
         )
-        found = []
-        for stream, figures in streams:
-            points, places = stream.points(SERIES_POINTS), list(stream.overall())
-            for name, (tag, factor) in figures.items():
-                at = places.index(name)
-                # The weight of a figure of steps is their number, also where its mean is over time.
-                weight_at = 0 if stream is self.steps else at
-                known = [point for point in points if point.cells[at].weight]
-                series = Series(
-                    tag,
-                    step=tuple(point.step or 0 for point in known),
-                    elapsed_s=tuple(
-                        round(point.time_s - (self.began_s or 0.0), 3) for point in known
-                    ),
-                    mean=tuple(rounded(point.cells[at].mean * factor) for point in known),
-                    weight=tuple(rounded(point.cells[weight_at].weight) for point in known),
-                )
-                if known:
-                    found.append(series)
-        return tuple(sorted(found, key=lambda series: series.tag))
+        found = (
+            # The weight of a figure of steps is their number, also where its mean is over time.
+            stream.short_series(figures, *options, 0 if stream is self.steps else None)
+            for stream, figures in streams
+        )
+        return tuple(sorted(chain.from_iterable(found), key=lambda series: series.tag))

@@ -1,4 +1,4 @@
-"""TensorBoard's figures and texts of a record: the only place that derives them."""
+"""Figures of records: TensorBoard's, which nothing else derives, and those kept of readings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_gpukit.records import names
+from keras_gpukit.records.machine import GPUSample, HostSample
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import NO_STEP
 from keras_gpukit.records.steps import StepWindow
@@ -31,7 +32,20 @@ HOST: Tags = {
     "disk_read_bytes_per_s": (names.HOST_DISK_READS, 1),
 }
 OVERHEAD: Tags = {"step_s": (names.OVERHEAD, 1e6)}
-_host_values = operator.attrgetter(*HOST)
+# Figures of readings: those of a window of steps, and the upper end of its stall; of the host; of a
+# GPU; of an allocator. Only the first ones of steps and GPUs have a time series.
+SHOWN_OF_STEPS, SHOWN_OF_GPU = len(STEPS), 10
+OF_STEPS = (*STEPS, "most_stall_fraction")
+OF_HOST = tuple(HostSample.__dataclass_fields__)
+OF_GPU = (
+    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
+    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
+    *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
+    *("throttled", "memory_others_bytes"),
+)
+OF_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+host_values, memory_values = operator.attrgetter(*OF_HOST), operator.attrgetter(*OF_MEMORY)
+_gpu_values = operator.attrgetter(*(each for each in OF_GPU if each != "throttled"))
 
 
 def of_gpu(index: int | str) -> Tags:
@@ -57,6 +71,12 @@ def step_figures(window: StepWindow) -> tuple[float | None, ...]:
     )
 
 
+def gpu_values(sample: GPUSample) -> tuple[float | None, ...]:
+    """Returns the figures of a GPU's reading, in the order of `OF_GPU`."""
+    *shown, others_bytes = _gpu_values(sample)
+    return (*shown, is_throttled(sample.throttle_reasons), others_bytes)
+
+
 def is_throttled(reasons: Sequence[str] | None) -> float | None:
     """Returns 1 if there are reasons, 0 if there are none, and None if they are unknown."""
     return None if reasons is None else float(bool(reasons))
@@ -67,7 +87,7 @@ def tags_of(kind: RecordKind, record: Any) -> dict[str, float | str]:
     if kind == "steps":
         return _scaled(STEPS, step_figures(record))
     if kind == "host":
-        return _scaled(HOST, _host_values(record))
+        return _scaled(HOST, [getattr(record, name) for name in HOST])
     if kind == "overhead":
         return _scaled(OVERHEAD, (record.step_s,))
     if kind == "gpu":

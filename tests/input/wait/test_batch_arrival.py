@@ -13,9 +13,8 @@ import tensorflow as tf
 from helpers import prepared
 from helpers.training import fast_dataset, input_of
 
-from keras_gpukit.input.pipelines.device_buffers import Feed, with_batch_times
 from keras_gpukit.input.wait import batch_arrival, meter_choice, pipeline_model
-from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter
+from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter, Feed, with_batch_times
 from keras_gpukit.input.wait.meters import CallWindow
 
 CASES = Path(__file__).parent / "cases"

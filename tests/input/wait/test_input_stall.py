@@ -26,8 +26,8 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
+from keras_gpukit.input.wait.calls import ExampleCounter
 from keras_gpukit.input.wait.clock import OwnCost
-from keras_gpukit.input.wait.examples import ExampleCounter
 from keras_gpukit.input.wait.meters import WaitReading
 
 BATCHES = 40

@@ -40,10 +40,7 @@ def run(
 ):
     """Runs one step for each (wait, compute) of each epoch; returns the windows and the record.
 
-    Args:
-        source: Iterator that the step function gets, if it is not the pipeline itself.
-        of: Steps per execution.
-        hides: Whether fetches of an execution hide behind its computation.
+    An execution is `of` so many steps, whose fetches may hide behind its computation.
     """
     windows = []
     timed = clocked_steps(

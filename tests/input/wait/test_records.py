@@ -12,9 +12,8 @@ from helpers.stopped_clock import STEP_S, clocked_model, scripted_clock
 from helpers.training import BATCH, SlowPyDataset, fast_dataset, small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.input.wait.histograms import WaitHistogram
 from keras_gpukit.input.wait.meters import PipelineStart
-from keras_gpukit.input.wait.totals import StepTotals
+from keras_gpukit.input.wait.totals import StepTotals, WaitHistogram
 from keras_gpukit.records import StepWindow, WaitDistribution, from_dict, to_dict
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 

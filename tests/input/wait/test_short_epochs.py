@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ import tensorflow as tf
 from helpers.clocked_steps import Meter, Pipeline, clocked_steps
 from helpers.training import fast_dataset, input_of, without_autotuning
 
-from keras_gpukit.input.pipelines import measurable
+from keras_gpukit.input.pipelines import rebuilding
+from keras_gpukit.input.wait.clock import PastIterator
 from keras_gpukit.input.wait.wall_time import WallTime
 
 WAIT_S, COMPUTE_S, BETWEEN_S = 0.25, 0.0625, 4.0
@@ -203,7 +206,7 @@ CHANGES = {
 def test_timing_fetches_leaves_the_stages_as_they_are(change):
     # Never comes to its end, where tf.data would remove stages from its model.
     data = change(tf.data.Dataset.range(10**9).batch(2))
-    plain, timed = stage_names(data), stage_names(measurable.with_timed_fetches(data))
+    plain, timed = stage_names(data), stage_names(rebuilding.with_timed_fetches(data))
     assert [name for name in timed if "Stats" not in name] == plain
     assert timed[1:3] == ["SetStatsAggregator", "LatencyStats"]
 
@@ -218,18 +221,18 @@ def test_fetches_timed_from_the_second_epoch_on_find_the_same_batches():
 
     plain = passes(lambda data: data)
     assert plain[0] != plain[1]
-    assert passes(measurable.with_timed_fetches) == plain
+    assert passes(rebuilding.with_timed_fetches) == plain
 
 
 def test_fetches_are_timed_and_nothing_else():
     def total_s(timed):
-        return measurable.fetch_time(iter(timed))()
+        return rebuilding.fetch_time(iter(timed))()
 
     # TensorFlow also adds up how long the function of such a stage takes, and in another unit.
     data = fast_dataset(100).flat_map(lambda *pair: tf.data.Dataset.from_tensor_slices(pair))
-    other = measurable.with_timed_fetches(fast_dataset(4))
+    other = rebuilding.with_timed_fetches(fast_dataset(4))
     began = time.perf_counter()
-    one = measurable.with_timed_fetches(data)
+    one = rebuilding.with_timed_fetches(data)
     for _ in one:
         pass
     assert 0 < total_s(one) < time.perf_counter() - began
@@ -259,3 +262,29 @@ def test_windows_of_short_epochs_are_worked_out_about_once_a_second():
     # Each without the first step and the last.
     assert {window.steps for window in windows} == {3}
     assert len(told_at_s) <= 6  # in 2.5 s, with the first epoch and the end
+
+
+def join() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "frees an iterator":
+            thread.join()
+
+
+def followed(past: PastIterator, freed: list[threading.Thread]) -> None:
+    iterator = iter(fast_dataset(3))
+    weakref.finalize(iterator, lambda: freed.append(threading.current_thread()))
+    past.follow(iterator)
+    past.follow(iterator)
+
+
+def test_it_is_freed_on_a_thread_of_its_own():
+    past, freed = PastIterator(), []
+    followed(past, freed)
+    assert not freed
+    followed(past, freed)
+    join()
+    assert len(freed) == 1
+    past.free()
+    join()
+    assert len(freed) == 2
+    assert threading.main_thread() not in freed

@@ -17,11 +17,11 @@ from keras_gpukit.frameworks.tf_iterators import read_model
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
-from keras_gpukit.input.wait.stages import bottleneck
-from keras_gpukit.input.wait.stages.bottleneck import complete, cut, slowest, within_pool
-from keras_gpukit.input.wait.stages.measuring import measure
-from keras_gpukit.input.wait.stages.readings import MeasuredNode, ModelReading, Node, read_nodes
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait import bottleneck
+from keras_gpukit.input.wait.bottleneck import complete, cut, slowest, within_pool
+from keras_gpukit.input.wait.measuring import measure
+from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, Node, read_nodes
+from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.records import CallLine
 from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 from keras_gpukit.sensors.interpreter import ContentionSensor
@@ -478,7 +478,7 @@ def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
     script = """
 import tensorflow as tf
 from keras_gpukit.frameworks.tf_iterators import host_iterator, read_model
-from keras_gpukit.input.wait.stages.watch import PipelineWatch
+from keras_gpukit.input.wait.watch import PipelineWatch
 
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)

@@ -106,7 +106,7 @@ def input_bound(*stages, slowest=None, busy=0.6, gil_wait_s=0.0, python=None, **
     pipeline = PipelineRecord(stages, slowest) if stages else None
     waits = {"wait_s": 0.9 * STEP_S, "pipeline": pipeline, "python": python}
     host = HostUtilization(total, own, memory_available_min_bytes=free)
-    parts = {"utilization": UtilizationRecord(50, 1.0, host=host)}
+    parts = {"utilization": UtilizationRecord(50, host=host)}
     parts["input"] = stall(0.9, contention=ContentionRecord(*known), **waits)
     return finding("input-bound", RunSummary(Environment({}, cpu_count=CORES), **parts))
 

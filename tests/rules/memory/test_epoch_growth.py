@@ -25,7 +25,7 @@ from keras_gpukit.rules.memory.growth import (
     rises_evenly,
     steady_rise,
 )
-from keras_gpukit.saved_runs.folding.joined import EpochReadings
+from keras_gpukit.saved_runs.folding.downsampling import EpochReadings
 
 MIB, GIB = 2**20, 2**30
 EPOCHS = 24

@@ -22,7 +22,7 @@ def run(figures, left_gib=50):
     host = HostUtilization(memory_available_min_bytes=left_gib * GIB)
     device = DeviceMemory("GPU:0", 5 * GIB, 5 * GIB, 8 * GIB)
     return changing_run(
-        figures, utilization=UtilizationRecord(60, 1.0, host=host), memory=MemoryRecord((device,))
+        figures, utilization=UtilizationRecord(60, host=host), memory=MemoryRecord((device,))
     )
 
 

@@ -49,7 +49,7 @@ def xid(code, text="pid=1, name=python"):
 EXCLUSIVE = {"compute_mode": "exclusive process", "processes": (replace(TRAINING, used_bytes=1),)}
 HELD = {"memory_used_bytes": 31 * GIB, "processes": (TRAINING,)}
 IN_USE = "memory are in use; python (pid 4242, 30.0 GiB)"
-FULL, RESET = {"memory_used_bytes": 80 * GIB - 1}, {"recovery_action": "reset the GPU"}
+FULL, RESET = {"memory_used_bytes": 80 * GIB - 1}, {"recovery_action": "reset_gpu"}
 
 
 DIVIDED = replace(GPU, mig=(MIGInstance("MIG-1"),))
@@ -82,7 +82,7 @@ def test_a_gpu_without_a_fault_has_no_problem(gpu, health):
         ({}, {"remapping_pending": True}, "remapping_pending", False, "--gpu-reset -i 2"),
         ({}, {"remapping_failed": True}, "remapping_failed", False, "returning the GPU"),
         ({}, RESET, "recovery_needed", True, "the driver asks to reset the GPU. End its processes"),
-        ({}, {"recovery_action": "restart the machine"}, "recovery_needed", True, "administrator"),
+        ({}, {"recovery_action": "restart_machine"}, "recovery_needed", True, "administrator"),
         ({}, {"xids": (xid(13),)}, "xid", False, "Xid 13 (an exception in a kernel)"),
     ],
 )

@@ -198,7 +198,7 @@ def test_preprocessing_layers_are_named_with_their_share():
 def test_layers_go_into_the_input_only_where_that_helps():
     def first(cpu_percent=95.0, **more):
         summary = run(preprocessing=LAYERS, profile=AUGMENTS, **more)
-        host = records.UtilizationRecord(9, 1.0, host=records.HostUtilization(cpu_percent, 30.0))
+        host = records.UtilizationRecord(9, host=records.HostUtilization(cpu_percent, 30.0))
         return found(replace(summary, utilization=host), "preprocessing-in-model").advice
 
     assert "ds.map" in first(50.0)[0]

@@ -155,7 +155,7 @@ def test_an_error_precedes_a_slowdown_that_precedes_the_time_it_took():
 
 
 def host(**figures):
-    return UtilizationRecord(64, 1.0, host=HostUtilization(**figures))
+    return UtilizationRecord(64, host=HostUtilization(**figures))
 
 
 def test_other_processes_are_named_and_a_run_s_own_workers_are_none():

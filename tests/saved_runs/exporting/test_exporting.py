@@ -13,8 +13,8 @@ import pytest
 from helpers.processes import environment, wait_for
 from helpers.recorded_runs import SUMMARY, run_lines
 
-from keras_gpukit.saved_runs.exporting import mlflow_run, services
-from keras_gpukit.saved_runs.exporting.exporter import Exporter, figures_of
+from keras_gpukit.saved_runs.exporting import services
+from keras_gpukit.saved_runs.exporting.exporter import Exporter, MLflowRun, figures_of
 from keras_gpukit.saved_runs.exporting.services import check_log_to, start_logging
 from keras_gpukit.saved_runs.writing.writer_thread import Record
 
@@ -136,7 +136,7 @@ def test_a_service_that_fails_is_named_once(monkeypatch, caplog):
     def refuses(self, run_id):
         raise ConnectionError("the server is gone")
 
-    monkeypatch.setattr(mlflow_run.MLflowRun, "__init__", refuses)
+    monkeypatch.setattr(MLflowRun, "__init__", refuses)
     thread = start_logging("mlflow")
     thread.close()
     (warning,) = caplog.messages
@@ -150,8 +150,8 @@ def test_a_server_that_hangs_is_waited_for_once(monkeypatch, caplog):
     def hangs(self, run_id):
         assert answers.wait(60)
 
-    monkeypatch.setattr(mlflow_run.MLflowRun, "__init__", hangs)
-    monkeypatch.setattr(mlflow_run.MLflowRun, "close", lambda self: None)
+    monkeypatch.setattr(MLflowRun, "__init__", hangs)
+    monkeypatch.setattr(MLflowRun, "close", lambda self: None)
     monkeypatch.setattr(services, "CLOSE_WITHIN_S", 0.01)
     thread = start_logging("mlflow")
     thread.close()

@@ -22,9 +22,7 @@ from tensorboard.backend.event_processing.event_file_loader import EventFileLoad
 from keras_gpukit.records import SCHEMA, Hang, HostSample, PlacementRecord, StepWindow
 from keras_gpukit.saved_runs.folding.tags import tags_of
 from keras_gpukit.saved_runs.writing import writer_thread
-from keras_gpukit.saved_runs.writing.event_file import EventFile
-from keras_gpukit.saved_runs.writing.json_lines import JsonLines
-from keras_gpukit.saved_runs.writing.run_log import WRITERS, RunLog
+from keras_gpukit.saved_runs.writing.run_log import WRITERS, EventFile, JsonLines, RunLog
 from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
 
 
@@ -215,7 +213,7 @@ def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplo
 @pytest.mark.parametrize(
     "overflow",
     [
-        'event_file.tags_of = lambda *_: {"a": flood}; log.record("host", HostSample(2.0), 2)',
+        'run_log.tags_of = lambda *_: {"a": flood}; log.record("host", HostSample(2.0), 2)',
         'log.record("hang", flood)',
     ],
 )
@@ -224,7 +222,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
     code = f"""
         import resource, signal, sys, time
         from pathlib import Path
-        from keras_gpukit.saved_runs.writing import event_file, run_log, writer_thread
+        from keras_gpukit.saved_runs.writing import run_log, writer_thread
         from keras_gpukit.records import HostSample
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -257,7 +255,7 @@ def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
     code = """
         import resource, signal, sys
         from pathlib import Path
-        from keras_gpukit.saved_runs.writing.json_lines import JsonLines
+        from keras_gpukit.saved_runs.writing.run_log import JsonLines
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import setting, stages
-from keras_gpukit.input.wait.stages.readings import MeasuredNode
+from keras_gpukit.input.wait.readings import MeasuredNode
 from keras_gpukit.rules.input.pipeline_causes import ACCOUNTED
 from keras_gpukit.sensors.interpreter import usable_cores
 
@@ -50,19 +50,13 @@ class Member:
 
 @dataclass
 class Segment:
-    """Stages that run one after the other.
+    """Stages that run one after the other, in each of some threads.
 
-    Attributes:
-        threads: Number of threads that run the segment in parallel.
-        buffered_after: Mean number of elements in the buffer that the segment fills; None if it
-            fills no buffer.
-        buffered_before: Mean number of elements in the buffer that the segment takes from; None if
-            it takes from no buffer.
+    It fills a buffer with `buffered_after` elements on average; None without one.
     """
 
     threads: float
     buffered_after: float | None
-    buffered_before: float | None = None
     members: list[Member] = field(default_factory=list)
 
     @functools.cached_property
@@ -129,8 +123,6 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
         asking.members.append(Member(stage, asking.threads))
         source = nested = asking
     else:
-        if asking.buffered_before is None:
-            asking.buffered_before = stage.buffered
         source = nested = Segment(copies, stage.buffered)
         segments.append(source)
         threads = stage.parallelism * copies
@@ -155,9 +147,7 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     """Returns a pipeline whose costs account for the time that training waits for it.
 
-    Returns:
-        The stage that training fetches from, with costs added where necessary; None if nothing
-        accounts for the wait.
+    Costs are added where necessary. None if nothing accounts for the wait.
     """
     if slowest(cut(output)).time_s >= ACCOUNTED * wait_s:
         return output

@@ -41,11 +41,7 @@ def called(graph: Any, operation: Any, attribute: str) -> Any:
 
 
 def inferred(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> Any:
-    """Returns a graph with the shapes that follow from those of its inputs.
-
-    Returns:
-        The same graph if its own shapes are these, otherwise a copy of its operations.
-    """
+    """Returns a graph, or a copy of it, with the shapes that follow from those of its inputs."""
     own = [shape_of(each) for each in graph.inputs]
     given = [
         mine if each.dtype.name in ("resource", "variant") else shape

@@ -36,7 +36,7 @@ from keras_gpukit.input.pipelines.other_libraries import (
     worker_processes,
 )
 from keras_gpukit.input.pipelines.stage import PYTHON_GENERATOR, Function, Stage
-from keras_gpukit.input.wait.stages.readings import MeasuredNode
+from keras_gpukit.input.wait.readings import MeasuredNode
 
 _PASS_ON_SOME = ("filter", "flat_map")
 
@@ -45,10 +45,8 @@ _PASS_ON_SOME = ("filter", "flat_map")
 class _Timed:
     """A transformation in the latest pass over the dataset.
 
-    Attributes:
-        threads: Number of threads that it starts for those before it; None if it starts none.
-        batch_size: Elements that it fetches for one of its own, if it batches.
-        earlier: Seconds and elements of earlier passes.
+    It may start threads for those before it. If it batches, it fetches `batch_size` elements for
+    one of its own. `earlier` has the seconds and elements of earlier passes.
     """
 
     made_by: Transformation

@@ -1,34 +1,96 @@
-"""Records the costs of the stages of a pipeline, from readings of tf.data's model."""
+"""Keeps readings of tf.data's model of a pipeline, and computes stages' costs from them."""
 
 from __future__ import annotations
 
-import math
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.frameworks.tf_datasets import dataset_of, is_fed_by_another
-from keras_gpukit.frameworks.tf_iterators import parse_model
-from keras_gpukit.input.pipelines.kinds import kind_of, spoken, work_of_kind
+from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
-from keras_gpukit.input.wait.stages.aligning import Names, align
-from keras_gpukit.input.wait.stages.bottleneck import (
-    Member,
-    Segment,
+from keras_gpukit.input.wait.bottleneck import (
     complete,
-    in_order,
     pool_threads,
-    slowest,
     within_pool,
 )
-from keras_gpukit.input.wait.stages.dropping import fills, used_shares
-from keras_gpukit.input.wait.stages.grain_times import GrainTimes, grain_times
-from keras_gpukit.input.wait.stages.measuring import costs_over_time, measure, measure_starts
-from keras_gpukit.input.wait.stages.readings import MeasuredNode, read_nodes
-from keras_gpukit.input.wait.stages.starts import StartReadings
-from keras_gpukit.records.pipeline import PipelineRecord, StageRecord, Work
+from keras_gpukit.input.wait.grain_times import GrainTimes, grain_times
+from keras_gpukit.input.wait.measuring import costs_over_time, measure, measure_starts
+from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, read_nodes
+from keras_gpukit.input.wait.stage_records import Names, align, stage_records
+from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
+
+MOST_STARTS = 8
+"""Maximum number of starts that are kept, in addition to the first one of the run; our choice."""
+
+
+class _Start:
+    """One start: the latest reading before the first batch, and the one after the second."""
+
+    def __init__(self, iterator: Any) -> None:
+        self.iterator = weakref.ref(iterator)
+        self.during: Any = None
+        self.after: Any = None
+
+
+class StartReadings:
+    """Collects a reading of each start, of which those before the first batch come by chance."""
+
+    def __init__(
+        self,
+        read: Callable[[Any], Any] = read_model,
+        parse: Callable[[Any], ModelReading] = lambda model: read_nodes(parse_model(model)),
+    ) -> None:
+        self._read = read
+        self._parse = parse
+        self._starts: list[_Start] = []
+
+    def follow(self, iterator: Any) -> None:
+        """Notes that a pipeline starts."""
+        starts = self._starts
+        if len(starts) > MOST_STARTS:
+            unread = (n for n, each in enumerate(starts) if n and each.during is None)
+            del starts[next(unread, 1)]
+        starts.append(_Start(iterator))
+
+    def poll(self) -> None:
+        """Reads the model if the first batches are still to come; called on the sampling thread."""
+        start = self._starts[-1] if self._starts else None
+        iterator = start.iterator() if start is not None and start.after is None else None
+        if start is not None and iterator is not None:
+            start.during = self._read(iterator)
+
+    def began(self, model: Any) -> None:
+        """Notes the reading after the first batches."""
+        if self._starts and self._starts[-1].after is None:
+            self._starts[-1].after = model
+
+    def readings(self) -> tuple[list[ModelReading], bool]:
+        """Returns readings of starts, and whether they are later ones than the run's first.
+
+        A stage that has read all its data deletes its inputs, so a reading after the first batches
+        may lack stages: a shuffle whose buffer holds the whole epoch has read everything by then.
+        If any start was seen with more stages, only such ones count.
+        """
+        found = [self._fullest(each) for each in tuple(self._starts)]
+        later = [each for each in found[1:] if each is not None]
+        chosen = later or [each for each in found if each is not None]
+        early = [reading for reading, is_early in chosen if is_early]
+        return early or [reading for reading, _ in chosen], bool(later)
+
+    def _fullest(self, start: _Start) -> tuple[ModelReading, bool] | None:
+        """Returns the reading with most stages, and whether it came before the first batches."""
+        known = [
+            (self._parse(model), is_early)
+            for model, is_early in ((start.after, False), (start.during, True))
+            if model is not None
+        ]
+        return max(known, key=lambda each: len(each[0].nodes), default=None)
+
 
 # Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
 # in the middle are dropped.
@@ -39,9 +101,6 @@ LATEST_PASSES = 2
 # After the first passes, at most one in so many seconds is followed: more readings of short epochs
 # would cost more than they add.
 FEWEST_PASSES, PASS_EVERY_S = 4, 1.0
-SOURCE = "tf.data's live model"
-# Work of stages that only move elements: what takes time is how often a function makes them.
-_UNNAMED: tuple[Work, ...] = ("batching", "other", "mapping")
 OUT_OF_SIGHT = "several replicas share the pipeline, and tf.data has no model of a shared pipeline"
 NOT_READ = "tf.data's model of the pipeline, which has the costs of its stages, was not read"
 
@@ -128,13 +187,9 @@ class PipelineWatch:
     def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
         """Returns the costs of the stages; the rules decide which one is the bottleneck.
 
-        The first call names the stages, which takes milliseconds. Any thread may call this.
-
-        Args:
-            wait_s: Mean wait of a step for its batch, in seconds. It shows how much work tf.data
-                does not time, which is added. None if unknown.
-            so_far: Whether the run continues. Only the latest passes are then evaluated, since
-                steps wait for the GIL meanwhile.
+        The first call names the stages, which takes milliseconds. Any thread may call this. The
+        mean wait of a step shows how much work tf.data does not time, which is added. While the run
+        continues (`so_far`), only the latest passes count: steps wait for the GIL meanwhile.
         """
         # Copies, since readings are added meanwhile.
         passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
@@ -151,17 +206,18 @@ class PipelineWatch:
         start = measure_starts(readings)
         starts: tuple[StageRecord, ...] = ()
         if start is not None:
-            starts, _ = self._stages(self._within_pool(start), refills=is_later)
+            start = self._within_pool(start)
+            starts, _ = stage_records(start, self._names(start), refills=is_later)
         written = None if self._written is None else tuple(self._written.names)
-        record = PipelineRecord(source=SOURCE, starts=starts, written=written)
+        record = PipelineRecord(starts=starts, written=written)
         if not any(passes):
-            return replace(record, unknown_because=NOT_READ, source=None)
+            return replace(record, unknown_because=NOT_READ)
         read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
         measured = measure([[reading for _, reading in each] for each in read])
         if measured is None:
             because = "no batch was fetched between two readings of the pipeline's model"
-            return replace(record, unknown_because=because, source=None)
-        output, batches = measured
+            return replace(record, unknown_because=because)
+        output, _ = measured
         costs = costs_over_time(read, output)
         output = self._within_pool(output)
         if self._grain is not None:
@@ -169,30 +225,8 @@ class PipelineWatch:
             output, costs = self._grain.with_stages(output), ()
         if wait_s is not None:
             output = complete(output, wait_s) or output
-        stages, slowest_s = self._stages(output)
-        return replace(record, stages=stages, slowest_s=slowest_s, batches=batches, costs=costs)
-
-    def _stages(
-        self, output: MeasuredNode, *, refills: bool = False
-    ) -> tuple[tuple[StageRecord, ...], float]:
-        """Returns the stages of a pipeline with their names, and the time of its slowest segment.
-
-        With `refills`, a cache that is being filled was filled in an earlier epoch, too.
-        """
-        names, used = self._names(output), used_shares(output)
-        found = list(in_order(output))
-        critical = slowest([segment for segment, _ in found])
-        records = {id(each.stage): _stage(each, part, critical, names) for part, each in found}
-        for node in (member.stage for _, member in found):
-            filling = [each for each in fills(node) if id(each) in records] if refills else []
-            share = sum(records[id(each)].share for each in filling)
-            records[id(node)] = replace(
-                records[id(node)], used=used[id(node)], refill_share=share if filling else None
-            )
-        for node in reversed([member.stage for _, member in found]):
-            if node.buffered is None and node.nested:
-                _credit_maker(node, records)
-        return tuple(records.values()), critical.time_s
+        stages, slowest_s = stage_records(output, self._names(output))
+        return replace(record, stages=stages, slowest_s=slowest_s, costs=costs)
 
     def _within_pool(self, output: MeasuredNode) -> MeasuredNode:
         return output if self._pool is None else within_pool(output, self._pool)
@@ -212,59 +246,3 @@ class PipelineWatch:
         with self._naming:
             return align(self._written, output) if self._written is not None else {}
         return {}
-
-
-def _credit_maker(maker: MeasuredNode, records: dict[int, StageRecord]) -> None:
-    """Adds what a stage's datasets cost to the stage that makes them, as `flat_map` does.
-
-    Nested stages that users know by a function or by what they read keep their cost. An
-    asynchronous stage has threads of its own for its datasets, so it is left as it is.
-    """
-    made = records[id(maker)]
-    for node in (each for nested in maker.nested for each in nested.walk()):
-        record = records.get(id(node))
-        if record is None or record.location or record.work not in _UNNAMED:
-            continue
-        spent_s = record.cost_per_batch_s or 0.0
-        made = replace(
-            made,
-            share=made.share + record.share,
-            cost_per_batch_s=(made.cost_per_batch_s or 0.0) + spent_s,
-            cost_s=(made.cost_s or 0.0) + spent_s / maker.per_batch if maker.per_batch else None,
-        )
-        records[id(node)] = replace(record, share=0.0, cost_per_batch_s=0.0, cost_s=0.0)
-    records[id(maker)] = made
-
-
-def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
-    node = member.stage
-    kind = kind_of(node.kind)
-    written = node.written or names.get(id(node))
-    function = written.function if written is not None else None
-    given_name = written.given_name if written is not None else None
-    work = work_of_kind(kind)
-    if function is not None and function.work != "mapping":
-        work = function.work
-    is_critical = segment is critical and critical.time_s > 0
-    return StageRecord(
-        name=given_name or (function and function.name) or spoken(kind),
-        kind=spoken(kind),
-        work=work,
-        location=function.location if function is not None else None,
-        cost_s=node.cost_s,
-        cost_per_batch_s=node.cost_per_batch_s,
-        parallelism=max(node.parallelism, round(segment.threads)),
-        asked_parallelism=node.asked_parallelism,
-        buffered_before=_known(segment.buffered_before),
-        buffered_after=_known(segment.buffered_after),
-        share=member.time_s / critical.time_s if is_critical else 0.0,
-        files=written.files if written is not None else None,
-        repeats=written.repeats if written is not None else None,
-        pass_bytes=node.pass_bytes or None,
-        call=function.call if function is not None else None,
-        elements=node.per_batch,
-    )
-
-
-def _known(buffered: float | None) -> float | None:
-    return None if buffered is None or math.isnan(buffered) else buffered

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from keras_gpukit.input.pipelines.functions import kind_of
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
-from keras_gpukit.input.pipelines.kinds import kind_of
 from keras_gpukit.input.pipelines.stage import Stage
 from keras_gpukit.records.pipeline import BufferKind
 
@@ -38,16 +38,10 @@ Sizes = dict[tuple[BufferKind, int], float]
 class Node(NamedTuple):
     """An iterator in one reading.
 
-    Attributes:
-        id: Number of the iterator, which no other iterator of the pipeline ever has.
-        kind: Name in tf.data without a version, such as "ParallelMap".
-        work_s: Processing time so far, in seconds, without the inputs.
-        parallelism: Number of threads that run its function or read the datasets it returns; 1 for
-            a stage that is not asynchronous.
-        cycle: Number of iterators that it takes elements from in turn; None if tf.data reports no
-            cycle length.
-        buffered: Number of elements in its buffer; None for a stage that is not asynchronous.
-        held: Number of elements in its buffer, whatever its kind.
+    No other iterator of the pipeline ever has its `id`. Its `kind` is the name in tf.data without a
+    version, such as "ParallelMap". `parallelism` threads run its function or read the datasets it
+    returns; 1 for a stage that is not asynchronous. A `cycle` of iterators gives elements in turn.
+    `buffered` elements are in its buffer if it is asynchronous, `held` ones whatever its kind.
     """
 
     id: int
@@ -63,11 +57,7 @@ class Node(NamedTuple):
 
 
 class ModelReading(NamedTuple):
-    """All iterators of a pipeline at one moment.
-
-    Attributes:
-        output: Number of the iterator that training fetches from.
-    """
+    """All iterators of a pipeline at one moment, and the one that training fetches from."""
 
     nodes: dict[int, Node]
     output: int

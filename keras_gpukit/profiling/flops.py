@@ -1,4 +1,4 @@
-"""Counts the operations of a step in its graph, in the functions that it calls, and in its loops.
+"""FLOPs of a step: counts its operations in its graph, in functions that it calls, and in loops.
 
 Shapes are those of the trace. Where the size of the batch was open there, they are inferred again
 from the size of the run's batches. Nothing is traced again or run. A multiplication and an addition
@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.frameworks.tf_functions import function_graph
-from keras_gpukit.profiling.flops.shapes import (
+from keras_gpukit.profiling.graph_shapes import (
     CALLS,
     LOOPS,
     Open,
@@ -24,7 +24,7 @@ from keras_gpukit.profiling.flops.shapes import (
     trips_of,
     with_batch,
 )
-from keras_gpukit.records.benchmark import StepFlops
+from keras_gpukit.records.run import StepFlops
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape | None]
@@ -77,32 +77,27 @@ def _labelled(labels: str, shape: Shape) -> Shape:
     return shape if not dots else shape[: len(before)] + shape[len(shape) - len(after) :]
 
 
-# Each element of the convolution's result (or of its gradient) is a sum over the filter's inputs.
-def _convolution(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * prod(outputs[0]) * prod(inputs[1][:-1])
+Parts = Callable[[_Tensors, _Tensors], tuple[Shape, Shape]]
 
 
-def _input_gradient(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * prod(inputs[2]) * prod(inputs[1][:-1])
+def _sums(parts: Parts) -> Formula:
+    """Each element of the first part is a sum over the second; given inputs and outputs."""
+
+    def flops(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
+        elements, summed = parts(inputs, outputs)
+        return 2 * prod(elements) * prod(summed)
+
+    return flops
 
 
-def _filter_gradient(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * prod(inputs[2]) * prod(outputs[0][:-1])
-
-
-# A depthwise filter is height × width × channels × multiplier; each result is of one channel.
-def _depthwise(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * prod(outputs[0]) * prod(inputs[1][:2])
-
-
-def _depthwise_input_gradient(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * prod(inputs[2]) * prod(inputs[1][:2])
-
-
-def _depthwise_filter_gradient(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * prod(inputs[2]) * prod(outputs[0][:2])
-
-
+# A convolution's result, or its gradient, sums over the filter's inputs. A depthwise filter is
+# height × width × channels × multiplier; each result is of one channel.
+_CONVOLUTION = _sums(lambda given, made: (made[0], given[1][:-1]))
+_INPUT_GRADIENT = _sums(lambda given, made: (given[2], given[1][:-1]))
+_FILTER_GRADIENT = _sums(lambda given, made: (given[2], made[0][:-1]))
+_DEPTHWISE = _sums(lambda given, made: (made[0], given[1][:2]))
+_DEPTHWISE_INPUT_GRADIENT = _sums(lambda given, made: (given[2], given[1][:2]))
+_DEPTHWISE_FILTER_GRADIENT = _sums(lambda given, made: (given[2], made[0][:2]))
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 
 
@@ -126,16 +121,16 @@ FORMULAS: dict[str, Formula] = {
     "BatchMatMulV3": _product("adj_x"),
     "Einsum": _einsum,
     "XlaEinsum": _einsum,
-    "Conv": _convolution,
-    "Conv2D": _convolution,
-    "Conv2DBackpropInput": _input_gradient,
-    "Conv2DBackpropFilter": _filter_gradient,
-    "Conv3D": _convolution,
-    "Conv3DBackpropInputV2": _input_gradient,
-    "Conv3DBackpropFilterV2": _filter_gradient,
-    "DepthwiseConv2dNative": _depthwise,
-    "DepthwiseConv2dNativeBackpropInput": _depthwise_input_gradient,
-    "DepthwiseConv2dNativeBackpropFilter": _depthwise_filter_gradient,
+    "Conv": _CONVOLUTION,
+    "Conv2D": _CONVOLUTION,
+    "Conv2DBackpropInput": _INPUT_GRADIENT,
+    "Conv2DBackpropFilter": _FILTER_GRADIENT,
+    "Conv3D": _CONVOLUTION,
+    "Conv3DBackpropInputV2": _INPUT_GRADIENT,
+    "Conv3DBackpropFilterV2": _FILTER_GRADIENT,
+    "DepthwiseConv2dNative": _DEPTHWISE,
+    "DepthwiseConv2dNativeBackpropInput": _DEPTHWISE_INPUT_GRADIENT,
+    "DepthwiseConv2dNativeBackpropFilter": _DEPTHWISE_FILTER_GRADIENT,
     "CudnnRNNV3": _recurrent,
     "CudnnRNNBackpropV3": _recurrent_gradient,
 }
@@ -143,11 +138,7 @@ FORMULAS: dict[str, Formula] = {
 
 
 def flops_of(type_: str, inputs: Shapes, outputs: Shapes, attribute: Attribute) -> int:
-    """Returns the operations of one operation whose type is in `FORMULAS`.
-
-    Raises:
-        UnknownShapeError: If a needed shape is unknown.
-    """
+    """Returns the operations of one whose type is in `FORMULAS`; raises `UnknownShapeError`."""
     return FORMULAS[type_](_Tensors(inputs), _Tensors(outputs), attribute)
 
 

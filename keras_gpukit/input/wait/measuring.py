@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from keras_gpukit.input.wait.stages.bottleneck import in_order
-from keras_gpukit.input.wait.stages.readings import (
+from keras_gpukit.input.wait.bottleneck import in_order
+from keras_gpukit.input.wait.readings import (
     NESTING,
     REPEATING,
     SHUFFLING,
@@ -32,11 +32,7 @@ SHORTEST_S = 1.0
 
 @dataclass
 class _Life:
-    """One iterator over a stretch of readings.
-
-    Attributes:
-        nodes: The iterator's nodes in the readings that contain it, in order.
-    """
+    """One iterator over a stretch of readings: its nodes in those that contain it, in order."""
 
     nodes: list[Node]
     from_start: bool
@@ -87,9 +83,8 @@ _Place = list[tuple[_Interval, int]]
 class _Asker:
     """A stage, as seen by the places that it fetches from.
 
-    Attributes:
-        cycle: Number of iterators that it takes elements from in turn; None if it has no cycle.
-        shuffles: Whether it shuffles: elements fetched but not yet produced are in its buffer.
+    It may take elements in turn from a cycle of iterators. If it shuffles, elements fetched but not
+    yet produced are in its buffer.
     """
 
     elements: int
@@ -100,15 +95,10 @@ class _Asker:
 
 
 def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, int] | None:
-    """Returns the costs of the stages of a pipeline.
+    """Returns the costs of the stages of a pipeline, and the number of batches fetched meanwhile.
 
-    Args:
-        stretches: Readings of the same pipeline, in order. Each restart begins a new stretch; Keras
-            restarts the pipeline in each epoch.
-
-    Returns:
-        The stage that training fetches from, and the number of batches fetched between the first
-        and the last reading of each stretch, all stretches together. None if no batch was fetched.
+    Each restart of the pipeline, as Keras does in each epoch, begins a new stretch of readings.
+    Batches count from the first to the last reading of each stretch. None if there are none.
     """
     whole = [_whole(readings) for readings in stretches]
     known = [_Interval(readings) for readings in whole if len(readings) > 1]
@@ -123,9 +113,6 @@ def measure_starts(readings: Sequence[ModelReading]) -> MeasuredNode | None:
     """Returns what stages did since their pipeline was started, per start; None without a reading.
 
     Unlike `measure`, it counts what fills buffers and what is dropped before the first element.
-
-    Args:
-        readings: A reading of each start, of iterators over the same pipeline.
     """
     stretches = [_Interval([_not_begun(reading), reading]) for reading in readings]
     if not stretches:
@@ -148,8 +135,7 @@ def costs_over_time(
 ) -> tuple[PipelineCosts, ...]:
     """Returns the costs of the stages in parts of a run, leaving out parts with other stages.
 
-    Returns:
-        The parts in order; empty for a short run, whose stages are not worth measuring twice.
+    There are none for a short run, whose stages are not worth measuring twice.
     """
     times_s = [when for readings in passes for when, _ in readings]
     if not times_s or times_s[-1] - times_s[0] < SHORTEST_S:

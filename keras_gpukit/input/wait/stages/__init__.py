@@ -1,1 +1,0 @@
-"""Finds the stage of a tf.data pipeline that training waits for."""

@@ -1,1 +1,0 @@
-"""FLOPs: the floating-point operations of a training step, counted from its graph."""
