@@ -135,7 +135,7 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
             source.members.append(Member(stage, 2 * threads))
         elif stage.parallelism > 1:
             # One thread fetches from the source, others run the function.
-            segments.append(Segment(threads, stage.buffered, None, [Member(stage, threads)]))
+            segments.append(Segment(threads, stage.buffered, [Member(stage, threads)]))
         else:
             source.members.append(Member(stage, threads))
     for each in stage.inputs:
