@@ -11,7 +11,6 @@ import os
 import random
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -75,15 +74,6 @@ def in_own_process(
         env={**os.environ, **(environment or {})},
     )
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def by_way_of_running(names: Iterable[str]) -> list[list[str]]:
-    """Groups combinations such as serial/graph/spe1/one/50 that can share a process."""
-    ways: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        _, *way, _ = name.split("/")
-        ways["/".join(way)].append(name)
-    return list(ways.values())
 
 
 def print_table(
