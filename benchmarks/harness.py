@@ -22,11 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def argument_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with the argument that every benchmark has.
-
-    Args:
-        doc: The script's docstring; its first line describes it.
-    """
+    """Returns a parser with the argument that every benchmark has, for a script's docstring."""
     parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     parser.add_argument("--json", help="write the figures to this file")
     return parser
@@ -51,18 +47,8 @@ def in_own_process(
 ) -> list[dict[str, Any]]:
     """Runs a script in a new process, since devices are settled when TensorFlow starts.
 
-    Args:
-        script: Its file.
-        arguments: Its arguments.
-        limit_s: Seconds after which it is ended.
-        environment: Variables to set in addition.
-        quiet: Whether what it says on standard error is not shown.
-
-    Returns:
-        The JSON objects that it printed, one a line.
-
-    Raises:
-        subprocess.SubprocessError: If it ended by an error, or not in time.
+    Returns the JSON objects that it printed, one a line. Raises a `SubprocessError` if it ended by
+    an error, or not in time. If `quiet`, what it says on standard error is not shown.
     """
     done = subprocess.run(
         [sys.executable, script, *arguments],

@@ -91,8 +91,7 @@ def main() -> int:
             for name, row in rows.items()
         ),
     )
-    if arguments.json:
-        save(arguments.json, __file__, scripts=rows)
+    save(arguments.json, __file__, scripts=rows)
     return 0
 
 

@@ -38,9 +38,7 @@ class Gaps:
 class GapCapture(Capture):
     """Profiles a fit, and marks where its executions start; then it has its `gaps`.
 
-    Args:
-        async_safe: Whether Keras may start an execution before it has the last one's loss, as it
-            does if all callbacks are such.
+    If `async_safe`, as all callbacks, Keras starts executions before it has the last one's loss.
     """
 
     def __init__(self, *, async_safe: bool) -> None:

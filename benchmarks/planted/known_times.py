@@ -233,16 +233,10 @@ def expected_stall(
 ) -> float | None:
     """Plays the making and the taking of batches through.
 
-    Args:
-        pipeline: What makes them.
-        batch_s: Mean time from one batch to the next.
-        hand_over_s: What a batch takes that is ready.
-        step_s: Step time.
-        pauses_s: What passes after each execution. Of the executions the first and the last are
-            left out, as they are when it is measured.
-        an_execution: Steps in an execution.
-        overlaps: Whether a batch is fetched as soon as the step before it in the execution begins,
-            and not when that has ended.
+    `batch_s` is the mean time from one batch to the next, `hand_over_s` what one takes that is
+    ready, `pauses_s` what passes after each execution. If it `overlaps`, a batch is fetched as soon
+    as the step before it in the execution begins, and not when that has ended. The first and the
+    last execution are left out, as they are when it is measured.
     """
     if pipeline.workers is None:
         return None
