@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from types import SimpleNamespace
 
 import pytest
+from helpers.stacks import Script
 
-from keras_gpukit.sensors.code_watch import CodeWatch
-from keras_gpukit.sensors.stacks import StackSampler, stack_of_thread, stacks_of_threads
+from keras_gpukit.sensors.stacks import stack_of_thread, stacks_of_threads
 
 KERAS, TENSORFLOW = "lib/keras/src", "lib/tensorflow/python"
 TRAINER = f"{KERAS}/backend/tensorflow/trainer.py"
@@ -20,55 +19,6 @@ MAIN = ("train.py", "<module>", 60)
 CALL = ("call", "train.py:60", "<module>")
 AROUND = ("lib/keras_gpukit/scripts/script_calls.py", "call", 1)
 SLOW = ("train.py", "Slow.on_train_batch_end", 12)
-MAIN_THREAD = 1
-
-
-class Script:
-    """A script whose stacks are given as (file, function, line), the outermost first.
-
-    Files in "lib/" are not the script's own.
-    """
-
-    def __init__(self):
-        self._now_s, self._used_s, self._stacks, self._codes = 0.0, {}, {}, {}
-        self.sampler = StackSampler(
-            lambda file: not file.startswith(("lib/", "<")),
-            lambda file, line: f"{os.path.basename(file)}:{line}",
-            now=lambda: self._now_s,
-            stacks=lambda: self._stacks,
-            thread_s=self._used_s.get,
-        )
-        self.times = self.sampler.times
-
-    def poll(self, seconds, *stack, used_s=None):
-        """Looks at the main thread after some seconds."""
-        self._used_s[MAIN_THREAD] = used_s
-        self.look_at(seconds, {MAIN_THREAD: stack})
-
-    def look_at(self, seconds, stacks):
-        """Looks at several threads after some seconds."""
-        self._now_s += seconds
-        self._stacks = {thread: self._frames(stack) for thread, stack in stacks.items()}
-        self.sampler.poll()
-
-    def watch(self, *functions, **options):
-        codes = [self.code(*each) for each in functions]
-        return self.sampler.watch(CodeWatch(codes, **options))
-
-    def code(self, file, function):
-        new = SimpleNamespace(
-            co_filename=file,
-            co_qualname=function,
-            co_name=function.rpartition(".")[2],
-            co_firstlineno=1,
-        )
-        return self._codes.setdefault((file, function), new)
-
-    def _frames(self, stack):
-        return [
-            SimpleNamespace(f_code=self.code(file, function), f_lineno=line)
-            for file, function, line in reversed(stack)
-        ]
 
 
 def test_a_line_is_named_with_what_it_calls_outside_the_script():
