@@ -137,23 +137,20 @@ def main() -> None:
 
     planted = [row["right"] for row in rows if row["slow_stage"]]
     others = [row["right"] for row in rows if not row["slow_stage"]]
+    counts = {
+        "slow_stages_named": sum(planted),
+        "slow_stages": len(planted),
+        "left_alone": sum(others),
+        "without_slow_stage": len(others),
+    }
     print_table(
         "Is the slow stage named?",
         ("pipeline", "slow stage", "named", "work", "ms a batch", "share", "stall", ""),
         [_shown(row) for row in rows],
-        f"{sum(planted)} of {len(planted)} slow stages named, "
-        f"{sum(others)} of {len(others)} pipelines without one left alone",
+        "{slow_stages_named} of {slow_stages} slow stages named, "
+        "{left_alone} of {without_slow_stage} pipelines without one left alone".format(**counts),
     )
-    save(
-        arguments.json,
-        __file__,
-        steps=STEPS,
-        slow_stages_named=sum(planted),
-        slow_stages=len(planted),
-        left_alone=sum(others),
-        without_slow_stage=len(others),
-        pipelines=rows,
-    )
+    save(arguments.json, __file__, steps=STEPS, **counts, pipelines=rows)
 
 
 def _shown(row: dict[str, Any]) -> tuple[str, ...]:

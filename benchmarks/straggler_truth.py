@@ -53,31 +53,24 @@ def main() -> None:
         chosen = [name for name in trials if not options.only or options.only in name]
         rows |= _with_savings(_run([WARM_UP, *chosen], proxied)) if chosen else {}
     planted = {name: row for name, row in rows.items() if not name.startswith("even")}
-    named = sum(row["is_right"] for row in planted.values())
-    quiet = sum(row["is_right"] for name, row in rows.items() if name not in planted)
-    kept = sum(bool(row["is_kept"]) for row in planted.values())
-    inside = sum(bool(row["is_inside"]) for row in planted.values())
+    counts = {
+        "named": sum(row["is_right"] for row in planted.values()),
+        "quiet": sum(row["is_right"] for name, row in rows.items() if name not in planted),
+        "kept": sum(bool(row["is_kept"]) for row in planted.values()),
+        "inside": sum(bool(row["is_inside"]) for row in planted.values()),
+        "planted": len(planted),
+        "even": len(rows) - len(planted),
+    }
     print_table(
         "Stragglers among four workers",
         ("trial", "step", "exchange", "the chief's verdict", "promised", "saved", "right"),
         [_shown(name, row) for name, row in rows.items()],
-        f"Named {named} of {len(planted)} (bar {NAMED} of {OF}), "
-        f"none named in {quiet} of {len(rows) - len(planted)} even trials (bar: all).",
-        f"Savings in range: {kept} of {len(planted)}, without slack {inside}.",
+        "Named {named} of {planted} (bar {} of {}), "
+        "none named in {quiet} of {even} even trials (bar: all).".format(NAMED, OF, **counts),
+        "Savings in range: {kept} of {planted}, without slack {inside}.".format(**counts),
     )
-    save(
-        options.json,
-        __file__,
-        delay_ms=1e3 * DELAY_S,
-        named=named,
-        quiet=quiet,
-        kept=kept,
-        inside=inside,
-        planted=len(planted),
-        even=len(rows) - len(planted),
-        trials=rows,
-    )
-    if not options.only and (named < NAMED or quiet < len(rows) - len(planted)):
+    save(options.json, __file__, delay_ms=1e3 * DELAY_S, **counts, trials=rows)
+    if not options.only and (counts["named"] < NAMED or counts["quiet"] < counts["even"]):
         sys.exit(1)
 
 
