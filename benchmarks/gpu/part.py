@@ -67,7 +67,7 @@ class Claim:
     """Judges full-size measurements from a GPU, and reads nothing else, so that old ones can be
     judged again."""
     needs: tuple[str, ...] = ()
-    """Names of the measurements that it takes; without any it takes those that are there, by name."""
+    """Names of the measurements that it takes; without any it takes those there are, by name."""
     corrected: tuple[str, str] = "", ""
     """Slice and hash of the code that falsified it, as in "all:29a3492594e7", and what has been
     corrected since."""
