@@ -162,17 +162,16 @@ def main() -> None:
     rows = before if options.only else {}
     for name in options.only or CLEAR:
         rows[name] = measure(name, before[name]["true"] if options.keep_true else None)
-        if options.json:
-            save(
-                options.json,
-                __file__,
-                within=WITHIN,
-                epochs=EPOCHS,
-                steps=STEPS,
-                fits=FITS,
-                inter_op_threads=options.inter_op_threads,
-                models=rows,
-            )
+        save(
+            options.json,
+            __file__,
+            within=WITHIN,
+            epochs=EPOCHS,
+            steps=STEPS,
+            fits=FITS,
+            inter_op_threads=options.inter_op_threads,
+            models=rows,
+        )
     near = sum(abs(row["below_true_percent"]) <= 100 * WITHIN for row in rows.values())
     shown = [{key: value for key, value in row.items() if key != "found"} for row in rows.values()]
     print_table(

@@ -106,8 +106,7 @@ def main() -> int:
     for name in arguments.only or TRAININGS:
         rows |= measure(name, arguments.repeats)
         show(rows)
-        if arguments.json:
-            save(arguments.json, __file__, repeats=arguments.repeats, pairs=rows)
+        save(arguments.json, __file__, repeats=arguments.repeats, pairs=rows)
     return 0 if all(row["is_right"] for row in rows.values()) else 1
 
 

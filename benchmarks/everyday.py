@@ -217,8 +217,7 @@ def main() -> int:
         f"Named {shares['named']:.0%}, kept {shares['kept']:.0%} (bar {BAR:.0%}).",
         f"First line: {counts['right']} right, {counts['vague']} vague, {counts['wrong']} wrong.",
     )
-    if options.json:
-        save(options.json, __file__, **shares, busy=options.busy, ratings=counts, situations=rows)
+    save(options.json, __file__, **shares, busy=options.busy, ratings=counts, situations=rows)
     return 0 if good else 1
 
 

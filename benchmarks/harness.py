@@ -11,7 +11,6 @@ import os
 import random
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,11 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def argument_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Returns a parser with the argument that every benchmark has.
-
-    Args:
-        doc: The script's docstring; its first line describes it.
-    """
+    """Returns a parser with the argument that every benchmark has, for a script's docstring."""
     parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     parser.add_argument("--json", help="write the figures to this file")
     return parser
@@ -52,18 +47,8 @@ def in_own_process(
 ) -> list[dict[str, Any]]:
     """Runs a script in a new process, since devices are settled when TensorFlow starts.
 
-    Args:
-        script: Its file.
-        arguments: Its arguments.
-        limit_s: Seconds after which it is ended.
-        environment: Variables to set in addition.
-        quiet: Whether what it says on standard error is not shown.
-
-    Returns:
-        The JSON objects that it printed, one a line.
-
-    Raises:
-        subprocess.SubprocessError: If it ended by an error, or not in time.
+    Returns the JSON objects that it printed, one a line. Raises a `SubprocessError` if it ended by
+    an error, or not in time. If `quiet`, what it says on standard error is not shown.
     """
     done = subprocess.run(
         [sys.executable, script, *arguments],
@@ -75,15 +60,6 @@ def in_own_process(
         env={**os.environ, **(environment or {})},
     )
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def by_way_of_running(names: Iterable[str]) -> list[list[str]]:
-    """Groups combinations such as serial/graph/spe1/one/50 that can share a process."""
-    ways: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        _, *way, _ = name.split("/")
-        ways["/".join(way)].append(name)
-    return list(ways.values())
 
 
 def print_table(

@@ -37,11 +37,7 @@ Stack = tuple[tuple[str, str, int], ...]
 
 
 class InterruptAt:
-    """Counts executed lines of the package on this thread, and raises at one of them.
-
-    Args:
-        line: At which, counted from 0; None only counts.
-    """
+    """Counts executed lines of the package on this thread, and raises at one, counted from 0."""
 
     def __init__(self, line: int | None) -> None:
         self.line = line
@@ -90,11 +86,7 @@ class Warnings(logging.Handler):
 
 
 class Trials:
-    """A model that is fitted again and again, with a validation.
-
-    Args:
-        log_dir: Where its runs are written.
-    """
+    """A model that is fitted again and again, with a validation."""
 
     def __init__(self, log_dir: Path) -> None:
         self.model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
@@ -170,8 +162,7 @@ def main() -> int:
                 bad[line] = left
                 print(f"line {line} of {trials.lines}: {'; '.join(left)}", flush=True)
     print(f"{len(bad)} of {len(lines)} interrupts left something behind")
-    if arguments.json:
-        save(arguments.json, __file__, lines=trials.lines, interrupts=len(lines), left_behind=bad)
+    save(arguments.json, __file__, lines=trials.lines, interrupts=len(lines), left_behind=bad)
     return int(bool(bad))
 
 

@@ -216,8 +216,7 @@ def main() -> int:
         f"Added to an epoch of {EPOCH_STEPS} steps: {around['epoch_wall_ms']:.2f} ms, of which the "
         f"training thread computes {around['epoch_thread_ms']:.2f}",
     )
-    if arguments.json:
-        save(arguments.json, __file__, **result)
+    save(arguments.json, __file__, **result)
     return 0
 
 

@@ -16,16 +16,14 @@ from keras_gpukit.sensors.driver import read_driver
 
 
 def save(
-    path: str | Path, benchmark: str, versions: dict[str, str] | None = None, **figures: Any
+    path: str | None, benchmark: str, versions: dict[str, str] | None = None, **figures: Any
 ) -> None:
-    """Writes the figures of a benchmark.
+    """Writes the figures of a benchmark, given as its `__file__`, if there is a path.
 
-    Args:
-        path: The file to write.
-        benchmark: The script, `__file__`.
-        versions: Versions of TensorFlow and Keras, where other ones than those installed ran.
-        **figures: What was measured, and how.
+    `versions` are those of TensorFlow and Keras, where other ones than those installed ran.
     """
+    if path is None:
+        return
     result = {
         "command": f"python benchmarks/{Path(benchmark).name}",
         "machine": machine(),

@@ -11,7 +11,6 @@ machine changes both of a pair: the differences within pairs count, and their ra
 from __future__ import annotations
 
 import functools
-import json
 import os
 import resource
 import statistics
@@ -23,13 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from harness import argument_parser, in_turns, print_table
-from results_file import save
+from results_file import save, saved_rows
+from unchanged_scripts import PYTHON, RUN
 
 SCRIPTS = Path(__file__).parent / "run_cost"
-COMMANDS = {
-    "plain": (sys.executable,),
-    "run": (sys.executable, "-m", "keras_gpukit", "run"),
-}
+COMMANDS = {"plain": PYTHON, "run": RUN}
 
 
 def measure(command: tuple[str, ...], script: Path) -> dict[str, float]:
@@ -75,9 +72,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", help="a script's name; the file keeps the others")
     arguments = parser.parse_args()
-    rows = {}
-    if arguments.only and arguments.json and Path(arguments.json).exists():
-        rows = json.loads(Path(arguments.json).read_text())["scripts"]
+    rows = saved_rows(arguments.json, "scripts") if arguments.only else {}
     for script in sorted(SCRIPTS.glob(f"{arguments.only or '*'}.py")):
         rows[script.stem] = compare(script, arguments.rounds)
     print_table(
@@ -96,8 +91,7 @@ def main() -> int:
             for name, row in rows.items()
         ),
     )
-    if arguments.json:
-        save(arguments.json, __file__, scripts=rows)
+    save(arguments.json, __file__, scripts=rows)
     return 0
 
 

@@ -135,39 +135,33 @@ def main() -> None:
         if arguments.stages:
             show(rows[-1], *record.stages)
 
-    cells = []
-    for row in rows:
-        stage = row["bottleneck"]
-        of_stage = ("", "", "")
-        if stage:
-            cost = f"{stage['cost_per_batch_s'] * 1e3:.2f}"
-            of_stage = (stage["work"], cost, f"{stage['share']:.0%}")
-        named = row["named"] or row["unknown_because"] or "none"
-        verdict = "right" if row["right"] else "WRONG"
-        stall = f"{row['stall_fraction']:.0%}"
-        cells.append(
-            (row["pipeline"], row["slow_stage"] or "none", named, *of_stage, stall, verdict)
-        )
     planted = [row["right"] for row in rows if row["slow_stage"]]
     others = [row["right"] for row in rows if not row["slow_stage"]]
+    counts = {
+        "slow_stages_named": sum(planted),
+        "slow_stages": len(planted),
+        "left_alone": sum(others),
+        "without_slow_stage": len(others),
+    }
     print_table(
         "Is the slow stage named?",
         ("pipeline", "slow stage", "named", "work", "ms a batch", "share", "stall", ""),
-        cells,
-        f"{sum(planted)} of {len(planted)} slow stages named, "
-        f"{sum(others)} of {len(others)} pipelines without one left alone",
+        [_shown(row) for row in rows],
+        "{slow_stages_named} of {slow_stages} slow stages named, "
+        "{left_alone} of {without_slow_stage} pipelines without one left alone".format(**counts),
     )
-    if arguments.json:
-        save(
-            arguments.json,
-            __file__,
-            steps=STEPS,
-            slow_stages_named=sum(planted),
-            slow_stages=len(planted),
-            left_alone=sum(others),
-            without_slow_stage=len(others),
-            pipelines=rows,
-        )
+    save(arguments.json, __file__, steps=STEPS, **counts, pipelines=rows)
+
+
+def _shown(row: dict[str, Any]) -> tuple[str, ...]:
+    stage, of_stage = row["bottleneck"], ("", "", "")
+    if stage:
+        cost = f"{stage['cost_per_batch_s'] * 1e3:.2f}"
+        of_stage = (stage["work"], cost, f"{stage['share']:.0%}")
+    named = row["named"] or row["unknown_because"] or "none"
+    verdict = "right" if row["right"] else "WRONG"
+    stall = f"{row['stall_fraction']:.0%}"
+    return row["pipeline"], row["slow_stage"] or "none", named, *of_stage, stall, verdict
 
 
 if __name__ == "__main__":

@@ -36,12 +36,11 @@ WARM_UP = "even-warm-up"
 LIMIT_S = 1200.0
 """For all trials of one set of processes."""
 WORKER = Path(__file__).parent / "planted" / "one_of_four.py"
-WORDS = {"input": "input", "compute": "compute", "network": "network"}
-DIRECTLY = [f"{kind}-{culprit}" for culprit in range(WORKERS) for kind in ("input", "compute")]
-DIRECTLY[2:2] = ["even-a"]
-DIRECTLY[6:6] = ["even-b"]
-DIRECTLY += ["even-c"]
-BY_PROXY = ["even-d", *(f"network-{culprit}" for culprit in range(WORKERS)), "even-e"]
+DIRECTLY = (
+    *("input-0", "compute-0", "even-a", "input-1", "compute-1", "input-2", "even-b"),
+    *("compute-2", "input-3", "compute-3", "even-c"),
+)
+BY_PROXY = ("even-d", *(f"network-{culprit}" for culprit in range(WORKERS)), "even-e")
 
 
 def main() -> None:
@@ -54,32 +53,24 @@ def main() -> None:
         chosen = [name for name in trials if not options.only or options.only in name]
         rows |= _with_savings(_run([WARM_UP, *chosen], proxied)) if chosen else {}
     planted = {name: row for name, row in rows.items() if not name.startswith("even")}
-    named = sum(row["is_right"] for row in planted.values())
-    quiet = sum(row["is_right"] for name, row in rows.items() if name not in planted)
-    kept = sum(bool(row["is_kept"]) for row in planted.values())
-    inside = sum(bool(row["is_inside"]) for row in planted.values())
+    counts = {
+        "named": sum(row["is_right"] for row in planted.values()),
+        "quiet": sum(row["is_right"] for name, row in rows.items() if name not in planted),
+        "kept": sum(bool(row["is_kept"]) for row in planted.values()),
+        "inside": sum(bool(row["is_inside"]) for row in planted.values()),
+        "planted": len(planted),
+        "even": len(rows) - len(planted),
+    }
     print_table(
         "Stragglers among four workers",
         ("trial", "step", "exchange", "the chief's verdict", "promised", "saved", "right"),
         [_shown(name, row) for name, row in rows.items()],
-        f"Named {named} of {len(planted)} (bar {NAMED} of {OF}), "
-        f"none named in {quiet} of {len(rows) - len(planted)} even trials (bar: all).",
-        f"Savings in range: {kept} of {len(planted)}, without slack {inside}.",
+        "Named {named} of {planted} (bar {} of {}), "
+        "none named in {quiet} of {even} even trials (bar: all).".format(NAMED, OF, **counts),
+        "Savings in range: {kept} of {planted}, without slack {inside}.".format(**counts),
     )
-    if options.json:
-        save(
-            options.json,
-            __file__,
-            delay_ms=1e3 * DELAY_S,
-            named=named,
-            quiet=quiet,
-            kept=kept,
-            inside=inside,
-            planted=len(planted),
-            even=len(rows) - len(planted),
-            trials=rows,
-        )
-    if not options.only and (named < NAMED or quiet < len(rows) - len(planted)):
+    save(options.json, __file__, delay_ms=1e3 * DELAY_S, **counts, trials=rows)
+    if not options.only and (counts["named"] < NAMED or counts["quiet"] < counts["even"]):
         sys.exit(1)
 
 
@@ -156,8 +147,9 @@ def _one(
         time.sleep(0.1)
     row: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
     found = row["found"] or ""
-    named = found.startswith(f"Worker {culprit} ") and WORDS.get(kind, "?") in found
-    row["is_right"] = named if kind in WORDS else not found
+    row["is_right"] = not found
+    if kind != "even":
+        row["is_right"] = found.startswith(f"Worker {culprit} ") and kind in found
     print(f"{name}: {found or 'none'}", file=sys.stderr)
     return row
 

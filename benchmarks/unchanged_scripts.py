@@ -78,8 +78,7 @@ def main() -> int:
         ("script", "exit code", "repeatable", "same code", "same output", "report"),
         ((name, *(str(row[key]) for key in keys)) for name, row in rows.items()),
     )
-    if arguments.json:
-        save(arguments.json, __file__, scripts=rows)
+    save(arguments.json, __file__, scripts=rows)
     good = all(
         row["same_exit_code"] and row["same_output"] and row["report"] for row in rows.values()
     )

@@ -60,19 +60,14 @@ def main() -> None:
         f"Of {counts['healthy']} healthy runs, {counts['left_alone']} left alone "
         f"(bar {LEFT_ALONE}).",
     )
-    if options.json:
-        save(options.json, __file__, tolerance=TOLERANCE, **counts, runs=rows)
+    save(options.json, __file__, tolerance=TOLERANCE, **counts, runs=rows)
     bars = {"named": NAMED, "kept": KEPT, "left_alone": LEFT_ALONE}
     if len(rows) == len(CAUSES) and any(counts[key] < bar for key, bar in bars.items()):
         sys.exit(1)
 
 
 def counted(rows: dict[str, dict[str, Any]]) -> dict[str, int]:
-    """Returns how many verdicts were right: runs with a cause and healthy ones apart.
-
-    Args:
-        rows: Of the runs, by name.
-    """
+    """Returns how many verdicts were right: runs with a cause and healthy ones apart."""
     healthy = [row for name, row in rows.items() if name.startswith("healthy: ")]
     planted = [row for name, row in rows.items() if not name.startswith("healthy: ")]
     return {
@@ -101,11 +96,7 @@ def wait_for_quiet(patience_s: float) -> None:
 
 
 def measured(name: str) -> dict[str, Any]:
-    """Runs a cause: without, with, without it.
-
-    Args:
-        name: Of the cause.
-    """
+    """Runs a cause: without, with, without it."""
     from planted.causes import CAUSES, quick
 
     cause = CAUSES[name]

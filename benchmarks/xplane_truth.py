@@ -57,11 +57,8 @@ class Capture(keras.callbacks.Callback):
 def stall_of(events: dict[str, list[Span]], *, overlapping: bool) -> float | None:
     """Returns the stall fraction from the second mark to the last.
 
-    Args:
-        events: Spans of what the host did, by name, with the marks.
-        overlapping: Whether a batch is fetched while the step before it is computed, as where
-            several steps make one execution. The fraction is None if then no operation of a step
-            is found, as on a GPU.
+    It is `overlapping` if a batch is fetched while the step before it is computed, as where several
+    steps make one execution. If then no operation of a step is found, as on a GPU, it is unknown.
     """
     marks = sorted(events[MARK])
     begin, end = marks[1][0], marks[-1][0]

@@ -20,27 +20,20 @@ PS = 1e12
 
 @dataclass(frozen=True)
 class Gaps:
-    """How a GPU idled, from the second execution's start to the last one's.
-
-    Attributes:
-        execution_s: Mean time from an execution's start to the next one's.
-        idle_s: Mean time of an execution in which neither a kernel nor a copy ran; None without a
-            GPU in the profile.
-        idle_while_fetching: Share of the time in which the GPU idled and the host was inside
-            `IteratorGetNext`; None without a GPU in the profile.
-    """
+    """How a GPU idled, from the second execution's start to the last one's; None without a GPU."""
 
     execution_s: float
+    """Mean time from an execution's start to the next one's."""
     idle_s: float | None = None
+    """Mean time of an execution in which neither a kernel nor a copy ran."""
     idle_while_fetching: float | None = None
+    """Share of the time in which it idled and the host was inside `IteratorGetNext`."""
 
 
 class GapCapture(Capture):
     """Profiles a fit, and marks where its executions start; then it has its `gaps`.
 
-    Args:
-        async_safe: Whether Keras may start an execution before it has the last one's loss, as it
-            does if all callbacks are such.
+    If `async_safe`, as all callbacks, Keras starts executions before it has the last one's loss.
     """
 
     def __init__(self, *, async_safe: bool) -> None:

@@ -92,17 +92,11 @@ def product_s(size: int, dtype: str = "float32", repeats: int = 10) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its data.
-
-    Attributes:
-        build: Returns the model, not compiled.
-        batch: Examples in a batch.
-        shape: Of an example.
-    """
+    """A model, not compiled, with its data."""
 
     build: Callable[[], keras.Model]
     batch: int
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of an example
 
     def compiled(self, **options: Any) -> keras.Model:
         """Returns the model ready for `fit`, always with the same weights."""

@@ -16,20 +16,18 @@ def read_gpus() -> dict[str, dict[str, Any]]:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return {}
+    found = {}
     try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return {pynvml.nvmlDeviceGetUUID(handle): _read(handle) for handle in handles}
+        for handle in map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount())):
+            memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+            found[pynvml.nvmlDeviceGetUUID(handle)] = {
+                "compute_capability": list(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
+                "total_bytes": memory.total,
+                "used_bytes": memory.used,
+            }
     finally:
         pynvml.nvmlShutdown()
-
-
-def _read(handle: Any) -> dict[str, Any]:
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return {
-        "compute_capability": list(pynvml.nvmlDeviceGetCudaComputeCapability(handle)),
-        "total_bytes": memory.total,
-        "used_bytes": memory.used,
-    }
+    return found
 
 
 def added_bytes(before: dict[str, dict[str, Any]]) -> dict[str, int]:

@@ -58,23 +58,19 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something this package assumes about GPUs.
-
-    Attributes:
-        expected: What a GPU should show, in plain words; anything else proves the claim wrong.
-        judge: Judges full-size measurements from a GPU; others are never judged. Reads nothing
-            else, so that old measurements can be judged again.
-        needs: Names of the measurements that it takes; without any it takes all, by name, which
-            those of a killed part may lack.
-        corrected: Slice and hash of the code that falsified it, as in "all:29a3492594e7", and what
-            has been corrected in the code since.
-    """
+    """Something this package assumes about GPUs."""
 
     name: str
     expected: str
+    """What a GPU should show, in plain words; anything else proves the claim wrong."""
     judge: Callable[..., Outcome]
+    """Judges full-size measurements from a GPU, and reads nothing else, so that old ones can be
+    judged again."""
     needs: tuple[str, ...] = ()
+    """Names of the measurements that it takes; without any it takes those there are, by name."""
     corrected: tuple[str, str] = "", ""
+    """Slice and hash of the code that falsified it, as in "all:29a3492594e7", and what has been
+    corrected since."""
 
     def outcome(self, measured: Measured) -> Outcome:
         """Judges the claim, if its measurements are there and did not fail."""
@@ -88,18 +84,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Slice:
-    """Cases of a part that share a process.
-
-    Attributes:
-        cases: `cases(small)` returns them. `small` makes them take seconds on a CPU.
-        seconds: The limit on a GPU, after which the process is killed.
-        alone: Whether the machine must be quiet: it times something, or reads the memory of a whole
-            GPU. Others run at the same time, and take of the GPU only what they need.
-    """
+    """Cases of a part that share a process."""
 
     cases: Callable[[bool], Cases]
+    """Returns them; in small, they take seconds on a CPU."""
     seconds: float
+    """The limit on a GPU, after which the process is killed."""
     alone: bool
+    """Whether the machine must be quiet: it times something, or reads the memory of a whole GPU."""
 
 
 class Part:

@@ -36,18 +36,11 @@ class Skipped:
 
 
 class Runner:
-    """Runs slices on this machine.
+    """Runs slices on this machine, within some minutes for all together.
 
-    Args:
-        folder: Where each slice's JSON is written.
-        device: The machine, from `describe_device`.
-        minutes: Time for all slices together.
-        small: Whether each slice runs in small.
-        package: The package of the parts.
-        method: How processes start: "spawn", or "fork", which need not load TensorFlow if this
-            process has; its runtime must not have started.
-        at_once: How many slices that need no quiet machine run at the same time.
-        clock: Returns seconds.
+    Each slice's JSON goes to the folder. Processes start by "spawn", or by "fork", which need not
+    load TensorFlow if this process has; its runtime must not have started. Up to `at_once` slices
+    that need no quiet machine run at the same time.
     """
 
     def __init__(
@@ -70,11 +63,9 @@ class Runner:
         self._circumstances = {"small": small, "device": dict(device), "code": code_version()}
 
     def run(self, names: Sequence[str], *, again: bool = False) -> Iterator[Result | Skipped]:
-        """Runs slices, and yields each result once it is saved.
+        """Runs slices in this order, and yields each result once it is saved.
 
-        Args:
-            names: The slices, most important first.
-            again: Whether to run slices again that this code completed on such a machine.
+        Those that this code completed on such a machine only run `again` if asked to.
         """
         waiting, running = list(names), list["_Running"]()
         while waiting or running:

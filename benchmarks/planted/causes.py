@@ -31,17 +31,11 @@ Fit = Callable[[Sequence[keras.callbacks.Callback]], None]
 
 @dataclass(frozen=True)
 class Cause:
-    """A run with a cause.
-
-    Attributes:
-        planted: Runs `fit` with the cause, and with some callbacks in addition.
-        removed: The same without the cause; of two causes, without the larger one.
-        codes: Codes of findings that name the cause; empty for a healthy run.
-    """
+    """A run with a cause, and with some callbacks in addition."""
 
     planted: Fit
-    removed: Fit
-    codes: tuple[str, ...]
+    removed: Fit  # the same without the cause; of two causes, without the larger one
+    codes: tuple[str, ...]  # of findings that name the cause; empty for a healthy run
 
 
 # Models and data.

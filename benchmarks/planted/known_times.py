@@ -163,21 +163,13 @@ def generator(batches: int, seconds: float):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A kind of pipeline.
+    """A kind of pipeline."""
 
-    Attributes:
-        make: Makes one from the number of batches and the mean time to make a batch.
-        workers: Batches made at a time; None where that is not settled.
-        ahead: Batches made, or being made, before they are asked for.
-        made_before: Batches taken before training, by Keras, to see what they are.
-        bursty: Whether all of the time goes into some of the batches.
-    """
-
-    make: Callable[[int, float], object]
-    workers: int | None = 1
-    ahead: int = 2
-    made_before: int = 0
-    bursty: bool = False
+    make: Callable[[int, float], object]  # from the number of batches, and the mean time of one
+    workers: int | None = 1  # batches made at a time; None where that is not settled
+    ahead: int = 2  # batches made, or being made, before they are asked for
+    made_before: int = 0  # batches taken before training, by Keras, to see what they are
+    bursty: bool = False  # whether all of the time goes into some of the batches
 
     def made_s(self, batch_s: float) -> float:
         """Mean time from one batch to the next; sleeping takes somewhat longer than it should."""
@@ -233,16 +225,10 @@ def expected_stall(
 ) -> float | None:
     """Plays the making and the taking of batches through.
 
-    Args:
-        pipeline: What makes them.
-        batch_s: Mean time from one batch to the next.
-        hand_over_s: What a batch takes that is ready.
-        step_s: Step time.
-        pauses_s: What passes after each execution. Of the executions the first and the last are
-            left out, as they are when it is measured.
-        an_execution: Steps in an execution.
-        overlaps: Whether a batch is fetched as soon as the step before it in the execution begins,
-            and not when that has ended.
+    `batch_s` is the mean time from one batch to the next, `hand_over_s` what one takes that is
+    ready, `pauses_s` what passes after each execution. If it `overlaps`, a batch is fetched as soon
+    as the step before it in the execution begins, and not when that has ended. The first and the
+    last execution are left out, as they are when it is measured.
     """
     if pipeline.workers is None:
         return None

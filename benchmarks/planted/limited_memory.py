@@ -17,17 +17,11 @@ _OF_LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 @dataclass(frozen=True)
 class Training:
-    """A model, and data that it trains on.
-
-    Attributes:
-        build: Makes the model, compiled.
-        examples: Makes inputs and targets of `EXAMPLES` examples.
-        keeps_its_class: Whether its class is known only here, so that Keras cannot save it.
-    """
+    """A model, compiled, and inputs and targets of `EXAMPLES` examples that it trains on."""
 
     build: Callable[[], keras.Model]
     examples: Callable[[np.random.Generator], tuple[Any, Any]]
-    keeps_its_class: bool = False
+    keeps_its_class: bool = False  # it is known only here, so that Keras cannot save it
 
     def data(self, batch_size: int, rows: int) -> tf.data.Dataset:
         """A few examples, repeated; the input takes the same memory in each fit."""

@@ -57,11 +57,7 @@ def main() -> None:
 
 
 class Work(keras.layers.Layer):
-    """Takes some time, as a GPU would.
-
-    Args:
-        seconds: How long.
-    """
+    """Takes some time, as a GPU would."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

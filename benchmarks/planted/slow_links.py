@@ -17,12 +17,7 @@ CHUNK_BYTES = 1 << 16
 class SlowLinks:
     """Proxies between all pairs of workers, on a thread of its own.
 
-    Args:
-        ports: Of the workers.
-
-    Attributes:
-        slow: The worker whose messages, to and from it, are late; None for none.
-        delay_s: By how much, each way.
+    Messages to and from the worker `slow` are late by `delay_s` each way.
     """
 
     def __init__(self, ports: list[int]) -> None:

@@ -79,13 +79,7 @@ class Executions(keras.callbacks.Callback):
 
 
 class Way:
-    """A way of running, and a model to run.
-
-    Args:
-        mode: A name in `MODES`.
-        an_execution: Steps in an execution.
-        devices: "one" or "two".
-    """
+    """A way of running: a name in `MODES`, steps in an execution, "one" or "two" devices."""
 
     def __init__(self, mode: str, an_execution: int, devices: str) -> None:
         self.an_execution = an_execution
@@ -163,11 +157,8 @@ class Way:
     def measure(self, pipeline: Pipeline, percent: int) -> dict[str, object]:
         """Fits with a pipeline so slow that a given part of the step is stalled.
 
-        Where the machine was disturbed what is known contradicts itself: then it is done again.
-
-        Args:
-            pipeline: What makes batches.
-            percent: The part, in percent; for 0 the pipeline takes half as long as the step.
+        The part is in percent; for 0 the pipeline takes half as long as the step. Where the machine
+        was disturbed what is known contradicts itself: then it is done again.
         """
         self.fit(pipeline.make(2 * self.an_execution, 0.0))  # traces
         for _ in range(ATTEMPTS):

@@ -38,7 +38,7 @@ from keras_gpukit.sensors.stacks import StackSampler
 
 WRAPPERS_S = 4e-6
 """Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
-at every step would take longer than that. `benchmarks/watching_cost.py` measures it."""
+at every step would take longer than that. See `benchmarks/results/watching_cost.json`."""
 
 
 class FirstStepHooks:

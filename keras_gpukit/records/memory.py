@@ -11,7 +11,7 @@ Execution = Literal["graph", "eager", "xla"]
 NEARER_LOW = 0.25
 """Position of the expected peak in the predicted range, from 0 for the lower end to 1 for the upper
 end. TensorFlow mostly runs operations in the order in which they became ready; running the newest
-first is rarer. Chosen with the models of `benchmarks/memory_prediction.py`."""
+first is rarer. Chosen with the models of `benchmarks/results/memory_prediction.json`."""
 MemoryPart = Literal["training", "validation", "evaluation", "prediction"]
 OptionKind = Literal["batch size", "mixed precision", "accumulation", "rematerialization"]
 

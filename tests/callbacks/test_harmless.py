@@ -118,11 +118,9 @@ def test_two_replicas_are_bit_identical_and_measured(run_script):
     run_script("""
 import tempfile
 import numpy as np, tensorflow as tf, keras
-from helpers.training import arrays, BATCH, sensitive_model
+from helpers.training import arrays, BATCH, mirrored_cpus, sensitive_model
 import keras_gpukit as gpukit
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+strategy = mirrored_cpus()
 results = []
 profiler = gpukit.Profiler(tempfile.mkdtemp(), every_steps=4, steps=2)
 for callbacks in ([], [gpukit.Monitor(None), profiler]):

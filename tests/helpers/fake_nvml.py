@@ -135,11 +135,9 @@ def MigDeviceHandleByIndex(gpu: FakeGPU, index: int) -> FakeGPU:
 class FakeNVML:
     """Stands for the module `pynvml`, with NVIDIA's own constants and errors; handles are GPUs.
 
-    Args:
-        gpus: In bus order.
-        error: Name of the error with which NVML refuses to start, such as "LibraryNotFound".
-        old_driver: Whether the driver is older than 535, which brought new names.
-        without: Functions that the library lacks, with their version, such as "…_v3".
+    These are in bus order. `error` names the one with which NVML refuses to start, such as
+    "LibraryNotFound". An `old_driver` is older than 535, which brought new names. The library is
+    `without` some functions, named with their version, such as "…_v3".
     """
 
     def __init__(

@@ -21,11 +21,7 @@ MARK = "GPUKIT_TEST_LAUNCH"
 class Launch:
     """A launcher whose processes can be found by a mark in their environment.
 
-    Args:
-        folder: Where the script is written, and what the launcher and its workers run in.
-        source: Of the script; it may use `index`, the number of the worker.
-        options: Of `launch`, and after "--" nothing more: the script follows.
-        arguments: Of the script.
+    It runs a script of this source in the folder; `HEAD` says what the source may use.
     """
 
     started: ClassVar[list[Launch]] = []
@@ -70,7 +66,7 @@ class Launch:
 
     def left(self) -> list[str]:
         """The processes that are still there, wherever in the system."""
-        return left_of([self])
+        return [command for _, command in left_of([self])]
 
     def workers(self, *, ready: int) -> dict[int, psutil.Process]:
         """Waits until workers have written the file "ready-<index>"; returns them by index."""
@@ -103,20 +99,16 @@ def listen(address):
 """
 
 
-def left_of(launches: Sequence[Launch]) -> list[str]:
-    """The command lines of the processes of some launches that are still there."""
-    return [command for _, command in _left_of(launches)]
-
-
 def end_all(launches: Sequence[Launch]) -> None:
     """Kills what a test that failed has left."""
-    while left := _left_of(launches):
+    while left := left_of(launches):
         for process, _ in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
 
-def _left_of(launches: Sequence[Launch]) -> list[tuple[psutil.Process, str]]:
+def left_of(launches: Sequence[Launch]) -> list[tuple[psutil.Process, str]]:
+    """The processes of some launches that are still there, with their command lines."""
     marks = {launch.mark for launch in launches}
     found = []
     for process in psutil.process_iter():

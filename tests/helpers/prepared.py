@@ -40,13 +40,7 @@ COUNTING = {
 class Prepared:
     """A Python process with TensorFlow and Keras loaded, as `subprocess.Popen` has one.
 
-    Args:
-        script: The file to run.
-        arguments: Of the script.
-        env: Its environment.
-        stdout: The descriptor of a file or pipe.
-        stderr: The same.
-        folder: What it runs in; that of this process if it is not given.
+    `stdout` and `stderr` are descriptors. It runs in this process's folder if none is given.
     """
 
     def __init__(
@@ -75,11 +69,7 @@ class Prepared:
         return found[0]
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for its end, and returns the exit status; a negative one is a signal.
-
-        Raises:
-            subprocess.TimeoutExpired: If it takes longer.
-        """
+        """Waits for its end, and returns the exit status; a negative one is a signal."""
         if self.returncode is None:
             self._told.settimeout(timeout)
             try:
@@ -114,18 +104,10 @@ def run(
     folder: Path | None = None,
     timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a script to its end.
+    """Runs a script to its end, in this process's environment and folder if none are given.
 
-    Args:
-        script: The file to run.
-        arguments: Of the script.
-        env: Its environment; this process's if it is not given.
-        folder: What it runs in; that of this process if it is not given.
-        timeout: Seconds.
-
-    Raises:
-        AssertionError: If it fails.
-        subprocess.TimeoutExpired: If it takes longer; then it is ended.
+    Fails if the script does. If it takes longer than `timeout` seconds, it is ended, and raises
+    `subprocess.TimeoutExpired`.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         files = {"stdout": output.fileno(), "stderr": errors.fileno()}

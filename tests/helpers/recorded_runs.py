@@ -78,7 +78,7 @@ SUMMARY = RunSummary(
     throughput=ThroughputRecord("fit", 2400, 2398, 0.025, 1280.0, 64.0),
     input=InputRecord(
         "fit",
-        "autotune",
+        "pipeline model",
         "exact",
         2398,
         0.01,

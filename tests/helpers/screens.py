@@ -8,11 +8,7 @@ _PARTS = re.compile(r"\x1b\[(?P<count>[\d;?]*)(?P<kind>[A-Za-z])|(?P<other>.)", 
 
 
 def displayed(output: str) -> list[str]:
-    """The lines of a wide terminal after some output: CR, LF, backspace, erasing, cursor up.
-
-    Args:
-        output: With CR before each LF, or without.
-    """
+    """The lines of a wide terminal after some output: CR, LF, backspace, erasing, cursor up."""
     lines, row, column = [""], 0, 0
     for part in _PARTS.finditer(output):
         kind, other = part["kind"], part["other"]

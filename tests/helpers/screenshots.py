@@ -32,12 +32,7 @@ def train(logs: Path, images: Path) -> None:
 
 
 def take(logs: Path, charts: Path) -> None:
-    """Takes all charts.
-
-    Args:
-        logs: Where the runs are.
-        charts: Where the charts go.
-    """
+    """Takes all charts of runs."""
     report = logs.parent / "report.html"
     command = [sys.executable, "-m", "keras_gpukit", "report", logs / "as_written", "--out", report]
     subprocess.run(command, check=True)

@@ -11,14 +11,10 @@ from keras_gpukit.input.wait.pipeline_model import GAPS_KEPT, LONGEST_GAP_S
 
 
 class Stage(NamedTuple):
-    """A node of the model, from the one that training fetches from back to the source.
-
-    Attributes:
-        per_batch: Number of elements that it makes for one batch.
-    """
+    """A node of the model, from the one that training fetches from back to the source."""
 
     name: str
-    per_batch: float = 1
+    per_batch: float = 1  # elements that it makes for one batch
     buffered: int = 0
 
 
@@ -53,11 +49,8 @@ class ScriptedPipeline:
     def execution(self, steps, *, of=1, hides=False):
         """One call of several steps, each a fetch and its computation, in seconds.
 
-        With fewer steps than usual, the data end in it.
-
-        Args:
-            of: Usual number of steps.
-            hides: Whether each fetch but the first runs while the step before computes.
+        With fewer than the usual number `of` steps, the data end in it. If it `hides`, each fetch
+        but the first runs while the step before computes.
         """
         before_s = 0.0
         for wait_s, compute_s in steps:

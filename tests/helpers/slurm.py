@@ -9,13 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from helpers import processes
-from helpers.processes import environment, free_ports
+from helpers.processes import environment, free_ports, wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "sinfo")
 NODES = ("n1", "n2")
@@ -92,7 +91,7 @@ class Slurm:
         self._daemon("slurmctld", "slurmctld", "-D")
         for node in NODES:
             self.start_node(node)
-        wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), "idle nodes")
+        wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), what="idle nodes")
 
     def _start_munge(self) -> None:
         (self.folder / "munge.key").write_bytes(os.urandom(128))
@@ -102,7 +101,7 @@ class Slurm:
         files = {name: f"munge.{name.removesuffix('-file')}" for name in names}
         options = [f"--{name}={self.folder / file}" for name, file in files.items()]
         self._daemon("munged", "munged", "--foreground", "--force", *options)
-        wait_for((self.folder / "munge.socket").exists, "munge")
+        wait_for((self.folder / "munge.socket").exists, what="munge")
 
     def start_node(self, node: str) -> None:
         """Starts a node's daemon."""
@@ -169,7 +168,7 @@ class Slurm:
 
     def wait_for_end(self, job: int, deadline_s: float = DEADLINE_S) -> str:
         """Waits until a job has ended; returns how."""
-        wait_for(lambda: self.state_of(job) in ENDED, f"the end of job {job}", deadline_s)
+        wait_for(lambda: self.state_of(job) in ENDED, deadline_s, f"the end of job {job}")
         return self.state_of(job)
 
     def stop(self) -> None:
@@ -179,7 +178,7 @@ class Slurm:
                 self.run("scancel", "--user=root", "--signal=KILL", "--full")
                 self.run("scancel", "--user=root")
             with contextlib.suppress(AssertionError):
-                wait_for(lambda: not self.run("squeue", "--noheader").strip(), "the jobs' end")
+                wait_for(lambda: not self.run("squeue", "--noheader").strip(), what="the jobs' end")
         for daemon in reversed(self._daemons.values()):
             daemon.terminate()
         for daemon in self._daemons.values():
@@ -187,10 +186,6 @@ class Slurm:
                 daemon.wait(10)
             daemon.kill()
             daemon.wait()
-
-
-def wait_for(happened: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    processes.wait_for(happened, deadline_s, what)
 
 
 @contextlib.contextmanager

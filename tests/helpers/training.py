@@ -44,12 +44,15 @@ def sensitive_model(**compile_options) -> keras.Model:
     return model
 
 
-def mirrored_model() -> keras.Model:
-    """On two logical CPUs, which it makes: for a process of its own."""
+def mirrored_cpus() -> tf.distribute.Strategy:
+    """Replicas on two logical CPUs, which it makes: for a process of its own."""
     cpu = tf.config.list_physical_devices("CPU")[0]
-    parts = 2 * [tf.config.LogicalDeviceConfiguration()]
-    tf.config.set_logical_device_configuration(cpu, parts)
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def mirrored_model() -> keras.Model:
+    with mirrored_cpus().scope():
         return small_model()
 
 

@@ -20,14 +20,9 @@ EXCHANGE_S = 0.004
 
 
 def steps(busy_s, input_s=0.0, *, numbers=range(21, 39), exchange_s=EXCHANGE_S, slowest_s=None):
-    """Steps of a worker that arrives after `busy_s`, of which it waits for input.
+    """Steps of a worker that is at the collectives after `busy_s`, of which it waits for input.
 
-    Args:
-        busy_s: Until it arrives at the collectives.
-        input_s: Part of it.
-        numbers: Of the steps.
-        exchange_s: How long the exchange takes once the last worker is there.
-        slowest_s: When that one arrives.
+    The exchange begins once the last worker is there, after `slowest_s`.
     """
     arrives_s = slowest_s or busy_s
     duration_s = max(busy_s, arrives_s) + exchange_s

@@ -10,18 +10,13 @@ from typing import Any
 
 
 def ask_xprof(path: Path) -> dict[str, Any]:
-    """Returns xprof's figures: of the steps, of all kernels, and of each allocator's peak.
+    """Returns xprof's figures, of the steps and of all kernels.
 
     On a GPU, `input_fraction` leaves out the time that the host waits. `host_compute_s` includes
     the time between a step's operations, and so most of what is "idle" in a `ProfileRecord`.
     """
     steps = _rows(_answer(path, "input_pipeline_analyzer")[1])
     steps_ms = [step["stepTimeMs"] for step in steps]
-    overview = {
-        key: value
-        for table in _answer(path, "overview_page")
-        for key, value in table.get("p", {}).items()
-    }
     kernels = _answer(path, "kernel_stats")
     return {
         "steps": len(steps),
@@ -32,7 +27,6 @@ def ask_xprof(path: Path) -> dict[str, Any]:
         "host_compute_s": (
             statistics.fmean(step["hostComputeTimeMs"] for step in steps) / 1e3 if steps else None
         ),
-        "bottleneck": overview.get("bottleneck"),
         "kernels": {
             row["kernel_name"]: {
                 "time_s": row["total_duration_us"] / 1e6,

@@ -1,16 +1,19 @@
-"""What the package imports is declared, each dependency has its reason, each class its own name."""
+"""What the package imports is declared, with a reason, and how an extra of it is installed."""
 
 import ast
 import functools
+import json
 import re
 import sys
 from collections import defaultdict
 from importlib import metadata
-from pathlib import Path
+from types import SimpleNamespace
 
-from keras_gpukit.version import __version__
+import pytest
+from helpers.processes import ROOT
 
-ROOT = Path(__file__).parents[2]
+from keras_gpukit.version import __version__, install_command
+
 PACKAGE = ROOT / "keras_gpukit"
 KINDS = ast.Import | ast.ImportFrom | ast.ClassDef
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -79,3 +82,27 @@ def test_the_tested_versions_may_be_installed_and_the_citation_has_this_one():
         [oldest] = re.findall(rf'^  "{package}>=([\d.]+)"', PROJECT, re.MULTILINE)
         assert f'"{package}=={oldest}.*"' in tested
     assert f"version: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("url", "source"),
+    [
+        (None, "keras-gpukit"),  # from a package index
+        ("https://example.org/keras_gpukit.whl", "keras-gpukit"),
+        ("file:///home/me/my%20clone", "/home/me/my clone"),
+        ("file:///tmp/keras_gpukit-1-py3-none-any.whl", "/tmp/keras_gpukit-1-py3-none-any.whl"),
+    ],
+)
+def test_an_extra_is_installed_from_where_the_package_came_from(monkeypatch, url, source):
+    kept = None if url is None else json.dumps({"url": url})
+    found = SimpleNamespace(read_text=lambda name: kept)
+    monkeypatch.setattr(metadata, "distribution", lambda name: found)
+    assert install_command("mlflow") == f'pip install "{source}[mlflow]"'
+
+
+def test_a_clone_that_is_not_installed_is_named(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", missing)
+    assert install_command("demo") == f'pip install "{ROOT}[demo]"'

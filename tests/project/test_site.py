@@ -1,7 +1,8 @@
-"""The pages that are made from the code and from results say all, and nothing that is not there."""
+"""What pages take from the code and from results is all there, and nothing else."""
 
 import dataclasses
 import importlib.util
+import itertools
 import re
 import typing
 
@@ -11,6 +12,8 @@ from helpers.docs_code import PAGES, ROOT
 from keras_gpukit import records
 from keras_gpukit.cli.main import parsers
 
+RESULTS = ROOT / "benchmarks" / "results"
+TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 SOURCES = sorted((ROOT / "keras_gpukit").rglob("*.py"))
 VARIABLE = re.compile(
     r'"((?:CUDA|GPUKIT|GRPC|KERAS|LD|MLFLOW|NCCL|NO|NVIDIA|OTEL|TF|WANDB|XDG|XLA)_[A-Z\d_]+)"'
@@ -53,13 +56,31 @@ def test_a_figure_comes_from_its_file_or_ends_the_build(hooks):
 
 def test_each_results_file_has_its_command_and_versions_on_the_page(hooks):
     page = hooks.results()
-    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+    for path in RESULTS.glob("*.json"):
         [section] = re.findall(rf"### {path.name}\n(.*?)(?=\n### |\Z)", page, re.DOTALL)
         script, commit = re.search(r"`python (\S+).*?`, (at commit \w{8})?", section).groups()
         assert script.startswith("benchmarks/")
         assert commit or (ROOT / script).exists()
         assert "tensorflow 2." in section
         assert len(section.split("\n\n")[1]) > 20  # what the benchmark asks
+
+
+@pytest.mark.parametrize("file", sorted(each.name for each in RESULTS.glob("*.json")))
+def test_each_results_file_is_cited(file):
+    assert any(file in text for text in TEXT.values())
+
+
+def test_each_results_file_and_benchmark_that_is_cited_exists():
+    found = (re.findall(r"benchmarks/[\w./]+\.(?:json|py)", text) for text in TEXT.values())
+    cited = set(itertools.chain(*found))
+    assert len(cited) > 20
+    assert [path for path in sorted(cited) if not (ROOT / path).exists()] == []
+
+
+def test_the_demo_s_figures_are_the_same_wherever_they_are_shown():
+    row = re.compile(r"^(?:examples/s|step time)  .*", re.M)
+    shown = {tuple(rows) for text in TEXT.values() if (rows := row.findall(text))}
+    assert [len(rows) for rows in shown] == [2]
 
 
 def dataclasses_in(kind):
@@ -71,7 +92,7 @@ def dataclasses_in(kind):
         yield from dataclasses_in(inner)
 
 
-RESULTS = (
+RECORDS = (
     records.Report,
     records.BatchSizeSearch,
     records.Diagnosis,
@@ -83,7 +104,7 @@ RESULTS = (
 
 
 def test_each_type_in_what_users_get_is_documented():
-    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for kind in {each for result in RESULTS for each in dataclasses_in(result)}:
+    text = "".join(TEXT.values())
+    for kind in {each for record in RECORDS for each in dataclasses_in(record)}:
         home = re.escape(kind.__module__)
         assert re.search(rf"^::: {home}(\.{kind.__name__})?$", text, re.MULTILINE), kind

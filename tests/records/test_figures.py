@@ -1,4 +1,4 @@
-"""Figures that records derive from their own, and tags, against the page that documents them."""
+"""Figures that records derive from their own, tags against their page, and their names."""
 
 import re
 

@@ -26,7 +26,7 @@ HEALTHY = judged(
     records.RunSummary(
         records.Environment({}),
         throughput=records.ThroughputRecord("fit", 1200, 1180, 0.0241, 1327.0),
-        input=records.InputRecord("fit", "autotune", "exact", 1180, 0.0002, 0.012, 1.6),
+        input=records.InputRecord("fit", "pipeline model", "exact", 1180, 0.0002, 0.012, 1.6),
         overhead_s=3e-6,
         ending="completed",
     )
@@ -58,7 +58,7 @@ TROUBLED = healthy(
         steps_per_execution=1,
         tf32=True,
     ),
-    input=records.InputRecord("fit", "autotune", "exact", 1180, 0.0189, 0.784, 0.1),
+    input=records.InputRecord("fit", "pipeline model", "exact", 1180, 0.0189, 0.784, 0.1),
     memory=records.MemoryRecord((records.DeviceMemory("GPU:0", GIB, 3 * GIB, 70 * GIB),)),
     operations=PLACEMENT,
     utilization=records.UtilizationRecord(

@@ -238,11 +238,9 @@ def test_leaves_a_mirrored_model_untouched(run_script):
     run_script("""
 import keras, numpy as np, tensorflow as tf
 from keras_gpukit.tuning.diagnose import diagnose
-from helpers.training import SlowPyDataset, slow_dataset, sensitive_model
+from helpers.training import SlowPyDataset, mirrored_cpus, slow_dataset, sensitive_model
 
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+with mirrored_cpus().scope():
     model = sensitive_model()
 
 def values():

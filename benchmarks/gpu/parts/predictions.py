@@ -99,10 +99,7 @@ def predict(name: str, jit: str, small: bool) -> dict[str, Any]:
 def outcome(measured: Measured, names: tuple[str, ...], *, at_most: bool = False) -> Outcome:
     """Judges predictions; one that leaves something out must only not be too high.
 
-    Args:
-        measured: Measurements by name.
-        names: Names of the models.
-        at_most: Whether a complete prediction is an upper bound, so that no step may take more.
+    If `at_most`, a complete prediction is an upper bound, so that no step may take more.
     """
     message, wrong = [], []
     for name in names:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from helpers import prepared
-from helpers.processes import ROOT, environment
-from helpers.slurm import running_slurm, wait_for
+from helpers.processes import ROOT, environment, wait_for
+from helpers.slurm import running_slurm
 
 from keras_gpukit.distributed.launching.job import Job
 from keras_gpukit.distributed.launching.job_templates import batch_script
@@ -159,11 +159,11 @@ time.sleep(8 if os.environ["SLURM_PROCID"] == "0" else 60)
 raise SystemExit("the other worker stopped sending heartbeats")
 """
     job_id = submit(slurm, tmp_path, source)
-    wait_for(lambda: output(tmp_path, job_id).count("started") == 2, "both workers")
+    wait_for(lambda: output(tmp_path, job_id).count("started") == 2, what="both workers")
     slurm.kill_node("n2", job_id)
     report = "keras-gpukit: training failed: node n2 does not respond."
     try:
-        wait_for(lambda: report in output(tmp_path, job_id), "the report")
+        wait_for(lambda: report in output(tmp_path, job_id), what="the report")
     finally:
         slurm.start_node("n2")
     # Slurm waits for the node before it calls a job of it ended.
@@ -198,11 +198,11 @@ def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(slurm, tmp_path
 def test_training_resumes_after_a_node_was_killed(slurm, tmp_path, guides):
     guides_script, loss_on_one_machine = guides
     job_id = submit(slurm, tmp_path, guides_script, "--restarts=1")
-    wait_for(lambda: "0: Epoch 2/3" in output(tmp_path, job_id), "the second epoch", 240)
+    wait_for(lambda: "0: Epoch 2/3" in output(tmp_path, job_id), 240, "the second epoch")
     slurm.kill_node("n2", job_id)
     try:
         report = "keras-gpukit: training failed: node n2 does not respond."
-        wait_for(lambda: report in output(tmp_path, job_id), "the report", 240)
+        wait_for(lambda: report in output(tmp_path, job_id), 240, "the report")
     finally:
         slurm.start_node("n2")
     assert slurm.wait_for_end(job_id, 240) == "COMPLETED", output(tmp_path, job_id)[-5000:]

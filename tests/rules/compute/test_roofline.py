@@ -138,7 +138,7 @@ def test_xla_leaves_the_bytes_unknown_and_no_profile_all_but_the_wait():
     compiled = run(32.2, {"bfloat16": 1859e9}, 51.3, jit_compile=True)
     assert roofline_of(compiled).moved_bytes is None
     assert "memory traffic under XLA is unknown" in near_the_limits(compiled)
-    waits = records.InputRecord("fit", "autotune", "exact", 1000, 5e-3, 0.5)
+    waits = records.InputRecord("fit", "pipeline model", "exact", 1000, 5e-3, 0.5)
     assert limit_of(replace(run(10, {"bfloat16": 1e9}), input=waits)) == "input"
     assert limit_of(run(10, {"bfloat16": 1e9})) == "unknown"
 

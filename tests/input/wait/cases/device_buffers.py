@@ -7,16 +7,14 @@ import sys
 
 import keras
 import tensorflow as tf
-from helpers.training import fast_dataset, small_model
+from helpers.training import fast_dataset, mirrored_cpus, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks import tf_iterators
 
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 # Logical CPUs stand in for GPUs.
 tf_iterators.HIDE_MODELS = ("CPU:1",)
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+strategy = mirrored_cpus()
 to_device = tf.data.experimental.prefetch_to_device("CPU:1")
 
 
