@@ -34,7 +34,7 @@ class Watched(gpukit.InputStall):
 
     def _begin(self, session, phase):
         super()._begin(session, phase)
-        session.on_window(phase, self._note)
+        session.steps.on_window(phase, self._note)
 
     def _note(self, window):
         self.ended_a_window = True

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.layer_names import layers_in
-from keras_gpukit.monitoring.layer_sources import with_sources
+from keras_gpukit.monitoring.script_globals import with_sources
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.capturing.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
@@ -80,7 +80,7 @@ class AutomaticCapture:
             self.when = CPUCaptures(
                 time.time(),
                 # Of the session alone: a cycle would keep the model after its run.
-                lambda: session.own_steps.input_so_far().breakdown,
+                lambda: session.steps.own.input_so_far().breakdown,
                 functools.partial(_cost_s, session),
                 suspected=suspected,
             )
@@ -93,7 +93,7 @@ class AutomaticCapture:
 
     def cut(self) -> None:
         """Notes that the call under way begins or ends the part of a capture that counts."""
-        steps = self._session.own_steps
+        steps = self._session.steps.own
         steps.cut_window()
         if self._cut_at_step is None:
             self._cut_at_step = steps.step + self._session.model.steps_per_execution

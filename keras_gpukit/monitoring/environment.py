@@ -20,7 +20,7 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit, data_of_fit
-from keras_gpukit.monitoring.layer_sources import place_of
+from keras_gpukit.monitoring.script_globals import place_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
