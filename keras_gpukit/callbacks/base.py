@@ -107,13 +107,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
         self._guarded(self._begin, session, phase)
 
     def end_part(self, session: Session, phase: Phase, *, logs: bool) -> None:
-        """Ends a phase as a part of another callback.
-
-        Args:
-            session: Session of the other callback.
-            phase: Phase that ends.
-            logs: Whether a failure is logged.
-        """
+        """Ends a phase as a part of another callback, and logs a failure if that does."""
         self._guard.logs = logs
         self._guarded(self._end, session, phase)
 
@@ -128,11 +122,7 @@ class WatchingCallback(keras.callbacks.Callback, Generic[R]):
     def _guarded(self, action: Callable[..., None], *args: Any, once: bool | None = True) -> None:
         """Calls an action, and disables the callback if the action fails.
 
-        Args:
-            action: Function to call.
-            *args: Arguments of the function.
-            once: Whether its overhead occurs once per call (True) or repeatedly (False). None if
-                the action reports its own overhead.
+        Its overhead occurs once per call or repeatedly; `once` is None if it reports that itself.
         """
         if self._guard.failed_because is not None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
@@ -72,8 +72,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         errors = OutOfMemoryWatch(steps, gpus, sensor)
         epochs = EpochMemoryWatch(steps, sensor, self.fits) if phase == "fit" else None
         prediction = PredictionWatch(session, self._predict, errors.other_bytes)
-        self._watching = _Watching(sensor, errors, epochs, prediction)
-
+        self._watching = sensor, errors, epochs, prediction
         if sensor.devices:
             if self._reset_peak:  # otherwise the peak so far may be that of another call
                 steps.on_first_step(lambda: None, sensor.first_step_ended)
@@ -110,8 +109,4 @@ def _write(session: Session, readings: tuple[DeviceMemory, ...]) -> None:
         session.output.record("memory", memory)
 
 
-class _Watching(NamedTuple):
-    sensor: AllocatorSensor
-    errors: OutOfMemoryWatch
-    epochs: EpochMemoryWatch | None
-    prediction: PredictionWatch
+_Watching = tuple[AllocatorSensor, OutOfMemoryWatch, EpochMemoryWatch | None, PredictionWatch]

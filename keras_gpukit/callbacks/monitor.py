@@ -109,13 +109,10 @@ class Monitor(WatchingCallback[RunSummary]):
         self._nvtx = nvtx
         self._ranges: NVTXRanges | None = None
         self.verbose = verbose
-        self._throughput = Throughput(None)  # the parts write through this callback's session
-        self._input_stall = InputStall(None)
         self.memory = GPUMemory(None, predict=predict_memory)
-        self._utilization = Utilization(None)
-        self._placement = DevicePlacement(None)
-        self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
-        self._parts += [self.memory, self._utilization, self._placement]
+        # The parts write through this callback's session.
+        self._parts: list[WatchingCallback[Any]] = [Throughput(None), InputStall(None), self.memory]
+        self._parts += [Utilization(None), DevicePlacement(None)]
         self._learning: LearningWatch | None = None
         self._workers: worker_watch.WorkerWatch | None = None
         self._live: LiveView | None = None
@@ -230,13 +227,7 @@ class Monitor(WatchingCallback[RunSummary]):
 
 
 def monitor_of_script(log_dir: Path, fits: FitMemory, log_to: Sequence[str]) -> Monitor:
-    """Returns a `Monitor` that prints nothing, for one of several fits of a script.
-
-    Args:
-        log_dir: Log directory.
-        fits: Memory in use after the earlier fits, which this one continues.
-        log_to: Services to log to.
-    """
+    """Returns a `Monitor` that prints nothing and continues the memory of a script's fits."""
     monitor = Monitor(log_dir, verbose=0, log_to=log_to)
     monitor.memory.fits = fits
     return monitor

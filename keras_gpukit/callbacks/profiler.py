@@ -111,12 +111,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
 
 
 def profiler_of_monitor(log_dir: Path, *, automatic: bool) -> Profiler:
-    """Returns the part of `Monitor` that captures on demand.
-
-    Args:
-        log_dir: Log directory.
-        automatic: Whether it also captures by itself, where that is safe.
-    """
+    """Returns the part of `Monitor` that captures on demand and, where safe, by itself."""
     profiler = Profiler(log_dir, at_steps=())
     profiler.settings = replace(profiler.settings, automatic=automatic)
     return profiler

@@ -51,11 +51,6 @@ class CallErrors:
         message: Message of that exception, in one line.
         line: Line of user code that it came from, such as "train.py:31"; None if unknown.
         source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
-
-    Args:
-        step: Returns the number of steps so far, also of calls before.
-        epoch: Returns the current epoch, from 1; None outside `fit`.
-        first_step: Number of steps before the call.
     """
 
     def __init__(

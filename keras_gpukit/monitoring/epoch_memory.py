@@ -147,11 +147,8 @@ class FitMemory:
         """Returns whether memory has grown by at least the minimum size of a named collection.
 
         Looking at collections takes several times longer than reading memory, which would slow
-        short epochs down, and it shows nothing as long as memory does not grow.
-
-        Args:
-            in_use_bytes: Bytes in use now, by location: "host" or a device. They are compared with
-                the lowest reading since the latest growth.
+        short epochs down, and it shows nothing as long as memory does not grow. The bytes in use on
+        the host and each device are compared with the lowest reading since the latest growth.
         """
         lowest = self._lowest_bytes
         grown = any(

@@ -142,15 +142,10 @@ class PhaseSteps:
         return self._clock.wrap(step_function, not_accepted)
 
     def surround(self, around: Around, on_pause: Callable[[], None] = lambda: None) -> None:
-        """Wraps each step in another function, inside the clock.
+        """Wraps each step in another function, inside the clock, by means of `functools.wraps`.
 
-        Args:
-            around: Wraps a function that runs a step, using `functools.wraps`. Steps that other
-                code runs on its own data are not wrapped.
-            on_pause: Called when the steps are interrupted or over.
-
-        Raises:
-            GPUKitError: If there is no step function that can be restored afterwards.
+        Steps that other code runs on its own data are not wrapped. `on_pause` is called when the
+        steps are interrupted or over. Raises a `GPUKitError` if nothing could be restored later.
         """
         if not self._function.is_ours:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")

@@ -54,10 +54,7 @@ class RunOutput:
     ) -> None:
         """Opens the files of the run, if there is a log directory.
 
-        Args:
-            worker: This process, if it is one of a cluster.
-            phase: Kind of the call; None for a loop of the script's own.
-            step: Returns the global step, to which records from now on belong.
+        Records belong to the global step that `step` returns, unless another one is given.
         """
         self._step = step
         header = RunHeader(SCHEMA, time.time(), phase=phase)
@@ -94,13 +91,7 @@ class RunOutput:
         return is_first
 
     def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
-        """Adds a record to what is known of the run, and to its file, if there is one.
-
-        Args:
-            kind: Kind of the record.
-            record: The record.
-            step: Global step that it belongs to; None for the current one.
-        """
+        """Adds a record to what is known of the run, and to its file, if there is one."""
         time_s, step = time.time(), self._step() if step is None else step
         with self._guard, self._lock:
             self.fold.add(kind, record, time_s, step)

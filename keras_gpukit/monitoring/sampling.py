@@ -121,28 +121,27 @@ class ScriptStacks:
 STACKS = ScriptStacks(StackSampler(is_of_the_script, place))
 
 
-class Sampling:
-    """Samples what is asked for while a run goes on, with a fit or with a loop of its own.
+class Sampling(SamplingThread):
+    """Samples what is asked for while a run goes on, with `fit` or with a loop of its own.
 
     Args:
         on_suspended: Called with the moments on the clock between which the process was suspended.
 
     Attributes:
-        every_second: Has an action called about once a second, on another thread, by a name.
-        read_now: Calls the actions of a name on this thread.
         suspended_since: Returns whether the process was suspended since a moment on the clock.
     """
+
+    every_second = SamplingThread.add
+    read_now = SamplingThread.call
 
     def __init__(
         self, on_suspended: Callable[[float, float], None] = lambda began_s, ended_s: None
     ) -> None:
-        self._thread = SamplingThread(SAMPLE_EVERY_S)
+        super().__init__(SAMPLE_EVERY_S)
         self._stacks: StackSampler | None = None
         self._code_watches: list[CodeWatch] = []
         self._began_s = time.perf_counter()
         heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=on_suspended)
-        self.every_second = self._thread.add
-        self.read_now = self._thread.call
         self.suspended_since = heartbeat.stopped_since
         self.every_second("whether the process was suspended", heartbeat.beat)
 
@@ -152,11 +151,7 @@ class Sampling:
             self._stacks = STACKS.acquire()
             for watch in self._code_watches:
                 self._stacks.watch(watch)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the thread; may be called repeatedly."""
-        self._thread.stop()
+        super().start()
 
     def watch_code(self, watch: CodeWatch) -> None:
         """Lets a watch see all stacks that are sampled until `close`."""
@@ -170,22 +165,8 @@ class Sampling:
         stacks = self._stacks
         return stacks and stacks.times(self._began_s, parts=parts, thread=thread)
 
-    @property
-    def cpu_s(self) -> float:
-        """Processor time of what the thread repeats, in seconds."""
-        return self._thread.cpu_s
-
-    @property
-    def once_s(self) -> float:
-        """Processor time of what the thread did once, in seconds."""
-        return self._thread.once_s
-
-    def was_once(self, spent_s: float) -> None:
-        """Counts processor time of the thread as spent once; called on it."""
-        self._thread.once_s += spent_s
-
     def close(self) -> None:
-        """Ends both threads, and forgets the actions with the data that they refer to."""
+        """Ends the thread and the stacks, and forgets all actions with what they refer to."""
         self.stop()
         stacks, self._stacks = self._stacks, None
         if stacks is not None:
@@ -193,4 +174,4 @@ class Sampling:
                 stacks.unwatch(watch)
             STACKS.release()
         self._code_watches.clear()
-        self._thread.release()
+        self.release()

@@ -156,9 +156,8 @@ class Session:
     def end_if_over(self, *, wait: bool = True) -> None:
         """Ends the session if an exception has ended its call, which Keras does not report.
 
-        Args:
-            wait: Whether to wait for another thread that is ending the session. The sampling thread
-                must not wait, since that other thread may be waiting for it.
+        The sampling thread must not wait for another thread that is ending the session, since that
+        one may be waiting for it.
         """
         if self._lock.acquire(blocking=wait):
             try:
@@ -168,11 +167,7 @@ class Session:
                 self._lock.release()
 
     def abort(self, because: str | None = None) -> None:
-        """Ends the session early, with the ending "interrupted".
-
-        Args:
-            because: Cause, such as "SIGTERM"; None for an exception, or if unknown.
-        """
+        """Ends the session early, by an exception or for a cause such as "SIGTERM"."""
         with self._lock:
             if self.is_open:
                 self.ending = "interrupted"

@@ -18,15 +18,9 @@ class FitCount:
         self._first_update = updates_so_far(model) if accumulated(model) else first_step
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
-        """Returns the number of steps in all calls of the step function.
-
-        Args:
-            calls: Number of calls.
-            steps_per_execution: Maximum number of steps per call.
-            pipelines: Number of times that data may have ended within a call, which then has fewer
-                steps.
-        """
-        # The optimizer's counter shows how many fewer, unless it counts something else.
+        """Returns the number of steps in all calls of the step function."""
+        # Each pipeline's data may have ended within a call, which then has fewer steps. The
+        # optimizer's counter shows how many fewer, unless it counts something else.
         counted = steps_so_far(self._model) - self._first_step
         fits = 0 <= calls * steps_per_execution - counted <= (steps_per_execution - 1) * pipelines
         return counted if fits else calls * steps_per_execution
@@ -34,10 +28,7 @@ class FitCount:
     def updates(self, steps: int, pipelines: int) -> int | None:
         """Returns the number of updates of the weights; None if unknown.
 
-        Args:
-            steps: Number of steps that ran.
-            pipelines: Number of times that Keras may have looked for the end of the data. The
-                optimizer also counts the step that finds no more data.
+        The optimizer may also count the steps that find no more data, one for each pipeline.
         """
         optimizer = _optimizer(self._model)
         if optimizer is None:

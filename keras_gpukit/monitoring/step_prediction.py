@@ -154,7 +154,7 @@ def count_flops(session: Session) -> None:
             is_known = True
             ceilings = measured_ceilings(session.environment.gpus[0].name or "")
             session.output.record("flops", replace(found, ceilings=ceilings))
-            session.sampling.was_once(time.thread_time() - began_s)
+            session.sampling.once_s += time.thread_time() - began_s
 
     session.sampling.every_second("the operations of a step", look)
 
