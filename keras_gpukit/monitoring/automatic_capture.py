@@ -39,12 +39,6 @@ def runs_on_gpu(session: Session) -> bool:
     return bool(session.environment.gpus)
 
 
-def is_suspected(session: Session) -> bool:
-    """Whether a verdict depends on what only a profile of the steps shows."""
-    environment = session.environment
-    return bool(environment.preprocessing) or environment.runs_eagerly
-
-
 def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
     """Returns why a run must not be profiled unless it is asked for; None if it may be."""
     steps = session.model.steps_per_execution
@@ -76,13 +70,14 @@ class AutomaticCapture:
         if runs_on_gpu(session):
             self.when = AutomaticCaptures(time.time())
         else:
-            suspected = is_suspected(session)
+            environment = session.environment
             self.when = CPUCaptures(
                 time.time(),
                 # Of the session alone: a cycle would keep the model after its run.
                 lambda: session.steps.own.input_so_far().breakdown,
                 functools.partial(_cost_s, session),
-                suspected=suspected,
+                # A verdict depends on what only a profile of such steps shows.
+                suspected=bool(environment.preprocessing) or environment.runs_eagerly,
             )
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []

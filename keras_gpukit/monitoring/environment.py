@@ -64,7 +64,8 @@ def read_environment(model: Any) -> Environment:
         replicas=None if strategy is None else strategy.num_replicas_in_sync,
         worker=this_worker(model),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
-        trainable_bytes=_trainable_bytes(model),
+        # None before the model is built.
+        trainable_bytes=sum(map(size_of, model.trainable_variables)) or None,
         settings=slow_settings() | _copied_over_time(model),
         preprocessing=_preprocessing(model),
     )
@@ -105,11 +106,6 @@ def _copied_over_time(model: Any) -> dict[str, str]:
             made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
             return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
     return {}
-
-
-def _trainable_bytes(model: Any) -> int | None:
-    """Returns the size of the trainable weights; None before the model is built."""
-    return sum(map(size_of, model.trainable_variables)) or None
 
 
 def _strategy_name(strategy: Any) -> str | None:

@@ -81,7 +81,7 @@ class PredictionWatch:
         because = self._because()
         predicted = None
         if because is None:
-            predicted, because = _predict(self._session, self._other_bytes)
+            predicted, because = _predict(self._session.model, self._other_bytes)
         held = self._causes or self._held()
         if predicted is not None and predicted.low is not None:
             # Eager steps leave no trace in which all of their variables can be found.
@@ -96,44 +96,37 @@ class PredictionWatch:
         return MemoryRecord(weights_bytes=weights_bytes, slots_bytes=slots_bytes)
 
     def _because(self) -> str | None:
-        return _not_predicted_because(self._session, self._when, self._other_bytes)
+        """Returns why nothing is predicted; None if something is."""
+        session, model, when = self._session, self._session.model, self._when
+        if when is False:
+            return "it was not asked for"
+        if session.phase != "fit" or session.ending != "completed":
+            return "only a fit that came to its end is predicted"
+        if getattr(model.distribute_strategy, "num_replicas_in_sync", 1) > 1:
+            return "steps on several replicas are not predicted"
+        if when == "auto" and not self._other_bytes:
+            return "no device is measured"
+        wall, layers = session.steps.wall, sum(1 for _ in layers_in(model))
+        tracing_s = max(wall.spent_s("first step"), TRACED_LAYER_S * layers)
+        if when == "auto" and tracing_s > MOST_OF_THE_RUN * wall.total_s:
+            return (
+                f"tracing again would take over {100 * MOST_OF_THE_RUN:.0f} % of the run; "
+                "predict_memory() or predict=True do it"
+            )
+        return None
 
 
 def _predict(
-    session: Session, other_bytes: Mapping[str, int]
+    model: Any, other_bytes: Mapping[str, int]
 ) -> tuple[MemoryPrediction | None, str | None]:
     spec, size = batch_of("fit")
     if spec is None or size is None:
         return None, "the size of its batches is not known"
-    model = session.model
     try:
         with untouched(model, values=False):
             return StepMemory(model, spec, next(iter(other_bytes.values()), 0)).predict(size), None
     except Exception as error:
         return None, f"the step could not be traced again ({type(error).__name__})"
-
-
-def _not_predicted_because(
-    session: Session, when: When, other_bytes: Mapping[str, int]
-) -> str | None:
-    model = session.model
-    if when is False:
-        return "it was not asked for"
-    if session.phase != "fit" or session.ending != "completed":
-        return "only a fit that came to its end is predicted"
-    if getattr(model.distribute_strategy, "num_replicas_in_sync", 1) > 1:
-        return "steps on several replicas are not predicted"
-    if when == "auto" and not other_bytes:
-        return "no device is measured"
-    tracing_s = max(
-        session.steps.wall.spent_s("first step"), TRACED_LAYER_S * sum(1 for _ in layers_in(model))
-    )
-    if when == "auto" and tracing_s > MOST_OF_THE_RUN * session.steps.wall.total_s:
-        return (
-            f"tracing again would take over {100 * MOST_OF_THE_RUN:.0f} % of the run; "
-            "predict_memory() or predict=True do it"
-        )
-    return None
 
 
 def count_flops(session: Session) -> None:
