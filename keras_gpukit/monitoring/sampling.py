@@ -162,8 +162,9 @@ class Sampling(SamplingThread):
     def line_times(self, thread: int) -> StackTimes | None:
         """Returns the lines of Python that a call spent its time on; None before its start."""
         parts: tuple[StackPart, ...] = ("call", "step", "callback", "python")
-        stacks = self._stacks
-        return stacks and stacks.times(self._began_s, parts=parts, thread=thread)
+        if self._stacks is None:
+            return None
+        return self._stacks.times(self._began_s, parts=parts, thread=thread)
 
     def close(self) -> None:
         """Ends the thread and the stacks, and forgets all actions with what they refer to."""
