@@ -28,7 +28,7 @@ from harness import argument_parser
 from results_file import save
 
 import keras_gpukit as gpukit
-from keras_gpukit.monitoring import open_session
+from keras_gpukit.monitoring import session
 
 PACKAGE = str(Path(gpukit.__file__).parent)
 BATCHES = 6
@@ -132,9 +132,9 @@ class Trials:
         left = [each.name for each in threading.enumerate() if each.name.startswith("gpukit")]
         if left:
             yield f"{tracer.place}: threads {left}"
-        if open_session._open:
-            yield f"{tracer.place}: sessions {len(open_session._open)}"
-            open_session.end_all()
+        if session._open:
+            yield f"{tracer.place}: sessions {len(session._open)}"
+            session.end_all()
         for name in ("train_function", "test_function"):
             if hasattr(getattr(self.model, name), "__wrapped__"):
                 yield f"{tracer.place}: {name} is wrapped"

@@ -42,10 +42,10 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
 
         def read() -> None:
             self._summary = probe.stop(lambda: counter.between(before[0], counter.take(), calls=1))
-            session.output.record("placement", self._summary, session.step)
+            session.output.record("placement", self._summary)
 
-        session.on_first_step(start, read)
+        session.steps.on_first_step(start, read)
 
     def _end(self, session: Session, phase: Phase) -> None:
         if phase == session.phase and self._summary is NO_STEP:
-            session.output.record("placement", NO_STEP, session.step)
+            session.output.record("placement", NO_STEP)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
@@ -60,24 +60,24 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self._reset_peak = reset_peak
         self._predict: Literal["auto"] | bool = predict
         self._watching: _Watching | None = None
-        self._fits = FitMemory()
+        self.fits = FitMemory()
         self.out_of_memory: OutOfMemory | None = None
 
     def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         self._summary = self.out_of_memory = None
-        sensor = AllocatorSensor(session.environment.gpus, reset_peak=self._reset_peak)
-        errors = OutOfMemoryWatch(session, sensor)
-        epochs = EpochMemoryWatch(session, sensor, self._fits) if phase == "fit" else None
+        steps, gpus = session.steps, session.environment.gpus
+        sensor = AllocatorSensor(gpus, reset_peak=self._reset_peak)
+        errors = OutOfMemoryWatch(steps, gpus, sensor)
+        epochs = EpochMemoryWatch(steps, sensor, self.fits) if phase == "fit" else None
         prediction = PredictionWatch(session, self._predict, errors.other_bytes)
-        self._watching = _Watching(sensor, errors, epochs, prediction)
-
+        self._watching = sensor, errors, epochs, prediction
         if sensor.devices:
             if self._reset_peak:  # otherwise the peak so far may be that of another call
-                session.on_first_step(lambda: None, sensor.first_step_ended)
+                steps.on_first_step(lambda: None, sensor.first_step_ended)
             if session.output.claim("memory"):
-                session.every_second(
+                session.sampling.every_second(
                     "TensorFlow's allocators", lambda: _write(session, sensor.read())
                 )
 
@@ -87,10 +87,10 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         sensor, errors, epochs, prediction = self._watching
         self._watching = None  # so that the callback can be copied after a run
         if epochs is not None:
-            epochs.end()
+            epochs.end(completed=session.ending == "completed")
         self.out_of_memory = found = errors.found
         causes = prediction.causes()
-        steps = session.step - session.first_step
+        steps = session.steps.step - session.steps.first_step
         read = sensor.summarize(only_first_step=steps <= session.model.steps_per_execution)
         _write(session, read.devices)
         record = replace(
@@ -98,19 +98,15 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
             unknown_because=read.unknown_because,
             prediction=found.prediction if found else causes.prediction,
             not_predicted_because=None if found else causes.not_predicted_because,
-            fits=self._fits.record() if epochs else (),
+            fits=self.fits.record() if epochs else (),
         )
-        session.output.record("memory_by_cause", record, session.step)
+        session.output.record("memory_by_cause", record)
         self._summary = session.output.fold.memory_record()
 
 
 def _write(session: Session, readings: tuple[DeviceMemory, ...]) -> None:
     for memory in readings:
-        session.output.record("memory", memory, session.step)
+        session.output.record("memory", memory)
 
 
-class _Watching(NamedTuple):
-    sensor: AllocatorSensor
-    errors: OutOfMemoryWatch
-    epochs: EpochMemoryWatch | None
-    prediction: PredictionWatch
+_Watching = tuple[AllocatorSensor, OutOfMemoryWatch, EpochMemoryWatch | None, PredictionWatch]

@@ -9,8 +9,7 @@ from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.monitoring.call_frame import batch_of, epoch_iterator, open_shapes
-from keras_gpukit.monitoring.host_buffers import HostBufferWatch
-from keras_gpukit.monitoring.progress import InputSoFar
+from keras_gpukit.monitoring.input_so_far import HostBufferWatch, InputSoFar
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.pipeline import (
     HostBuffers,
@@ -68,51 +67,53 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self._python = {}
         self.host_buffers = self._buffers = self._new_threads = None
         self._contention = ContentionSensor()
-        session.every_second("threads that wait", self._contention.read)
+        sampling, steps = session.sampling, session.steps
+        sampling.every_second("threads that wait", self._contention.read)
         with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
             self._new_threads = sensor = NewThreadsSensor()
-            session.every_second(
-                "the times of threads", lambda: sensor.read(in_steps=session.in_steps)
+            sampling.every_second(
+                "the times of threads", lambda: sensor.read(in_steps=steps.in_steps)
             )
-        session.every_second("pipelines that start", session.look_at_starts)
+        sampling.every_second("pipelines that start", steps.look_at_starts)
         self._begin_python(session, phase, "steps")
         spec, _ = batch_of("fit")
         self._open_shapes = None if spec is None else open_shapes(spec)
         if phase == "fit":
             with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
-                self._buffers = HostBufferWatch(session)
+                self._buffers = buffers = HostBufferWatch(steps)
+                sampling.every_second("how full caches and shuffle buffers are", buffers.poll)
         if session.output.log_dir is not None:
-            so_far = InputSoFar(session, lambda record: self._completed(session, record))
-            session.on_window(phase, so_far.on_window)
-            session.every_second("the input so far", so_far.write)
+            so_far = InputSoFar(steps, lambda record: self._completed(session, record))
+            steps.on_window(phase, so_far.on_window)
+            sampling.every_second("the input so far", so_far.write)
 
     def _begin_python(self, session: Session, phase: Phase, part: Part) -> None:
         if (source := python_source(epoch_iterator(phase))) is None:
             return
-        wall, codes = session.wall, source.codes
+        wall, codes = session.steps.wall, source.codes
         watch = CodeWatch(codes, when=lambda: wall.part == part) if codes else None
         self._python[phase] = source, watch
         if watch is not None:
-            session.watch_code(watch)
+            session.sampling.watch_code(watch)
 
     def _record(self, session: Session, phase: Phase) -> InputRecord:
-        record = session.steps_of(phase).input()
+        record = session.steps.of(phase).input()
         if phase == session.phase:
             record = self._completed(session, record)
             if self._buffers is not None:
                 with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
                     self.host_buffers = self._buffers.record()
-                    session.output.record("host_buffers", self.host_buffers, session.step)
+                    session.output.record("host_buffers", self.host_buffers)
             # After a run, the callback must not keep the run's data alive.
             self._python, self._buffers = {}, None
         else:
-            python = self._python_record(phase, session.steps_of(phase).step_time_s)
+            python = self._python_record(phase, session.steps.of(phase).step_time_s)
             record = replace(record, python=python)
-        session.output.record("input", record, session.step)
+        session.output.record("input", record)
         return record
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
-        python = self._python_record(session.phase, session.own_steps.step_time_s)
+        python = self._python_record(session.phase, session.steps.own.step_time_s)
         threads, gpus = self._new_threads, session.environment.gpus
         contention = self._contention.record(
             # With GPUs, steps and input do not compete for cores.

@@ -32,7 +32,7 @@ from keras_gpukit.monitoring.learning import LearningWatch
 from keras_gpukit.monitoring.live_view import LiveView
 from keras_gpukit.monitoring.nvtx_ranges import NVTXRanges, load_nvtx
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.monitoring.step_flops import count_flops
+from keras_gpukit.monitoring.step_prediction import count_flops
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
@@ -105,17 +105,14 @@ class Monitor(WatchingCallback[RunSummary]):
         check_flag("nvtx", nvtx)
         if nvtx:
             load_nvtx()
-        self._log_to = check_log_to(log_to)
+        self.log_to = check_log_to(log_to)
         self._nvtx = nvtx
         self._ranges: NVTXRanges | None = None
         self.verbose = verbose
-        self._throughput = Throughput(None)  # the parts write through this callback's session
-        self._input_stall = InputStall(None)
-        self._memory = GPUMemory(None, predict=predict_memory)
-        self._utilization = Utilization(None)
-        self._placement = DevicePlacement(None)
-        self._parts: list[WatchingCallback[Any]] = [self._throughput, self._input_stall]
-        self._parts += [self._memory, self._utilization, self._placement]
+        self.memory = GPUMemory(None, predict=predict_memory)
+        # The parts write through this callback's session.
+        self._parts: list[WatchingCallback[Any]] = [Throughput(None), InputStall(None), self.memory]
+        self._parts += [Utilization(None), DevicePlacement(None)]
         self._learning: LearningWatch | None = None
         self._workers: worker_watch.WorkerWatch | None = None
         self._live: LiveView | None = None
@@ -123,19 +120,18 @@ class Monitor(WatchingCallback[RunSummary]):
         if self._log_dir is not None:
             self._profiler = profiler_of_monitor(self._log_dir, automatic=capture == "auto")
             self._parts.append(self._profiler)
-        self._lifecycle.parts = tuple(part._lifecycle for part in self._parts)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Notes that an epoch begins."""
         super().on_epoch_begin(epoch, logs)
         if self._ranges is not None:
-            self._lifecycle.guard(self._ranges.begin, f"epoch {epoch + 1}", once=False)
+            self._guarded(self._ranges.begin, f"epoch {epoch + 1}", once=False)
 
     def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Notes that `predict` requests a batch, which it fetches outside its step function."""
         super().on_predict_batch_begin(batch, logs)
         if self._ranges is not None:
-            self._lifecycle.guard(self._ranges.fetch_begins, once=False)
+            self._guarded(self._ranges.fetch_begins, once=False)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Notes that the results of a step are available, and looks at its losses."""
@@ -147,33 +143,36 @@ class Monitor(WatchingCallback[RunSummary]):
         """Notes that an epoch ends, and looks at its losses and at a few weights."""
         super().on_epoch_end(epoch, logs)
         if self._learning is not None:
-            self._lifecycle.guard(self._learning.epoch_ended, logs, once=False)
+            self._guarded(self._learning.epoch_ended, logs, once=False)
         if self._ranges is not None:
-            self._lifecycle.guard(self._ranges.end, once=False)
+            self._guarded(self._ranges.end, once=False)
 
     def _begin(self, session: Session, phase: Phase) -> None:
         for part in self._parts:
-            part._lifecycle.guard(part._begin, session, phase)
+            part.begin_part(session, phase)
         if phase == session.phase:
             self._summary = None
             self._warn_of_doubles()
             steps = (self.params or {}).get("steps")
-            self._learning = LearningWatch(session, steps) if phase == "fit" else None
+            self._learning = LearningWatch(session.steps, steps) if phase == "fit" else None
             if phase == "fit":
-                session.output.log_to(self._log_to, is_chief=session.environment.is_chief)
+                session.output.log_to(self.log_to, is_chief=session.environment.is_chief)
             if phase == "fit" and session.environment.gpus:
                 count_flops(session)
             self._workers = worker_watch.watch_workers(session)
-            session.output.record("environment", session.environment, session.step)
-            hangs = HangWatch(session, in_cluster=self._workers is not None)
-            session.every_second("whether steps go on", hangs.poll)
-            session.on_window(phase, session.output.overhead_writer(lambda: session.overhead_s))
+            session.output.record("environment", session.environment)
+            hangs = HangWatch(session.steps, in_cluster=self._workers is not None)
+            session.sampling.every_second("whether steps go on", hangs.poll)
+            session.steps.on_window(
+                phase, session.output.overhead_writer(lambda: session.overhead_s)
+            )
             self._ranges = NVTXRanges() if self._nvtx else None
             if is_notebook() and self._prints(session, phase):
-                self._live = LiveView(session)
+                self._live = LiveView(session.output)
+                session.sampling.every_second("the live view", self._live.update)
         if self._ranges is not None:
             self._ranges.begin(phase if phase == session.phase else "validation")
-            self._ranges.mark_steps(session, phase)
+            self._ranges.mark_steps(session.steps, phase)
 
     def _warn_of_doubles(self) -> None:
         own = [each for each in callbacks_of_fit() if isinstance(each, WatchingCallback)]
@@ -187,7 +186,7 @@ class Monitor(WatchingCallback[RunSummary]):
 
     def _end(self, session: Session, phase: Phase) -> None:
         for part in self._parts:
-            part._lifecycle.guard(part._end, session, phase)
+            part.end_part(session, phase, logs=self._guard.logs)
         if phase != session.phase:
             if self._ranges is not None:
                 self._ranges.end()
@@ -198,26 +197,25 @@ class Monitor(WatchingCallback[RunSummary]):
         ranges, self._ranges = self._ranges, None
         if ranges is not None:
             ranges.end_all()
-        output, step = session.output, session.step
+        output = session.output
         if self._learning is not None:
-            output.record("learning", self._learning.record(), step)
+            output.record("learning", self._learning.record())
         self._learning = None
         if self._profiler is not None and self._profiler.summary is not None:
-            output.record("profiler", self._profiler.summary, step)
-        stacks = session.line_times()
+            output.record("profiler", self._profiler.summary)
+        stacks = session.sampling.line_times(session.steps.frame.thread)
         if stacks is not None:
-            output.record("stacks", stacks, step)
-        overhead = Overhead(None, 0, session.overhead_s, session.startup_s)
-        output.record("overhead", overhead, step)
+            output.record("stacks", stacks)
+        output.record("overhead", Overhead(None, 0, session.overhead_s, session.startup_s))
         session.record_end()
         watched, self._workers = self._workers, None
-        captures = self._profiler and self._profiler._captures_so_far()
+        captures = self._profiler and self._profiler.of_fit().so_far
         measured = output.fold.summary()
         workers = worker_watch.compared(session, watched, measured, captures)
         if workers is not None:
-            output.record("workers", workers, step)
+            output.record("workers", workers)
         self._summary = summary = judge_run(replace(measured, workers=workers))
-        output.record("summary", summary, step)
+        output.record("summary", summary)
         if summary.ending == "completed" and self._prints(session, phase):
             print_summary(summary, log_dir=self._log_dir, details=self.verbose == 2)
 
@@ -229,13 +227,7 @@ class Monitor(WatchingCallback[RunSummary]):
 
 
 def monitor_of_script(log_dir: Path, fits: FitMemory, log_to: Sequence[str]) -> Monitor:
-    """Returns a `Monitor` that prints nothing, for one of several fits of a script.
-
-    Args:
-        log_dir: Log directory.
-        fits: Memory in use after the earlier fits, which this one continues.
-        log_to: Services to log to.
-    """
+    """Returns a `Monitor` that prints nothing and continues the memory of a script's fits."""
     monitor = Monitor(log_dir, verbose=0, log_to=log_to)
-    monitor._memory._fits = fits
+    monitor.memory.fits = fits
     return monitor

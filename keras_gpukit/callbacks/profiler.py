@@ -59,7 +59,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         max_bytes: int = 500 * 2**20,
     ) -> None:
         super().__init__(log_dir, optional=False)
-        self._settings = CaptureSettings(
+        self.settings = CaptureSettings(
             steps=steps,
             at_steps=at_steps,
             every_steps=every_steps,
@@ -73,50 +73,45 @@ class Profiler(WatchingCallback[ProfilerRecord]):
     @property
     def summary(self) -> ProfilerRecord | None:
         """Record of the captures of the last run; None before the first run."""
-        self._lifecycle.end_if_over()
+        self._end_if_over()
         return self._summary
 
-    def _captures_so_far(self) -> ProfilerRecord | None:
-        """Returns the record of its captures, or of those of the `Profiler` that it yields to."""
-        profiler = self._of_fit()
-        return profiler._captures.record if profiler._captures else profiler._summary
+    @property
+    def so_far(self) -> ProfilerRecord | None:
+        """Record of the captures so far."""
+        return self._captures.record if self._captures else self._summary
 
     def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         self._summary = None
-        if self._of_fit() is not self:
+        if self.of_fit() is not self:
             return
         epoch_steps = (self.params or {}).get("steps")
         others = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
-        self._captures = captures = CaptureWatch(session, self._settings, epoch_steps, others)
+        self._captures = captures = CaptureWatch(session, self.settings, epoch_steps, others)
         captures.start(session)
 
     def _end(self, session: Session, phase: Phase) -> None:
         captures = self._captures
         if phase != session.phase or captures is None:
             return
-        session.steps_of(phase).restore()
+        session.steps.of(phase).restore()
         try:
             captures.close()
         finally:
             self._summary = captures.record
             self._captures = None  # so that the callback can be copied after a run
 
-    def _of_fit(self) -> Profiler:
+    def of_fit(self) -> Profiler:
         """Returns the `Profiler` for its log directory: that of `Monitor` yields to the user's."""
         listed = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
-        same_folder = [each for each in listed if each._log_dir == self._log_dir]
+        same_folder = [each for each in listed if each.log_dir == self._log_dir]
         return self if self in same_folder or not same_folder else same_folder[0]
 
 
 def profiler_of_monitor(log_dir: Path, *, automatic: bool) -> Profiler:
-    """Returns the part of `Monitor` that captures on demand.
-
-    Args:
-        log_dir: Log directory.
-        automatic: Whether it also captures by itself, where that is safe.
-    """
+    """Returns the part of `Monitor` that captures on demand and, where safe, by itself."""
     profiler = Profiler(log_dir, at_steps=())
-    profiler._settings = replace(profiler._settings, automatic=automatic)
+    profiler.settings = replace(profiler.settings, automatic=automatic)
     return profiler

@@ -25,6 +25,6 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
     """
 
     def _record(self, session: Session, phase: Phase) -> ThroughputRecord:
-        record = session.steps_of(phase).throughput()
-        session.output.record("throughput", record, session.step)
+        record = session.steps.of(phase).throughput()
+        session.output.record("throughput", record)
         return record

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.errors import Guard, logger
+from keras_gpukit.monitoring.run_output import RunOutput
+from keras_gpukit.monitoring.sampling import Sampling
 from keras_gpukit.monitoring.session import Session
+from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.machine import (
     GPUUtilization,
     HostUtilization,
@@ -41,54 +45,62 @@ class Utilization(WatchingCallback[UtilizationRecord]):
 
     def __init__(self, log_dir: str | os.PathLike[str] | None = "logs") -> None:
         super().__init__(log_dir)
-        self._reading: _Reading | None = None
+        self._reading: MachineReadings | None = None
 
     def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         self._summary = None
         if session.output.claim("utilization"):
-            self._reading = _Reading(session)
+            gpus, steps = session.environment.gpus, session.steps
+            self._reading = MachineReadings(
+                gpus, session.output, session.sampling, lambda: steps.in_steps
+            )
 
     def _end(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
             return
         reading, self._reading = self._reading, None  # so that the callback can be copied after it
         if reading is not None:
-            reading.end()
+            reading.end(session.steps.wall.total_s)
         self._summary = session.output.fold.utilization()
 
 
-class _Reading:
-    """Reads GPUs and host during one call."""
+class MachineReadings:
+    """Reads GPUs and host during a call, or during a loop of the script's own."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(
+        self,
+        gpus: tuple[GPUInfo, ...],
+        output: RunOutput,
+        sampling: Sampling,
+        in_steps: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._output, self._sampling, self._in_steps = output, sampling, in_steps
         self._others = OtherProcessesSensor()
         self._lost: dict[int, str] = {}
         self._nvml: NVMLSensor | None = None
         self._gpus: int | None = None
         self._gpus_unknown_because: str | None = None
-        if session.environment.gpus:
+        if gpus:
             with Guard("Reading GPUs through NVML", "Their utilization is unknown.") as guard:
-                self._nvml = nvml = NVMLSensor(session.environment.gpus)
+                self._nvml = nvml = NVMLSensor(gpus)
                 self._note_lost(nvml)
-                self._gpus = session.every_second(
+                self._gpus = sampling.every_second(
                     "GPUs through NVML", lambda: self._sample_gpus(nvml)
                 )
             self._gpus_unknown_because = guard.failed_because
         host = HostSensor()
-        self._host = session.every_second("the host", lambda: self._sample_host(host))
+        self._host = sampling.every_second("the host", lambda: self._sample_host(host))
 
-    def end(self) -> None:
-        """Reads a last time, and closes NVML."""
-        session = self._session
-        if not session.output.fold.host.readings:
+    def end(self, lasted_s: float = SHORTEST_S) -> None:
+        """Reads a last time after a run of some seconds, and closes NVML."""
+        if not self._output.fold.host.readings:
             # The run ended before the first regular reading.
-            if session.wall.total_s >= SHORTEST_S:
-                session.read_now(self._host)
+            if lasted_s >= SHORTEST_S:
+                self._sampling.read_now(self._host)
             if self._gpus is not None:
-                session.read_now(self._gpus)
+                self._sampling.read_now(self._gpus)
         with Guard("Reading other processes", "The report does not name them."):
             self._others.end()
         if self._nvml is not None:
@@ -110,11 +122,11 @@ class _Reading:
             gpus_unknown_because=self._gpus_unknown_because,
             processes_unknown_because=nvml.processes_unknown_because if nvml else None,
         )
-        self._session.output.record("utilization", record, self._session.step)
+        self._output.record("utilization", record)
 
     def _sample_host(self, host: HostSensor) -> None:
-        sample = host.read(in_steps=self._session.in_steps)
-        self._session.output.record("host", sample, self._session.step)
+        sample = host.read(in_steps=self._in_steps())
+        self._output.record("host", sample)
         if self._others.note(sample):
             self._write()
 
@@ -123,7 +135,7 @@ class _Reading:
         if self._note_lost(nvml):
             self._write()
         for sample in samples:
-            self._session.output.record("gpu", sample, self._session.step)
+            self._output.record("gpu", sample)
 
     def _note_lost(self, nvml: NVMLSensor) -> bool:
         """Warns of GPUs that can no longer be read; returns whether there are new ones."""

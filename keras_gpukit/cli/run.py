@@ -60,7 +60,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
-    from keras_gpukit.monitoring.script_stacks import STACKS
+    from keras_gpukit.monitoring.sampling import STACKS
     from keras_gpukit.saved_runs.exporting.services import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.custom_loop import OwnLoops
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     )
 
     def finish() -> None:
-        from keras_gpukit.monitoring.open_session import end_all
+        from keras_gpukit.monitoring.session import end_all
 
         end_all("SIGTERM")
         if shared is None:

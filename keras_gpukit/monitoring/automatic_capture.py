@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.layer_names import layers_in
-from keras_gpukit.monitoring.layer_sources import with_sources
+from keras_gpukit.monitoring.script_globals import with_sources
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.capturing.recorder import (
     LEAST_AUTOMATIC_EXECUTIONS,
@@ -41,12 +41,6 @@ _INJECTION = "CUDA_INJECTION64_PATH"
 def runs_on_gpu(session: Session) -> bool:
     """Whether TensorFlow uses a GPU."""
     return bool(session.environment.gpus)
-
-
-def is_suspected(session: Session) -> bool:
-    """Whether a verdict depends on what only a profile of the steps shows."""
-    environment = session.environment
-    return bool(environment.preprocessing) or environment.runs_eagerly
 
 
 def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
@@ -80,13 +74,14 @@ class AutomaticCapture:
         if runs_on_gpu(session):
             self.when = AutomaticCaptures(time.time())
         else:
-            suspected = is_suspected(session)
+            environment = session.environment
             self.when = CPUCaptures(
                 time.time(),
                 # Of the session alone: a cycle would keep the model after its run.
-                lambda: session.own_steps.input_so_far().breakdown,
+                lambda: session.steps.own.input_so_far().breakdown,
                 functools.partial(_cost_s, session),
-                suspected=suspected,
+                # A verdict depends on what only a profile of such steps shows.
+                suspected=bool(environment.preprocessing) or environment.runs_eagerly,
             )
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []
@@ -97,7 +92,7 @@ class AutomaticCapture:
 
     def cut(self) -> None:
         """Notes that the call under way begins or ends the part of a capture that counts."""
-        steps = self._session.own_steps
+        steps = self._session.steps.own
         steps.cut_window()
         if self._cut_at_step is None:
             self._cut_at_step = steps.step + self._session.model.steps_per_execution

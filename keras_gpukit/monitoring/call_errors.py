@@ -6,7 +6,7 @@ import linecache
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from keras_gpukit.errors import Guard, one_line
@@ -51,11 +51,6 @@ class CallErrors:
         message: Message of that exception, in one line.
         line: Line of user code that it came from, such as "train.py:31"; None if unknown.
         source: Code that raised it: a step of the call, a validation inside `fit`, or a callback.
-
-    Args:
-        step: Returns the number of steps so far, also of calls before.
-        epoch: Returns the current epoch, from 1; None outside `fit`.
-        first_step: Number of steps before the call.
     """
 
     def __init__(
@@ -210,12 +205,6 @@ def _tracebacks(error: BaseException) -> tuple[list[CodeLine], ...]:
     """Returns the lines that the message quotes and those of the traceback, innermost last."""
     found = _LINES.findall(str(error))
     quoted = [CodeLine(file, int(line), name or None) for file, line, name in found]
-    return quoted, list(_lines_of_traceback(error))
-
-
-def _lines_of_traceback(error: BaseException) -> Iterator[CodeLine]:
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        yield CodeLine(code.co_filename, trace.tb_lineno, code.co_name)
-        trace = trace.tb_next
+    passed = traceback.walk_tb(error.__traceback__)
+    codes = ((frame.f_code, line) for frame, line in passed)
+    return quoted, [CodeLine(code.co_filename, line, code.co_name) for code, line in codes]

@@ -70,9 +70,6 @@ def batch_of(function: str) -> tuple[Any, int | None]:
 
     The last batch of an epoch may be smaller. A `PyDataset` is trusted if it has a `batch_size`, as
     in Keras' documentation. A generator has the size of its first batches, if they are equal.
-
-    Args:
-        function: "fit", "evaluate" or "predict".
     """
     import keras
     import tensorflow as tf
@@ -105,11 +102,7 @@ def open_shapes(spec: Any) -> tuple[str, ...]:
 
 
 def examples_of(function: str) -> int | None:
-    """Returns how many examples the arrays of Keras' running call have; None for other data.
-
-    Args:
-        function: "fit", "evaluate" or "predict".
-    """
+    """Returns how many examples the arrays of Keras' running call have; None for other data."""
     import keras
 
     first = next(iter(keras.tree.flatten(_local(function, "x"))), None)

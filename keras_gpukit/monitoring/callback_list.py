@@ -203,12 +203,9 @@ class CallbackTimes:
         }
 
     def by_class(self, wall_s: float, between_steps_s: float) -> dict[str, float]:
-        """Returns the seconds that each class took, longest first.
+        """Returns the seconds of the call's wall time that each class took, longest first.
 
-        Args:
-            wall_s: Wall time of the call.
-            between_steps_s: Part of `wall_s` between steps: the most that the callbacks sampled
-                there can have taken together.
+        The callbacks sampled between steps can have taken at most `between_steps_s` together.
         """
         spent_s = self.at_epochs_s.copy()
         watch, seen_s = self.between_steps, defaultdict[str, float](float)

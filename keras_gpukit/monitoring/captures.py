@@ -12,6 +12,7 @@ from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.frameworks.keras_models import profiles_batches
 from keras_gpukit.monitoring.automatic_capture import AutomaticCapture, not_automatic_because
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit
+from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.capturing.capture import LARGEST_AMENDED_BYTES, amend
 from keras_gpukit.profiling.capturing.recorder import Recorder
@@ -68,10 +69,10 @@ class CaptureWatch:
         self._recorder = Recorder(
             session.output.log_dir,
             self._settings,
-            first_step=session.step,
+            first_step=session.steps.step,
             steps_per_execution=session.model.steps_per_execution,
             epoch_steps=epoch_steps,
-            global_step=lambda: session.first_step + session.steps_of("fit").steps,
+            global_step=lambda: session.steps.first_step + session.steps.of("fit").steps,
             emit=emit,
             on_counted=automatic.cut if automatic else lambda: None,
         )
@@ -136,8 +137,8 @@ class CaptureWatch:
             interrupted = session.ending == "interrupted"
             recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
 
-        session.on_window("fit", on_window)
-        session.own_steps.surround(recorder.wrap, on_pause)
+        session.steps.on_window("fit", on_window)
+        session.steps.own.surround(recorder.wrap, on_pause)
 
     def _watch_clock_and_file(self, session: Session, recorder: Recorder) -> None:
         if self._settings.on_demand:
@@ -150,18 +151,19 @@ class CaptureWatch:
                 if (reason := request.due()) is not None:
                     recorder.want("file", reason)
 
-            session.every_second(f"whether {REQUEST_FILE} asks for a capture", look_for_file)
+            session.sampling.every_second(
+                f"whether {REQUEST_FILE} asks for a capture", look_for_file
+            )
         if self._settings.every_minutes is not None:
             minutes = self._settings.every_minutes
-            due_s = time.perf_counter() + 60 * minutes
+            pause_s = 60 * minutes
+            schedule = Schedule(time.perf_counter(), pause_s, pause_s, pause_s)
 
             def look_at_clock() -> None:
-                nonlocal due_s
-                if time.perf_counter() >= due_s:
-                    due_s = time.perf_counter() + 60 * minutes
+                if schedule.is_due(time.perf_counter()):
                     recorder.want("time", f"every {minutes:g} minutes")
 
-            session.every_second("whether the time for a capture has come", look_at_clock)
+            session.sampling.every_second("whether the time for a capture has come", look_at_clock)
 
 
 def _tensorboards_that_capture() -> list[Any]:

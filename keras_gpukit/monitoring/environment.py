@@ -20,7 +20,7 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit, data_of_fit
-from keras_gpukit.monitoring.layer_sources import place_of
+from keras_gpukit.monitoring.script_globals import place_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
@@ -64,7 +64,8 @@ def read_environment(model: Any) -> Environment:
         replicas=None if strategy is None else strategy.num_replicas_in_sync,
         worker=this_worker(model),
         tf32=tf.config.experimental.tensor_float_32_execution_enabled(),
-        trainable_bytes=_trainable_bytes(model),
+        # None before the model is built.
+        trainable_bytes=sum(map(size_of, model.trainable_variables)) or None,
         settings=slow_settings() | _copied_over_time(model),
         preprocessing=_preprocessing(model),
     )
@@ -105,11 +106,6 @@ def _copied_over_time(model: Any) -> dict[str, str]:
             made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
             return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
     return {}
-
-
-def _trainable_bytes(model: Any) -> int | None:
-    """Returns the size of the trainable weights; None before the model is built."""
-    return sum(map(size_of, model.trainable_variables)) or None
 
 
 def _strategy_name(strategy: Any) -> str | None:

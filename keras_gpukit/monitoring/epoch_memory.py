@@ -14,8 +14,8 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.frameworks.keras_trainer import is_made_by_keras
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit
+from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.kept_tensors import LEAST_BYTES, KeptTensors
-from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.machine import HOST, EpochMemory, Kept
 from keras_gpukit.saved_runs.folding.downsampling import EpochReadings
 from keras_gpukit.sensors.allocator import AllocatorSensor
@@ -61,33 +61,33 @@ class Pace:
 class EpochMemoryWatch:
     """Reads memory after each epoch of a monitored `fit`, and when the `fit` ends."""
 
-    def __init__(self, session: Session, sensor: AllocatorSensor, fits: FitMemory) -> None:
-        self._session = session
+    def __init__(self, steps: CallSteps, sensor: AllocatorSensor, fits: FitMemory) -> None:
+        self._steps = steps
         self._sensor = sensor
         self._fits = fits
         self._latest: EpochMemory | None = None
-        self._owners: tuple[Any, ...] = (*callbacks_of_fit(), session.model)
+        self._owners: tuple[Any, ...] = (*callbacks_of_fit(), steps.model)
         # Memory left and collections kept, as of the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
         self._reads, self._looks = Pace(), Pace()
         self._look_s = 0.0
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
-        session.on_epoch_ended(self._epoch_ended)
-        step_function = inspect.unwrap(session.model.train_function)
-        if is_made_by_keras(step_function) and not session.model.run_eagerly:
+        steps.on_epoch_ended(self._epoch_ended)
+        step_function = inspect.unwrap(steps.model.train_function)
+        if is_made_by_keras(step_function) and not steps.model.run_eagerly:
             fits.begin(step_function)
 
-    def end(self) -> None:
-        """Adds the last epoch's reading to the series over several fits; forgets the model."""
-        if self._session.ending == "completed" and self._guard.failed_because is None:
+    def end(self, *, completed: bool) -> None:
+        """Adds a completed fit's last reading to the series over fits, and forgets the model."""
+        if completed and self._guard.failed_because is None:
             with self._guard:
                 latest = self._latest
                 if latest is None or latest.epoch < self._epochs:
                     latest = self._read()
                 left, kept = self._at_growth
                 reading = replace(latest, left_bytes=left, kept=kept)
-                self._fits.add(reading, self._session.model)
+                self._fits.add(reading, self._steps.model)
         self._owners = ()
 
     def _epoch_ended(self) -> None:
@@ -97,8 +97,8 @@ class EpochMemoryWatch:
         began_s = time.perf_counter()
         with self._guard:
             self._latest = reading = self._read()
-            self._session.output.record("epoch", reading, reading.step)
-        self._session.cost.add(time.perf_counter() - began_s, once=False)
+            self._steps.output.record("epoch", reading, reading.step)
+        self._steps.cost.add(time.perf_counter() - began_s, once=False)
 
     def _read(self) -> EpochMemory:
         began_s = time.perf_counter()
@@ -117,13 +117,13 @@ class EpochMemoryWatch:
             self._look_s = time.thread_time() - spent_s
         return EpochMemory(
             epoch=self._epochs,
-            step=self._session.step,
+            step=self._steps.step,
             process_bytes=host_bytes,
             left_bytes=left,
             current_bytes=current_bytes,
             peak_bytes={each.device: each.needed_bytes for each in devices},
             kept=kept,
-            tracings=self._session.wall.tracings,
+            tracings=self._steps.wall.tracings,
         )
 
 
@@ -147,11 +147,8 @@ class FitMemory:
         """Returns whether memory has grown by at least the minimum size of a named collection.
 
         Looking at collections takes several times longer than reading memory, which would slow
-        short epochs down, and it shows nothing as long as memory does not grow.
-
-        Args:
-            in_use_bytes: Bytes in use now, by location: "host" or a device. They are compared with
-                the lowest reading since the latest growth.
+        short epochs down, and it shows nothing as long as memory does not grow. The bytes in use on
+        the host and each device are compared with the lowest reading since the latest growth.
         """
         lowest = self._lowest_bytes
         grown = any(

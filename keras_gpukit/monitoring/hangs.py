@@ -1,26 +1,50 @@
-"""Says while no step of a call ends for long, and what the process does."""
+"""Says while no step of a call ends for long, and what the process does, by its threads' stacks.
+
+Files and functions of Keras and TensorFlow by which a stack is recognized, seen on Keras 3.12 to
+3.15 and TensorFlow 2.21. If one is renamed, the description is less precise.
+"""
 
 from __future__ import annotations
 
+import linecache
+import os
+import re
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.monitoring import thread_activity
-from keras_gpukit.records.event import Hang
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.call_steps import CallSteps
+from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.records.event import Hang, HangKind
 from keras_gpukit.records.steps import Part
 from keras_gpukit.reports import units
-
-if TYPE_CHECKING:
-    from keras_gpukit.monitoring.session import Session
+from keras_gpukit.sensors.stacks import stacks_of_threads
 
 LEAST_S = 60.0
 """Minimum time without a step that is reported; our choice."""
 LEAST_STEPS = 20
 """Minimum time without a step that is reported, in usual step times; our choice."""
+_CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
+_TRACING = "func_graph_from_py_func"
+_CALLED_BY_TENSORFLOW = os.path.join("tensorflow", "python", "ops", "script_ops.py")
+_INPUT = (
+    os.path.join("tensorflow", "python", "data", "ops", ""),
+    os.path.join("keras", "src", "trainers", "data_adapters", ""),
+)
+# Lines on which Python code waits for another thread.
+_WAITS = re.compile(r"\.(acquire|join|wait)\(|\bwith .*lock", re.IGNORECASE)
+_BUSY_CORES = 0.5
+# Numbers of the system calls read and pread64, on x86-64 and on ARM.
+_READS = {"x86_64": ("0", "17"), "aarch64": ("63", "67")}
+_MOST_STACKS, _MOST_FRAMES = 6, 12
 
 
 class HangWatch:
@@ -32,13 +56,13 @@ class HangWatch:
 
     def __init__(
         self,
-        session: Session,
+        steps: CallSteps,
         *,
         in_cluster: bool = False,
         now: Callable[[], float] = time.perf_counter,
         process_s: Callable[[], float] = time.process_time,
     ) -> None:
-        self._session = session
+        self._steps = steps
         self._in_cluster = in_cluster
         self._now = now
         self._process_s = process_s
@@ -52,14 +76,14 @@ class HangWatch:
 
     def poll(self) -> None:
         """Looks whether steps go on; called about once a second, on the sampling thread."""
-        session, now_s = self._session, self._now()
+        now_s = self._now()
         (last_s, last_process_s), self._last_look = self._last_look, (now_s, self._process_s())
-        executions = session.executions
+        executions = self._steps.executions
         if executions != self._executions:
             if self._reported is not None:
                 self._tell_end(self._reported, now_s)
             self._executions, self._since_s = executions, now_s
-        elif session.suspended_since(self._since_s):
+        elif self._steps.suspended_since(self._since_s):
             self._since_s = now_s
         lasted_s = now_s - self._since_s
         if lasted_s < (self._again_s if self._reported else self._limit_s()):
@@ -69,29 +93,27 @@ class HangWatch:
         self._report(lasted_s, cores)
 
     def _limit_s(self) -> float:
-        session = self._session
-        steps: int = session.model.steps_per_execution
-        usual_s = steps * (session.own_steps.step_time_s or 0.0)
-        longest_s = self._longest_s.get(session.wall.part, 0.0)
+        steps = self._steps
+        usual_s: float = steps.model.steps_per_execution * (steps.own.step_time_s or 0.0)
+        longest_s = self._longest_s.get(steps.wall.part, 0.0)
         return max(LEAST_S, LEAST_STEPS * usual_s, 2 * longest_s)
 
     def _report(self, lasted_s: float, cores: float | None) -> None:
-        session = self._session
-        part = session.wall.part
-        training = thread_activity.as_stack(session.frame.stack())
-        others = thread_activity.stacks_of_others(session.frame.thread)
-        activity = thread_activity.describe(
+        steps = self._steps
+        part = steps.wall.part
+        training = as_stack(steps.frame.stack())
+        others = stacks_of_others(steps.frame.thread)
+        kind, words, where = describe(
             training, others.values(), part, cores=cores, in_cluster=self._in_cluster
         )
-        is_first = self._reported is None
-        stacks = thread_activity.shown(training, others)
-        began_s, (kind, words, place) = time.time() - lasted_s, activity
-        self._reported = Hang(began_s, session.step, words, kind, stacks, input_place=place)
+        is_first, began_s = self._reported is None, time.time() - lasted_s
+        stacks = shown(training, others)
+        self._reported = Hang(began_s, steps.step, words, kind, stacks, input_place=where)
         self._reported_part = part
         self._again_s = 2 * lasted_s
-        session.output.record("hang", self._reported, session.step)
+        steps.output.record("hang", self._reported)
         if is_first:
-            usual_s = session.own_steps.step_time_s
+            usual_s = steps.own.step_time_s
             usually = "" if usual_s is None else f" (usually {units.duration(usual_s)})"
             _say(f"no step has ended for {units.duration(lasted_s)}{usually}: {words}.")
 
@@ -100,8 +122,8 @@ class HangWatch:
         if self._reported_part not in (None, "steps"):
             self._longest_s[self._reported_part] = lasted_s
         over = replace(hang, lasted_s=lasted_s)
-        self._session.output.record("hang", over, hang.step)
-        self._session.events.hung(self._since_s, now_s)
+        self._steps.output.record("hang", over, hang.step)
+        self._steps.output.event("hang", self._since_s, now_s)
         _say(f"steps continue after {units.duration(lasted_s)}.")
 
 
@@ -112,3 +134,142 @@ def _say(text: str) -> None:
         start = "\n" if stream.isatty() else ""
         stream.write(f"{start}keras-gpukit: {text}\n")  # in one piece, which `launch` shows once
         stream.flush()
+
+
+class Frame(NamedTuple):
+    """One frame of a stack."""
+
+    file: str
+    function: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function} ({place(self.file, self.line)})"
+
+    @property
+    def waits(self) -> bool:
+        """Whether the line waits for another thread."""
+        return bool(_WAITS.search(linecache.getline(self.file, self.line)))
+
+
+Stack = Sequence[Frame]
+"""Frames of a thread, the innermost first."""
+
+
+Activity = tuple[HangKind, str, str | None]
+"""A kind, in words that follow "no step for 60 s:", and the place of `Hang.input_place`."""
+
+
+def describe(
+    training: Stack, others: Iterable[Stack], part: Part, *, cores: float | None, in_cluster: bool
+) -> Activity:
+    """Returns what the process does."""
+    hook = _callback(training)
+    if hook is not None:
+        is_own = getattr(_own(training), "function", None) == hook.function
+        where = _own(training) if is_own else f"{hook.function}{_where(training)}"
+        return "work", f"in the callback {where}{_lock(training)}", None
+    if any(each.function == _TRACING for each in training):
+        return "work", f"tracing the step{_where(training)}", None
+    inputs = [each for each in others if _is_of_input(each)]
+    by_user = [each for each in inputs if _own(each) is not None]
+    # Of several threads, one that does not itself wait for another is the cause.
+    for stack in sorted(by_user, key=lambda each: bool(_lock(each))):
+        return _waiting(str(_own(stack)), _lock(stack))
+    own = _own(training)
+    if own is not None:
+        return "work", f"in {own}{_lock(training)}", None
+    path = _file_being_read()
+    if path is not None:
+        return _waiting(f"a read of {path}")
+    if cores is not None and cores >= _BUSY_CORES:
+        step = "the first step" if part == "first step" else "a step"
+        doing = f"computing or compiling {step}, or making its batch"
+        return "work", f"{doing} ({cores:.1f} cores are busy)", None
+    if in_cluster:
+        return "worker", "waiting for another worker", None
+    if inputs:
+        return "input", "waiting for input", None
+    return "idle", "waiting for input or a device: the process is idle", None
+
+
+def _waiting(place: str, lock: str = "") -> Activity:
+    return "input", f"waiting for input, {place}{lock}", place
+
+
+def stacks_of_others(training_thread: int) -> dict[str, Stack]:
+    """Returns the stacks of all threads but the training thread and our own, by thread name."""
+    names = {each.ident: each.name for each in threading.enumerate()}
+    return {
+        f"{names.get(ident, 'thread')} {ident}": as_stack(stack)
+        for ident, stack in stacks_of_threads().items()
+        if ident not in (training_thread, threading.get_ident())
+        and not str(names.get(ident)).startswith("gpukit-")
+    }
+
+
+def as_stack(frames: Iterable[FrameType]) -> Stack:
+    """Returns a stack that keeps nothing alive, from frames, the innermost first."""
+    stack = []
+    for frame in frames:
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
+        stack.append(Frame(code.co_filename, name, frame.f_lineno or 0))
+    return stack
+
+
+def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:
+    """Returns stacks in a form for the record: those in the input or in user code."""
+    chosen = {"training thread": training}
+    chosen |= {name: each for name, each in others.items() if _own(each) or _is_of_input(each)}
+    return tuple(
+        f"{name}: {' < '.join(map(str, stack[:_MOST_FRAMES]))}"
+        for name, stack in list(chosen.items())[:_MOST_STACKS]
+    )
+
+
+def _own(stack: Stack) -> Frame | None:
+    """Returns the innermost frame of the script, as far as AutoGraph has not rewritten it."""
+    own = (each for each in stack if is_of_the_script(each.file))
+    return next(own, None)
+
+
+def _where(stack: Stack) -> str:
+    own = _own(stack)
+    return "" if own is None else f", {own}"
+
+
+def _lock(stack: Stack) -> str:
+    return ", which waits for another thread or a lock" if stack and stack[0].waits else ""
+
+
+def _callback(stack: Stack) -> Frame | None:
+    """Returns the outermost hook of a callback that Keras is calling."""
+    hook = None
+    for inner, outer in pairwise(stack):
+        if outer.file.endswith(_CALLBACKS) and not inner.file.endswith(_CALLBACKS):
+            hook = inner
+    return hook
+
+
+def _is_of_input(stack: Stack) -> bool:
+    return any(
+        each.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in each.file for part in _INPUT)
+        for each in stack
+    )
+
+
+def _file_being_read() -> str | None:
+    """Returns the file that a thread of tf.data is blocked on; None if none is, or unknown."""
+    reads = _READS.get(os.uname().machine, ()) if sys.platform == "linux" else ()
+    for task in Path("/proc/self/task").glob("*") if reads else ():
+        try:
+            if not (task / "comm").read_text().startswith("tf_"):
+                continue
+            call, number, *_ = (task / "syscall").read_text().split()
+            path = os.readlink(f"/proc/self/fd/{int(number, 16)}") if call in reads else ""
+        except (OSError, ValueError):  # it has ended, is running, or may not be read
+            continue
+        if path.startswith("/"):
+            return path
+    return None

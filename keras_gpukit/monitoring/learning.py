@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.epoch_memory import Pace
-from keras_gpukit.monitoring.session import Session
 from keras_gpukit.monitoring.step_count import accumulated
 from keras_gpukit.records.event import Learning, NonFinite
 
@@ -30,19 +30,19 @@ class LearningWatch:
     until the epoch ends. A loss that is finite at the end of a later epoch has recovered.
     """
 
-    def __init__(self, session: Session, epoch_steps: int | None = None) -> None:
-        self._session = session
+    def __init__(self, steps: CallSteps, epoch_steps: int | None = None) -> None:
+        self._steps = steps
         self._record = Learning(steps_asked=epoch_steps)
         self._bad: dict[str, NonFinite] = {}
         self._names: tuple[str, ...] | None = None
-        self._epoch_began_at = session.step
+        self._epoch_began_at = steps.step
         self._variables: list[Any] = []
         self._values: list[bytes] = []
         self._began_at = 0
         self._updates_before: int | None = None
         self._pace = Pace()
         self._guard = Guard("Reading weights", "Whether they change is unknown.")
-        session.on_first_step(lambda: None, self._first_step_ended)
+        steps.on_first_step(lambda: None, self._first_step_ended)
 
     def record(self) -> Learning:
         """Returns what is known so far. A loss of training comes before one of validation."""
@@ -60,7 +60,7 @@ class LearningWatch:
             if type(value) is float and value - value != 0.0:  # NaN for NaN and infinity
                 self._names = tuple(each for each in names if each != name)
                 last = self._epoch_began_at + batch + 1
-                first = last - min(self._session.model.steps_per_execution, batch + 1) + 1
+                first = last - min(self._steps.model.steps_per_execution, batch + 1) + 1
                 self._note(name, value, first, last)
                 self._write()
 
@@ -76,16 +76,16 @@ class LearningWatch:
             elif name not in self._bad:
                 self._note(name, value)
         self._names = None
-        self._epoch_began_at = self._session.step
+        self._epoch_began_at = self._steps.step
         self._note_loss((logs or {}).get("loss"))
         if self._variables and self._guard.failed_because is None:
             with self._guard:
                 self._read()
 
     def _note_end_of_data(self) -> None:
-        known, steps = self._record, self._session.step - self._epoch_began_at
+        known, steps = self._record, self._steps.step - self._epoch_began_at
         missing = (known.steps_asked or 0) - steps
-        if missing > 0 and not self._session.model.stop_training:
+        if missing > 0 and not self._steps.model.stop_training:
             self._record = replace(
                 known,
                 cut_short=known.cut_short + 1,
@@ -94,7 +94,7 @@ class LearningWatch:
 
     def _note(self, name: str, value: float, *steps: int) -> None:
         kind = "NaN" if math.isnan(value) else "infinite"
-        epoch = self._session.epoch or 1
+        epoch = self._steps.epoch or 1
         self._bad.setdefault(name, NonFinite(name, kind, epoch, *steps))
 
     def _note_loss(self, loss: Any) -> None:
@@ -105,10 +105,10 @@ class LearningWatch:
             self._record = replace(known, lowest_loss=lowest, highest_loss=highest)
 
     def _first_step_ended(self) -> None:
-        if sys.exc_info()[0] is not None or self._session.is_over:
+        if sys.exc_info()[0] is not None or self._steps.frame.over:
             return  # after an error, the device may be unusable
         with self._guard:
-            model = self._session.model
+            model = self._steps.model
             trainable = model.trainable_variables
             small = [
                 each
@@ -119,7 +119,7 @@ class LearningWatch:
             self._variables = small[:MOST_VARIABLES]
             self._values, _ = _read(self._variables)
             # The step that has just ended is counted once this has returned.
-            self._began_at = self._session.step + model.steps_per_execution
+            self._began_at = self._steps.step + model.steps_per_execution
             self._updates_before = _updates(model.optimizer)
             self._record = replace(
                 self._record,
@@ -131,7 +131,7 @@ class LearningWatch:
 
     def _read(self) -> None:
         """Reads the weights until they are known to change, and again once a loss is not finite."""
-        changed, optimizer = self._record.changed, self._session.model.optimizer
+        changed, optimizer = self._record.changed, self._steps.model.optimizer
         scale = _number(optimizer, _SCALE)
         is_settled = changed and scale is None and not self._bad
         if is_settled or not self._pace.is_due(self._record.epochs):
@@ -147,7 +147,7 @@ class LearningWatch:
             self._record,
             changed=changed,
             finite=finite,
-            steps=self._session.step - self._began_at,
+            steps=self._steps.step - self._began_at,
             updates=updates - self._updates_before if known else None,  # type: ignore[operator]
             learning_rate=_number(optimizer, "learning_rate"),
             loss_scale=scale,
@@ -156,7 +156,7 @@ class LearningWatch:
         self._write()
 
     def _write(self) -> None:
-        self._session.output.record("learning", self.record(), self._session.step)
+        self._steps.output.record("learning", self.record())
 
 
 def _read(variables: list[Any]) -> tuple[list[bytes], bool]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.monitoring.run_output import RunOutput
+from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.run import RunSummary
@@ -16,13 +17,8 @@ from keras_gpukit.reports.terminal import LiveDisplay
 from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
-if TYPE_CHECKING:
-    from keras_gpukit.monitoring.session import Session
-
 FIRST_VERDICT_S = 5.0
-"""Run time at which the first verdict is made."""
-VERDICT_EVERY = 1.5
-"""Factor by which the run time grows from one verdict to the next, so they become rare."""
+"""Run time at which the first verdict is made. Later ones become rare."""
 
 
 class LiveView:
@@ -31,27 +27,23 @@ class LiveView:
     It is updated on the sampling thread. After a failure it stays as it is, and nothing is logged.
     """
 
-    def __init__(self, session: Session, now: Callable[[], float] = time.perf_counter) -> None:
-        self._output = session.output
+    def __init__(self, output: RunOutput, now: Callable[[], float] = time.perf_counter) -> None:
+        self._output = output
         self._now = now
-        self._began_s = now()
-        self._due_s = self._began_s + FIRST_VERDICT_S
+        self._schedule = Schedule(now(), FIRST_VERDICT_S)
         self._verdict = Verdict()
         self._display: LiveDisplay | None = None
         self._guard = Guard("The live view", "It is left out.")
         self._guard.logs = False
         with self._guard:
             self._display = LiveDisplay("keras-gpukit: starting")
-        session.every_second("the live view", self.update)
 
     def update(self) -> None:
         """Shows the run so far; called on the sampling thread."""
         if self._display is None or self._guard.failed_because is not None:
             return
         with self._guard:
-            now_s = self._now()
-            if now_s >= self._due_s:
-                self._due_s = self._began_s + VERDICT_EVERY * (now_s - self._began_s)
+            if self._schedule.is_due(self._now()):
                 self._verdict = judge_run(self._output.read(RunFold.summary)).verdict
             self._display.show(self._output.read(self._text))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.calls import StepFunction
-from keras_gpukit.monitoring.session import Session
+from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.version import install_command
 
@@ -70,9 +70,9 @@ class NVTXRanges:
         if fetch is not None:
             self._domain.end_range(*fetch)
 
-    def mark_steps(self, session: Session, phase: Phase) -> None:
+    def mark_steps(self, steps: CallSteps, phase: Phase) -> None:
         """Gives each execution of a phase a range, and each window of steps a mark of its wait."""
-        per_execution = session.model.steps_per_execution
+        per_execution = steps.model.steps_per_execution
         name = "step" if per_execution == 1 else f"{per_execution} steps"
         domain, numbers = self._domain, count(1)
 
@@ -89,8 +89,8 @@ class NVTXRanges:
             return marked
 
         with Guard("Naming steps for Nsight Systems", "Its timeline shows none of them."):
-            session.on_window(phase, self._mark_wait)
-            session.steps_of(phase).surround(around)
+            steps.on_window(phase, self._mark_wait)
+            steps.of(phase).surround(around)
 
     def _mark_wait(self, window: StepWindow) -> None:
         if window.input_wait_s is not None:

@@ -13,7 +13,8 @@ from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.monitoring.call_errors import call_within, line_within_step, role_within_step
 from keras_gpukit.monitoring.call_frame import batch_of, examples_of
-from keras_gpukit.monitoring.session import Session
+from keras_gpukit.monitoring.call_steps import CallSteps
+from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import MemoryPart, OutOfMemory
 from keras_gpukit.reports.out_of_memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
@@ -35,31 +36,33 @@ class OutOfMemoryWatch:
             device.
     """
 
-    def __init__(self, session: Session, sensor: AllocatorSensor) -> None:
+    def __init__(
+        self, steps: CallSteps, gpus: tuple[GPUInfo, ...], sensor: AllocatorSensor
+    ) -> None:
         self.found: OutOfMemory | None = None
-        self._session = session
+        self._steps, self._gpus = steps, gpus
         self._sensor = sensor
-        own_bytes = sum(held_between_steps(session.model)) if sensor.devices else 0
+        own_bytes = sum(held_between_steps(steps.model)) if sensor.devices else 0
         self.other_bytes = {
             each.device: max(each.current_bytes - own_bytes, 0) for each in sensor.read()
         }
-        session.errors.add(self._poll)
+        steps.errors.add(self._poll)
 
     def _poll(self, error: BaseException) -> None:
         if not is_out_of_memory(error):
             return
-        session = self._session
+        steps = self._steps
         readings = {each.device: each for each in self._sensor.read()}
         # Memory is predicted for training steps only: a validation runs only the forward pass.
         # An epoch's callbacks may run a validation or a prediction of their own.
-        trains = session.phase == "fit" and session.errors.source == "step"
+        trains = steps.phase == "fit" and steps.errors.source == "step"
         spec, batch_size = batch_of("fit") if trains else (None, None)
         call = Call(
-            model=session.model,
+            model=steps.model,
             spec=spec,
             batch_size=batch_size,
-            step=session.step,
-            gpus=session.environment.gpus,
+            step=steps.step,
+            gpus=self._gpus,
             other_bytes=self.other_bytes,
             peak_bytes={name: each.needed_bytes for name, each in readings.items()},
             limit_bytes={name: each.limit_bytes for name, each in readings.items()},
@@ -68,20 +71,21 @@ class OutOfMemoryWatch:
         if found.part not in (None, "training"):
             found = replace(found, options_unknown_because=None)
         if trains:
-            found = _with_sizes(found, session, spec)
+            found = _with_sizes(found, steps, spec)
         self.found = found = _with_function(found, error)
-        session.output.record("out_of_memory", found, session.step)
+        steps.output.record("out_of_memory", found)
         add_note(error, note(found))
 
     def _place(self, error: BaseException) -> dict[str, Any]:
         """Returns the fields of the record on the part that ran out of memory, and its batches."""
-        if self._session.errors.source == "callback":
+        errors, phase = self._steps.errors, self._steps.phase
+        if errors.source == "callback":
             # The frames of the call that failed are gone, and with them its batches.
             called = _PARTS.get(call_within(error))
             called = None if called == "training" else called
-            return {"part": called, "in_callback": True, "line": self._session.errors.line}
-        within = "evaluate" if self._session.errors.source == "validation" else self._session.phase
-        part = "validation" if within != self._session.phase else _PARTS[within]
+            return {"part": called, "in_callback": True, "line": errors.line}
+        within = "evaluate" if errors.source == "validation" else phase
+        part = "validation" if within != phase else _PARTS[within]
         (_, batch_size), examples = batch_of(within), examples_of(within)
         if batch_size is not None and examples is not None:
             batch_size = min(batch_size, examples)
@@ -93,15 +97,15 @@ class OutOfMemoryWatch:
         }
 
 
-def _with_sizes(record: OutOfMemory, session: Session, spec: Any) -> OutOfMemory:
+def _with_sizes(record: OutOfMemory, call: CallSteps, spec: Any) -> OutOfMemory:
     """Adds to a record whether the tensor is of weights, or of a batch unlike those before."""
-    model, shape, step = session.model, record.shape, session.step - session.first_step
+    model, shape, step = call.model, record.shape, call.step - call.first_step
     if shape and len(shape) > 1 and any(tuple(each.shape) == shape for each in model.weights):
         return replace(record, of_weights=True)
     if shape and step and _varies(spec):
         known = {record.batch_size, *(size for each in model.weights for size in each.shape)}
         return replace(record, varying_length=max(set(shape) - known, default=None))
-    if not shape or record.batch_size is not None or session.epoch != 1 or not step:
+    if not shape or record.batch_size is not None or call.epoch != 1 or not step:
         return record
     # Keras counts the examples of an epoch; the batch that failed is counted or not.
     counted = sum(float(each) for each in ExampleCounter(model).take())

@@ -32,7 +32,7 @@ from keras_gpukit.records.steps import (
 from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 
 if TYPE_CHECKING:
-    from keras_gpukit.monitoring.session import Session
+    from keras_gpukit.monitoring.call_steps import CallSteps
 
 OnWindow = Callable[[StepWindow], None]
 Around = Callable[[StepFunction], StepFunction]
@@ -51,16 +51,16 @@ class PhaseSteps:
         is_between_epochs: Whether the steps of an epoch are over and the next has not started.
     """
 
-    def __init__(self, session: Session, phase: Phase) -> None:
-        model, output, errors = session.model, session.output, session.errors
-        is_call = phase == session.phase
+    def __init__(self, call: CallSteps, phase: Phase) -> None:
+        model, output, first_step = call.model, call.output, call.first_step
+        is_call = phase == call.phase
         self.pipeline: PipelineWatch | None = None
         self.is_between_epochs = False
         self._model = model
         self._phase = phase
-        self._counted = FitCount(model, session.first_step) if phase == "fit" else None
-        self._frame = session.frame
-        self._wall = wall = session.wall if is_call else None
+        self._counted = FitCount(model, first_step) if phase == "fit" else None
+        self._frame = call.frame
+        self._wall = wall = call.wall if is_call else None
         self._watchers: list[OnWindow] = [
             lambda window: output.record("steps", window, window.step)
         ]
@@ -71,7 +71,7 @@ class PhaseSteps:
         self._times_fetches = False
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
-        self._calls = CallTimes(model.steps_per_execution, session.first_step)
+        self._calls = CallTimes(model.steps_per_execution, first_step)
         self._totals = StepTotals(
             phase,
             model.steps_per_execution,
@@ -83,17 +83,17 @@ class PhaseSteps:
             on_window=self._take,
             on_start=wall.add_epoch_wait if wall else lambda wait_s, began_s: None,
             examples=ExampleCounter(model, phase, batch_of(phase)[1]) if counts else None,
-            suspended_since=session.suspended_since,
+            suspended_since=call.suspended_since,
         )
         self._windows = StepWindows(self._calls, self._choice(), ended)
         self._clock = StepClock(
             self._calls,
             self._windows,
             wall=wall,
-            on_error=errors.of_step if is_call else errors.of_validation,
-            around_first_call=session.first_step_hooks if is_call else None,
+            on_error=call.errors.of_step if is_call else call.errors.of_validation,
+            around_first_call=call.first_step_hooks if is_call else None,
             accepts=self._accepts,
-            cost=session.cost,
+            cost=call.cost,
         )
 
     @property
@@ -141,15 +141,10 @@ class PhaseSteps:
         return self._clock.wrap(step_function, not_accepted)
 
     def surround(self, around: Around, on_pause: Callable[[], None] = lambda: None) -> None:
-        """Wraps each step in another function, inside the clock.
+        """Wraps each step in another function, inside the clock, by means of `functools.wraps`.
 
-        Args:
-            around: Wraps a function that runs a step, using `functools.wraps`. Steps that other
-                code runs on its own data are not wrapped.
-            on_pause: Called when the steps are interrupted or over.
-
-        Raises:
-            GPUKitError: If there is no step function that can be restored afterwards.
+        Steps that other code runs on its own data are not wrapped. `on_pause` is called when the
+        steps are interrupted or over. Raises a `GPUKitError` if nothing could be restored later.
         """
         if not self._function.is_ours:
             raise GPUKitError("the step function is not Keras' own, or other code replaced it")

@@ -40,8 +40,7 @@ class _Seen:
 class RetracedFunctions:
     """Notes each tracing of a function of user code between `start` and `close`.
 
-    Args:
-        on_step: Called with the seconds of each tracing of Keras' own step.
+    `on_step` is called with the seconds of each tracing of Keras' own step.
     """
 
     def __init__(self, on_step: Callable[[float], None] | None = None) -> None:

@@ -1,142 +1,106 @@
-"""Session: the state shared by all callbacks that monitor one call of `fit` or the like.
-
-A session has one clock around each step function, one writer thread and one sampling thread. It
-monitors one call of `fit`, `evaluate` or `predict`.
-"""
+"""Session: what the callbacks that monitor one call of `fit` or the like share."""
 
 from __future__ import annotations
 
+import atexit
 import functools
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from keras_gpukit.distributed.clusters import this_worker
-from keras_gpukit.errors import Guard
 from keras_gpukit.input.wait.clock import OwnCost
-from keras_gpukit.input.wait.wall_time import WallTime
-from keras_gpukit.monitoring.call_errors import CallErrors
-from keras_gpukit.monitoring.call_frame import CallFrame, callback_list
-from keras_gpukit.monitoring.callback_list import CallbackListWatch
+from keras_gpukit.monitoring.call_frame import callback_list
+from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.environment import read_environment
-from keras_gpukit.monitoring.phase_steps import PhaseSteps
-from keras_gpukit.monitoring.progress import ProgressNotes
-from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
-from keras_gpukit.monitoring.run_events import RunEventNotes
 from keras_gpukit.monitoring.run_output import RunOutput
-from keras_gpukit.monitoring.script_stacks import STACKS
-from keras_gpukit.monitoring.step_count import steps_so_far
+from keras_gpukit.monitoring.sampling import Sampling
 from keras_gpukit.records.environment import Environment
-from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.run import Ending, RunEnd
-from keras_gpukit.records.script import StackPart, StackTimes
-from keras_gpukit.records.steps import Part, Phase, StepWindow
-from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
-from keras_gpukit.sensors.stack_parts import CodeWatch
-from keras_gpukit.sensors.stacks import StackSampler
+from keras_gpukit.records.steps import Phase, Progress
 
+NOTE_EVERY_S = 10.0
+"""Seconds between two records of progress while nothing changes. A run whose record has not grown
+for longer is over."""
 WRAPPERS_S = 4e-6
 """Estimated seconds that our wrappers add to a step, whose work leaves cold caches: measuring them
 at every step would take longer than that. See `benchmarks/results/watching_cost.json`."""
 
 
-class FirstStepHooks:
-    """Context manager around the first step of a call. Actions that fail are logged and skipped."""
+class ProgressNotes:
+    """Writes what a call is doing whenever that changes, and at least every ten seconds.
 
-    def __init__(self, cost: OwnCost) -> None:
-        self._cost = cost
-        self._entered = False
-        self.before: list[Callable[[], None]] = []
-        self.after: list[Callable[[], None]] = []
+    A run in progress has no summary yet, and a process that is killed never writes one.
+    """
 
-    def __enter__(self) -> None:
-        self._entered = True
-        self._call(self.before)
+    def __init__(
+        self,
+        steps: CallSteps,
+        params: Mapping[str, Any] | None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._steps = steps
+        params, in_fit = params or {}, steps.phase == "fit"
+        self._epochs = _count(params.get("epochs")) if in_fit else None
+        self._epoch_steps = _count(params.get("steps"))
+        self._now = now
+        self._written: tuple[object, ...] = ()
+        self._written_s = 0.0
 
-    def __exit__(self, *exception: object) -> None:
-        if self._entered:
-            self._call(self.after)
-            self._entered = False
+    def note(self) -> None:
+        """Writes a record if something has changed, or the last one is ten seconds old."""
+        steps, now_s = self._steps, self._now()
+        doing = steps.wall.part, steps.epoch
+        if self._written == doing and now_s - self._written_s < NOTE_EVERY_S:
+            return
+        self._written, self._written_s = doing, now_s
+        step, (part, epoch) = steps.step, doing
+        progress = Progress(steps.phase, part, step, epoch, self._epochs, self._epoch_steps)
+        steps.output.record("progress", progress, step)
 
-    def close(self) -> None:
-        """Exits a first step that was interrupted, and forgets all actions."""
-        self.__exit__()
-        self.before, self.after = [], []
 
-    def _call(self, actions: list[Callable[[], None]]) -> None:
-        began_s = time.perf_counter()
-        for action in actions:
-            with Guard("Monitoring the first step", "What it would have measured is unknown."):
-                action()
-        self._cost.add(time.perf_counter() - began_s, once=True)
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
 
 
 class Session:
-    """One monitored call, shared by several callbacks.
+    """One monitored call of `fit`, `evaluate` or `predict`, closed when the last callback leaves.
 
     Attributes:
-        stood_still_since: Returns whether the process was suspended since a moment on the clock.
-        ending: How the call ended: "completed" or "interrupted".
-        errors: Reports the exceptions of steps and callbacks. Those raised elsewhere, such as when
-            Keras makes an iterator of the data, are unknown.
+        output: Takes what is measured.
+        sampling: Samples once a second, and stacks more often.
+        steps: Yields windows of steps, and follows the call.
         cost: Seconds of our own work on the training thread.
-        epoch: Number of the current epoch, from 1; None before the first epoch and outside `fit`.
+        ending: How the call ended: "completed" or "interrupted".
+        is_open: Whether it still monitors the call.
     """
 
     def __init__(self, model: Any, log_dir: Path | None, phase: Phase) -> None:
         self.model = model
-        self.output = RunOutput(log_dir)
         self.phase = phase
         self.ending: Ending = "completed"
-        self.first_step = steps_so_far(model)
+        self.is_open = True
         self.cost = OwnCost()
-        self.epoch: int | None = None
-        self.events = RunEventNotes(model, self.output.record, lambda: self.step)
-        self.frame = CallFrame(phase)
-        self.errors = CallErrors(lambda: self.step, lambda: self.epoch, self.first_step)
-        self._callback_list = CallbackListWatch(
-            callback_list(phase),
-            self.errors.of_callback,
-            self._epoch_began,
-            lambda: self.own_steps.end_epoch(),
-            self._epoch_ended,
-        )
-        self._retraced = RetracedFunctions(lambda spent_s: self.wall.note_tracing(spent_s))
-        begins_with: Part = "callbacks" if phase == "fit" else "epoch start"
-        self.wall = WallTime(
-            begins_with,
-            on_part=self.events.part,
-            by_callback=self._callback_list.times.by_class,
-            callbacks_at_epochs=self._callback_list.times.at_epochs_s,
-            callbacks_by_thirds=self._callback_list.times.by_thirds,
-            retraced=self._retraced.record,
-        )
-        self._sampler = SamplingThread(SAMPLE_EVERY_S)
-        self._stacks: StackSampler | None = None
-        self._code_watches: list[CodeWatch] = []
-        self._began_s = time.perf_counter()
-        self._heartbeat = Heartbeat(SAMPLE_EVERY_S, on_stop=self.events.suspended)
-        self.suspended_since = self._heartbeat.stopped_since
-        self.first_step_hooks = FirstStepHooks(self.cost)
-        self._on_epoch_ended: list[Callable[[], None]] = []
-        # The steps of the call itself are needed now: the sampling thread reads the global step.
-        self._phases = {phase: PhaseSteps(self, phase)}
-        self.every_second("whether the process was suspended", self._heartbeat.beat)
+        self.output = output = RunOutput(log_dir)
+        self.sampling = Sampling(functools.partial(output.event, "stood still"))
+        suspended_since = self.sampling.suspended_since
+        self.steps = CallSteps(model, phase, output, self.cost, suspended_since)
+        self._leave: list[Callable[[], None]] = []
+        self._lock = threading.RLock()
         params = getattr(callback_list(phase), "params", None)
-        notes = ProgressNotes(self, params)
-        self._progress = self.every_second("what the run is doing", notes.note)
+        notes = ProgressNotes(self.steps, params)
+        self._progress = self.sampling.every_second("what the run is doing", notes.note)
+        self.sampling.every_second("whether the run goes on", lambda: self.end_if_over(wait=False))
 
     def start(self) -> None:
         """Starts watching and the threads. The session can already be closed before this."""
-        self._callback_list.start()
-        self.events.start()
-        self._retraced.start()
-        self._stacks = STACKS.acquire()
-        for watch in (self._callback_list.times.between_steps, *self._code_watches):
-            self._stacks.watch(watch)
-        self.output.start(this_worker(self.model), self.phase)
-        self._sampler.start()
+        self.steps.start()
+        self.output.watch_saves(self.model)
+        self.sampling.watch_code(self.steps.between_steps)
+        self.output.start(this_worker(self.model), self.phase, lambda: self.steps.step)
+        self.sampling.start(stacks=True)
 
     @functools.cached_property
     def environment(self) -> Environment:
@@ -144,174 +108,128 @@ class Session:
         return read_environment(self.model)
 
     @property
-    def step(self) -> int:
-        """Global step."""
-        return self.own_steps.step
-
-    @property
     def is_over(self) -> bool:
         """Whether the call has ended, even if callbacks were not notified."""
-        return self.frame.over
-
-    @property
-    def in_steps(self) -> bool:
-        """Whether the call is running steps, not a validation, a checkpoint or an epoch start."""
-        return self.wall.part == "steps"
+        return self.steps.frame.over
 
     @property
     def overhead_s(self) -> float:
         """Recurring overhead so far: processor time, and time at the ends of validations."""
-        wrappers_s = WRAPPERS_S * self.executions
-        return self.cost.recurring_s + self._sampler.cpu_s + self.output.writing_s + wrappers_s
+        wrappers_s = WRAPPERS_S * self.steps.executions
+        return self.cost.recurring_s + self.sampling.cpu_s + self.output.writing_s + wrappers_s
 
     @property
     def startup_s(self) -> float:
         """One-time overhead, measured like `overhead_s`."""
-        return self.cost.once_s + self.output.opening_s
+        return self.cost.once_s + self.sampling.once_s + self.output.opening_s
 
-    def on_window(self, phase: Phase, action: Callable[[StepWindow], None]) -> None:
-        """Times a phase's steps, and calls an action with each finished window of steps."""
-        self.steps_of(phase).watch(action)
+    def join(self, leave: Callable[[], None]) -> None:
+        """Adds a callback, by what it does to leave."""
+        self._leave.append(leave)
 
-    def on_first_step(self, before: Callable[[], None], after: Callable[[], None]) -> None:
-        """Calls actions right before and after the call's first step, even if the step raises."""
-        self.first_step_hooks.before.append(before)
-        self.first_step_hooks.after.append(after)
-        self.on_window(self.phase, lambda window: None)
-
-    def on_epoch_ended(self, action: Callable[[], None]) -> None:
-        """Calls an action after each epoch's last callback has returned; it must not raise."""
-        self._on_epoch_ended.append(action)
-
-    def look_at_starts(self) -> None:
-        """Reads what pipelines do that have not delivered a batch; called on another thread.
-
-        Not in the first step: an operation of another thread would get a part of the step's graphs,
-        which are collected then, and placement would be unknown.
-        """
-        if not self.executions:
+    def ends(self, phase: Phase) -> None:
+        """Notes that a callback is about to leave at the end of a phase."""
+        steps = self.steps
+        if phase != self.phase:
+            steps.wall.switch("callbacks")
             return
-        for steps in tuple(self._phases.values()):
-            if steps.pipeline is not None:
-                steps.pipeline.poll()
-
-    def every_second(self, reads: str, action: Callable[[], None]) -> int:
-        """Calls an action about once a second, on another thread; returns its number."""
-        return self._sampler.add(reads, action)
-
-    def sampled_once(self, spent_s: float) -> None:
-        """Counts processor time of the sampling thread as one-time overhead; called on it."""
-        self._sampler.once_s += spent_s
-        self.cost.add(spent_s, once=True)
-
-    def watch_code(self, watch: CodeWatch) -> None:
-        """Lets a watch see all stacks that are sampled during the call."""
-        self._code_watches.append(watch)
-        if self._stacks is not None:
-            self._stacks.watch(watch)
-
-    def line_times(self) -> StackTimes | None:
-        """Returns the lines of Python that the call spent its time on; None before its start."""
-        parts: tuple[StackPart, ...] = ("call", "step", "callback", "python")
-        if self._stacks is None:
-            return None
-        return self._stacks.times(self._began_s, parts=parts, thread=self.frame.thread)
-
-    def read_now(self, number: int) -> None:
-        """Calls the action that `every_second` has registered under a number, on this thread."""
-        self._sampler.call(number)
-
-    def epoch_begins(self, epoch: int) -> None:
-        """Notes that a callback is called at the start of an epoch; others may follow."""
-        self.epoch = epoch + 1
-        if not self._callback_list.sees_epochs:
-            self.wall.switch("epoch start")
-
-    def epoch_ends(self) -> None:
-        """Notes that a callback is called at the end of an epoch, perhaps after others."""
-        self._pause()
-        self.wall.switch("callbacks", self._callback_list.epoch_ended_s)
-
-    def validation_begins(self) -> None:
-        """Notes that a validation inside `fit` begins."""
-        self._pause()
-        self.wall.switch("validation")
-
-    def validation_ends(self) -> None:
-        """Notes that a validation inside `fit` ended. Keras' remaining work on it counts, too."""
-        by_callback = self.own_steps.is_between_epochs
-        self.wall.switch("other" if by_callback else "validation")
-
-    def leaves(self, phase: Phase) -> None:
-        """Notes that a callback leaves at the end of a phase."""
-        if phase == self.phase:
-            self._sampler.stop()  # a reading must not follow the summary
-            self.read_now(self._progress)
-            self.wall.end()
-            self.events.epoch_ends(self.epoch)  # in case the epoch was interrupted
-        else:
-            self.wall.switch("callbacks")
+        self.sampling.stop()  # a reading must not follow the summary
+        self.sampling.read_now(self._progress)
+        steps.wall.end()
+        self.output.epoch_ended(steps.epoch)  # in case the epoch was interrupted
 
     def record_end(self) -> None:
         """Records how the call ended, once: without that, its process counts as killed."""
         if self.output.claim("the end"):
-            errors = self.errors if self.ending == "interrupted" else None
+            errors = self.steps.errors if self.ending == "interrupted" else None
             ended_by = (errors.last, errors.message, errors.line, errors.kind) if errors else ()
-            self.output.record("end", RunEnd(self.ending, *ended_by), self.step)
+            self.output.record("end", RunEnd(self.ending, *ended_by))
 
-    @property
-    def own_steps(self) -> PhaseSteps:
-        """Steps of the call itself."""
-        return self._phases[self.phase]
+    def leave(self, leave: Callable[[], None]) -> None:
+        """Removes a callback, and closes the session if it was the last one."""
+        with self._lock:
+            if leave in self._leave:
+                self._leave.remove(leave)
+            if not self._leave:
+                self._close()
 
-    def steps_of(self, phase: Phase) -> PhaseSteps:
-        """Returns the steps of a phase: the call itself, or a validation inside `fit`."""
-        if phase not in self._phases:
-            self._phases[phase] = PhaseSteps(self, phase)
-        return self._phases[phase]
+    def end_if_over(self, *, wait: bool = True) -> None:
+        """Ends the session if an exception has ended its call, which Keras does not report.
 
-    @property
-    def executions(self) -> int:
-        """Number of executions so far, with those of validations."""
-        return sum(steps.executions for steps in tuple(self._phases.values()))
+        The sampling thread must not wait for another thread that is ending the session, since that
+        one may be waiting for it.
+        """
+        if self._lock.acquire(blocking=wait):
+            try:
+                if self.is_open and self.is_over:
+                    self.abort()
+            finally:
+                self._lock.release()
 
-    def close(self) -> None:
-        """Restores the model, ends the threads, and forgets the call; may be called repeatedly."""
+    def abort(self, because: str | None = None) -> None:
+        """Ends the session early, by an exception or for a cause such as "SIGTERM"."""
+        with self._lock:
+            if self.is_open:
+                self.ending = "interrupted"
+                if because is not None:
+                    self.steps.errors.ended_by(because, self.steps.wall.part)
+                for leave in tuple(self._leave):
+                    leave()
+                self._close()
+
+    def _close(self) -> None:
+        if not self.is_open:
+            return
+        try:
+            self._close_parts()
+        except BaseException:  # an interrupt; closing again what is already closed is harmless
+            self._close_parts()
+            raise
+
+    def _close_parts(self) -> None:
+        """Restores the model, ends the threads, and forgets the call."""
         self.record_end()
-        for steps in self._phases.values():
-            steps.restore()
-        self._callback_list.close()
-        self.events.close()
-        self._retraced.close()
-        self.first_step_hooks.close()
-        self._sampler.stop()
-        self._end_stacks()
+        self.steps.close()
+        self.sampling.close()
         self.output.close()
-        self.frame.forget()
-        # References to the session, and cycles within it, must not keep the run's data alive.
-        for steps in self._phases.values():
-            steps.release()
-        self._sampler.release()
-        self.errors.clear()
-        self._on_epoch_ended.clear()
+        self.steps.release()
+        self.is_open = False
+        key = id(self.model), self.output.log_dir
+        if _open.get(key) is self:
+            del _open[key]
 
-    def _end_stacks(self) -> None:
-        stacks, self._stacks = self._stacks, None
-        if stacks is not None:
-            for watch in (self._callback_list.times.between_steps, *self._code_watches):
-                stacks.unwatch(watch)
-            STACKS.release()
-        self._code_watches.clear()
 
-    def _epoch_began(self) -> None:
-        self.own_steps.begin_epoch()
-        self.wall.switch("epoch start")
-        self.events.epoch_begins()
+_open: dict[tuple[int, Path | None], Session] = {}
 
-    def _epoch_ended(self) -> None:
-        self.events.epoch_ends(self.epoch)
-        for action in tuple(self._on_epoch_ended):
-            action()
 
-    def _pause(self) -> None:
-        self.own_steps.pause(self._callback_list.batch_ended_s)
+def open_session(model: Any, log_dir: Path | None, phase: Phase) -> Session:
+    """Returns the session of the running call; starts one if none is open.
+
+    A validation inside `fit` belongs to the session of that `fit`.
+    """
+    # Also sessions with other log directories: wrappers that a failed call left around the model's
+    # step functions must not be monitored again.
+    for session in tuple(_open.values()):
+        if session.model is model:
+            session.end_if_over()
+    key = id(model), log_dir
+    if key not in _open:
+        # Registered before it starts anything: if an interrupt comes, the next call ends it.
+        _open[key] = Session(model, log_dir, phase)
+        _open[key].start()
+    return _open[key]
+
+
+def is_watched(model: Any) -> bool:
+    """Whether a call of this model is being monitored."""
+    return any(
+        session.model is model and session.is_open and not session.is_over
+        for session in tuple(_open.values())
+    )
+
+
+@atexit.register
+def end_all(because: str | None = None) -> None:
+    """Ends every session; see `Session.abort`."""
+    for session in tuple(_open.values()):
+        session.abort(because)

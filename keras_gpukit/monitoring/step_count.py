@@ -16,15 +16,9 @@ class FitCount:
         self._first_step = first_step
 
     def steps(self, calls: int, steps_per_execution: int, pipelines: int) -> int:
-        """Returns the number of steps in all calls of the step function.
-
-        Args:
-            calls: Number of calls.
-            steps_per_execution: Maximum number of steps per call.
-            pipelines: Number of times that data may have ended within a call, which then has fewer
-                steps.
-        """
-        # The optimizer's counter shows how many fewer, unless it counts something else.
+        """Returns the number of steps in all calls of the step function."""
+        # Each pipeline's data may have ended within a call, which then has fewer steps. The
+        # optimizer's counter shows how many fewer, unless it counts something else.
         counted = steps_so_far(self._model) - self._first_step
         fits = 0 <= calls * steps_per_execution - counted <= (steps_per_execution - 1) * pipelines
         return counted if fits else calls * steps_per_execution

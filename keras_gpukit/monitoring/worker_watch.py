@@ -126,12 +126,12 @@ class WorkerWatch:
         clock = collective_clock()
         self._shares = shares = StepShares(
             lambda: clock.total_s,
-            first_step=session.first_step,
+            first_step=session.steps.first_step,
             steps_per_execution=session.model.steps_per_execution,
         )
         clock.install()
         self._clock = clock
-        session.own_steps.surround(shares.wrap, shares.pause)
+        session.steps.own.surround(shares.wrap, shares.pause)
 
     def _watch_round_trips(self, session: Session) -> None:
         tasks = tasks_of(session.model)
@@ -140,10 +140,10 @@ class WorkerWatch:
         self._round_trips = trips = RoundTrips(self._index, tasks)
 
         def look() -> None:
-            if session.in_steps:
+            if session.steps.in_steps:
                 trips.read()
 
-        session.every_second("the round trip to other workers", look)
+        session.sampling.every_second("the round trip to other workers", look)
 
     def _own(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerFigures:
         steps = self._shares.steps if self._shares else ()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_gpukit.monitoring.script_stacks import STACKS
+from keras_gpukit.monitoring.sampling import STACKS
 from keras_gpukit.scripts.custom_loop import TO_SEE_MORE, OwnLoops
 from keras_gpukit.scripts.main_module import failures
 from keras_gpukit.scripts.run_folder import RunFolder

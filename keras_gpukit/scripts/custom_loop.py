@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
@@ -20,7 +20,11 @@ from keras_gpukit.records.steps import InputRecord, RetracedFunction, Throughput
 from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
 
 if TYPE_CHECKING:
+    from keras_gpukit.callbacks.utilization import MachineReadings
     from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
+    from keras_gpukit.monitoring.run_output import RunOutput
+    from keras_gpukit.monitoring.sampling import Sampling
+    from keras_gpukit.records.environment import Environment
 
 TO_SEE_MORE = """\
 The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
@@ -28,6 +32,7 @@ For more, profile 20 of its steps with these two lines, then run keras-gpukit re
 The number of a step is i, as in "for i, batch in enumerate(dataset)":
   with tf.profiler.experimental.Profile("profile"):  # around the 20 steps
       with tf.profiler.experimental.Trace("train", step_num=i, _r=1):  # around each step"""
+_PASS = "_gpukit_pass"
 _LIBRARIES = tuple(os.path.join(*each) for each in (("keras", "src"), ("keras_gpukit", "")))
 
 
@@ -80,7 +85,7 @@ class OwnLoops:
 
     eager: EagerSteps = field(init=False)
     _loops: dict[str, _Loop] = field(default_factory=dict)
-    _readings: Any = None
+    _readings: _Readings | None = None
     _retraced: RetracedFunctions | None = None
     _guard: Guard = field(
         default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
@@ -99,11 +104,11 @@ class OwnLoops:
         """Ends the readings; returns the judged record of the longest loop, None without one."""
         if self._readings is None:
             return None
-        self._readings[1].stop()
+        self._readings.sampling.stop()
         loop, eager = self._longest, self.eager.throughput()
         if (loop is None and eager is None) or self._guard.failed_because is not None:
             return None
-        return _summarize(loop, eager, *self._readings)
+        return _summarize(loop, eager, self._readings)
 
     def retraced(self) -> tuple[RetracedFunction, ...]:
         """Returns the functions that were traced more than once since the first step; ends that."""
@@ -141,12 +146,12 @@ class OwnLoops:
             if threading.get_ident() != main or in_graph():
                 return take(iterator)
             began_s = now()
-            followed = iterator.__dict__.get("_gpukit_pass")
+            followed = vars(iterator).get(_PASS)
             if followed is not None:
                 followed.ends(began_s)
             batch = take(iterator)
             if followed is None:
-                followed = iterator._gpukit_pass = _Pass(self._loop_of_caller())
+                followed = vars(iterator)[_PASS] = _Pass(self._loop_of_caller())
             followed.began_s, followed.waited_s = began_s, now() - began_s
             followed.batches, followed.is_in_step = followed.batches + 1, True
             if followed.loop is not None:
@@ -194,53 +199,49 @@ class OwnLoops:
             self._retraced.start()
 
 
-def _start_readings() -> tuple[Any, Any]:
-    """Starts to read GPUs and host; returns the callback that does so, and its session."""
-    from keras_gpukit.callbacks.utilization import Utilization
+@dataclass
+class _Readings:
+    environment: Environment
+    output: RunOutput
+    sampling: Sampling
+    machine: MachineReadings
+
+
+def _start_readings() -> _Readings:
+    """Starts to read GPUs and host."""
+    from keras_gpukit.callbacks.utilization import MachineReadings
     from keras_gpukit.monitoring.environment import process_environment
     from keras_gpukit.monitoring.run_output import RunOutput
-    from keras_gpukit.sensors.sampling import SamplingThread
+    from keras_gpukit.monitoring.sampling import Sampling
 
-    sampler = SamplingThread()
-    session: Any = SimpleNamespace(
-        phase="fit",
-        step=0,
-        in_steps=True,
-        environment=process_environment(),
-        output=RunOutput(None),
-        every_second=sampler.add,
-        read_now=sampler.call,
-        wall=SimpleNamespace(total_s=1.0),
-        stop=sampler.stop,
-    )
-    readings = Utilization(None)
-    readings._begin(session, "fit")
-    sampler.start()
-    return readings, session
+    environment, output, sampling = process_environment(), RunOutput(None), Sampling()
+    machine = MachineReadings(environment.gpus, output, sampling)
+    sampling.start()
+    return _Readings(environment, output, sampling, machine)
 
 
 def _summarize(
-    loop: _Loop | None, eager: ThroughputRecord | None, readings: Any, session: Any
+    loop: _Loop | None, eager: ThroughputRecord | None, readings: _Readings
 ) -> RunSummary:
     from dataclasses import replace
 
     from keras_gpukit.rules import judge_run
 
-    readings._end(session, "fit")
+    readings.machine.end()
     summary = RunSummary(
-        environment=session.environment,
+        environment=readings.environment,
         throughput=eager,
-        utilization=readings.summary,
+        utilization=readings.output.fold.utilization(),
         ending="completed",
     )
     if loop is not None:
         step_s = loop.lasted_s / loop.steps
         throughput = ThroughputRecord("fit", loop.steps, loop.steps, step_s, None)
-        summary = replace(summary, throughput=throughput, input=_input(loop, session))
+        summary = replace(summary, throughput=throughput, input=_input(loop, readings.environment))
     return judge_run(summary)
 
 
-def _input(loop: _Loop, session: Any) -> InputRecord:
+def _input(loop: _Loop, environment: Environment) -> InputRecord:
     from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
 
     wait_s, fraction = loop.waited_s / loop.steps, loop.waited_s / loop.lasted_s
@@ -248,7 +249,7 @@ def _input(loop: _Loop, session: Any) -> InputRecord:
     return InputRecord(
         "fit",
         "timed calls of the dataset's iterator",
-        confidence="upper bound" if session.environment.gpus else "exact",
+        confidence="upper bound" if environment.gpus else "exact",
         measured_steps=loop.steps,
         wait_s=wait_s,
         stall_fraction=fraction,

@@ -64,7 +64,7 @@ def follow() -> ImportHook | None:
     )
 
     def finish() -> None:
-        from keras_gpukit.monitoring.open_session import end_all
+        from keras_gpukit.monitoring.session import end_all
 
         end_all("SIGTERM")
 

@@ -88,7 +88,7 @@ class WatchedFits:
         from keras_gpukit.callbacks.monitor import Monitor, monitor_of_script
         from keras_gpukit.callbacks.profiler import Profiler
         from keras_gpukit.monitoring.epoch_memory import FitMemory
-        from keras_gpukit.monitoring.open_session import is_watched
+        from keras_gpukit.monitoring.session import is_watched
 
         own = [each for each in callback_list.callbacks if isinstance(each, WatchingCallback)]
         log_dirs = [each.log_dir for each in own if each.log_dir is not None]
@@ -100,7 +100,7 @@ class WatchedFits:
                 return []
             for each in own:
                 if isinstance(each, Monitor):
-                    each._log_to = each._log_to or tuple(self._log_to)
+                    each.log_to = each.log_to or tuple(self._log_to)
             # Memory belongs to the process: each fit continues the readings of earlier fits.
             self._memory = self._memory or FitMemory()
             if not self._is_due():

@@ -266,7 +266,7 @@ def test_nvml_that_vanishes_is_said_once(tmp_path, caplog, monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", FakeNVML(gpus))
     listed = tuple(GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus))
     monkeypatch.setattr(watched, "visible_gpus", lambda: listed)
-    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.05)
     monitor = gpukit.Monitor(tmp_path)
     model = small_model()
     model.fit(SlowPyDataset(40, 0.02), callbacks=[monitor], verbose=0)

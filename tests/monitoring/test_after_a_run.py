@@ -12,7 +12,7 @@ import tensorflow as tf
 from helpers.launches import wait_for
 
 import keras_gpukit as gpukit
-import keras_gpukit.monitoring.open_session as open_sessions
+from keras_gpukit.monitoring.session import end_all
 from keras_gpukit.monitoring.step_count import steps_so_far, updates_so_far
 
 
@@ -44,7 +44,7 @@ def test_data_monitor_and_session_of_a_fit_are_freed_with_it_and_wait_for_no_gar
     kept, sessions = [], []
 
     def note(epoch, logs):
-        sessions.append(weakref.ref(watching[0]._lifecycle.session))
+        sessions.append(weakref.ref(watching[0]._session))
 
     noting = keras.callbacks.LambdaCallback(on_epoch_end=note)
     gc.collect()
@@ -69,7 +69,7 @@ def test_steps_are_counted_apart_from_updates_over_several_fits(tmp_path):
         first_steps, throughput = [], gpukit.Throughput(tmp_path)
 
         def note(batch, logs, to=first_steps, of=throughput):
-            to.append(of._lifecycle.session.step)
+            to.append(of._session.steps.step)
 
         noting = keras.callbacks.LambdaCallback(on_train_batch_end=note)
         model.fit(batches(12), verbose=0, callbacks=[throughput, noting])
@@ -141,7 +141,7 @@ class Listens(gpukit.Throughput):
     def _begin(self, session, phase):
         super()._begin(session, phase)
         if phase == session.phase:
-            session.errors.add(self.heard.append)
+            session.steps.errors.add(self.heard.append)
 
 
 def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
@@ -158,7 +158,7 @@ def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):
     monitor = gpukit.Monitor(None, verbose=0)
     with pytest.raises(tf.errors.OpError):
         small_model().fit(generate(), verbose=0, callbacks=[monitor])
-    open_sessions.end_all()
+    end_all()
     # And not TensorFlow's error around it.
     assert monitor.summary.ended_by == "OSError in the input of step 5, in epoch 1"
     assert monitor.summary.error_message == "the disk is gone"

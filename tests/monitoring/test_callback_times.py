@@ -9,7 +9,7 @@ from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit.monitoring import callback_list
 from keras_gpukit.monitoring.callback_list import CallbackTimes
-from keras_gpukit.monitoring.script_stacks import ScriptStacks
+from keras_gpukit.monitoring.sampling import ScriptStacks
 from keras_gpukit.records import OWN_WORK
 
 

@@ -21,11 +21,11 @@ def clock(monkeypatch):
     return StoppedClock.of(monkeypatch, epoch_memory)
 
 
-def watched(session, read, look, add=None):
-    """The watch of a session's memory; what is kept is looked at each time."""
+def watched(steps, read, look, add=None):
+    """The watch of a call's memory; what is kept is looked at each time."""
     kept = SimpleNamespace(read=look)
     fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=kept, add=add)
-    return epoch_memory.EpochMemoryWatch(session, SimpleNamespace(read=read), fits)
+    return epoch_memory.EpochMemoryWatch(steps, SimpleNamespace(read=read), fits)
 
 
 def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
@@ -36,7 +36,7 @@ def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
         clock.now_s += 1.0
         return ()
 
-    watched(session(actions.append), lambda: reads.append(clock.now_s) or (), look)
+    watched(steps(actions.append), lambda: reads.append(clock.now_s) or (), look)
     for _ in range(EPOCHS):
         clock.now_s += 1.0
         actions[0]()
@@ -45,11 +45,10 @@ def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
     assert len(looks) == epoch_memory.ALWAYS_READ
 
 
-def session(on_epoch_ended):
+def steps(on_epoch_ended):
     return SimpleNamespace(
         model=SimpleNamespace(train_function=None, run_eagerly=False),
         step=40,
-        ending="completed",
         wall=SimpleNamespace(tracings=0),
         on_epoch_ended=on_epoch_ended,
         output=SimpleNamespace(record=lambda kind, record, step: None),
@@ -69,7 +68,7 @@ def test_a_look_that_takes_the_processor_long_is_not_repeated_at_each_of_the_fir
         clock.now_s += look_s
         return ()
 
-    watched(session(actions.append), tuple, look)
+    watched(steps(actions.append), tuple, look)
     for _ in range(10):
         actions[0]()
     assert len(looked) == looks
@@ -78,8 +77,8 @@ def test_a_look_that_takes_the_processor_long_is_not_repeated_at_each_of_the_fir
 def test_growth_that_only_the_reading_at_the_end_shows_is_kept():
     seen, added = (Kept("Saver.outputs", "host", 50_000_000),), []
     # The epochs were too short to be read.
-    nothing = session(lambda action: None)
-    watched(nothing, tuple, lambda owners: seen, lambda reading, _: added.append(reading)).end()
+    nothing, add = steps(lambda action: None), lambda reading, _: added.append(reading)
+    watched(nothing, tuple, lambda owners: seen, add).end(completed=True)
     assert [each.kept for each in added] == [seen]
     assert added[0].left_bytes > 0
 

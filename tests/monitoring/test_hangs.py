@@ -11,9 +11,8 @@ from helpers.training import small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.monitoring import hangs, session
-from keras_gpukit.monitoring.hangs import HangWatch
-from keras_gpukit.monitoring.thread_activity import Frame, describe
+from keras_gpukit.monitoring import hangs, sampling
+from keras_gpukit.monitoring.hangs import Frame, HangWatch, describe
 from keras_gpukit.records import Hang, RunReport
 from keras_gpukit.reports.run_words import state_note
 from keras_gpukit.saved_runs import load_report
@@ -50,24 +49,24 @@ def test_the_stacks_show_what_the_process_does(training, others, part, options, 
 
 
 class Call:
-    """Stands in for a session."""
+    """Stands in for the steps of a call."""
 
     def __init__(self):
         self.executions, self.step, self.suspended = 0, 0, False
         self.wall = SimpleNamespace(part="steps")
-        self.own_steps = SimpleNamespace(step_time_s=None)
+        self.own = SimpleNamespace(step_time_s=None)
         self.model = SimpleNamespace(steps_per_execution=1)
         self.frame = SimpleNamespace(stack=list, thread=threading.get_ident())
-        self.written, self.events = [], self
-        self.output = self
+        self.written, self.output = [], self
 
     def suspended_since(self, moment_s):
         return self.suspended
 
-    def record(self, kind, record, step):
+    def record(self, kind, record, step=None):
         self.written.append(record)
 
-    def hung(self, began_s, ended_s):
+    def event(self, kind, began_s, ended_s):
+        assert kind == "hang"
         self.written.append(ended_s - began_s)
 
 
@@ -116,7 +115,7 @@ def test_a_suspended_process_does_not_hang_and_the_limit_follows_the_steps(after
     call.suspended = False
     after(30)
     assert not printed(capsys)
-    call.own_steps.step_time_s = 5.0
+    call.own.step_time_s = 5.0
     after(1, steps=1)
     after(99)
     assert not printed(capsys)
@@ -148,7 +147,7 @@ def test_the_live_page_says_so_while_it_lasts():
 
 
 def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(session, "SAMPLE_EVERY_S", 0.1)
+    monkeypatch.setattr(sampling, "SAMPLE_EVERY_S", 0.1)
     monkeypatch.setattr(hangs, "LEAST_S", 1.0)
     monkeypatch.setattr(hangs, "LEAST_STEPS", 1)
 

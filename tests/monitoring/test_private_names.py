@@ -16,7 +16,7 @@ from helpers.training import BATCH, FEATURES, arrays
 
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks.private_names import NEEDED_FOR
-from keras_gpukit.monitoring.step_flops import _of_step
+from keras_gpukit.monitoring.step_prediction import flops_of_step
 from keras_gpukit.placement import registry
 from keras_gpukit.records import to_dict
 from keras_gpukit.sensors import compilations
@@ -124,7 +124,7 @@ def watched():
     record = to_dict(monitor.summary)
     for part in ("verdict", "series", "utilization"):  # of other readings, or of the machine's
         del record[part]
-    record["flops"] = to_dict(_of_step(model, BATCH))
+    record["flops"] = to_dict(flops_of_step(model, BATCH))
     return history, weights, record
 
 

@@ -9,26 +9,26 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from helpers.stopped_clock import StoppedClock
 
-from keras_gpukit.monitoring import live_view, progress, run_events, session
+from keras_gpukit.monitoring import input_so_far, live_view, run_output, sampling, session
+from keras_gpukit.monitoring.input_so_far import InputSoFar
 from keras_gpukit.monitoring.live_view import LiveView
-from keras_gpukit.monitoring.progress import InputSoFar, ProgressNotes
-from keras_gpukit.monitoring.run_events import SHORTEST_S, RunEventNotes
+from keras_gpukit.monitoring.run_output import SHORTEST_S, RunOutput
+from keras_gpukit.monitoring.session import ProgressNotes
 from keras_gpukit.records import InputRecord, Progress, RunEvent, ThroughputRecord
 from keras_gpukit.reports.terminal import is_notebook
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
 
 
 class Call:
-    """Stands in for a session: a call in some part, at some step."""
+    """Stands in for the steps of a call in some part, at some step."""
 
     def __init__(self) -> None:
         self.phase, self.epoch, self.step = "fit", None, 0
         self.wall = SimpleNamespace(part="callbacks", is_over=False)
         self.written = []
         self.asked = 0
-        self.own_steps = self.output = self
+        self.own = self.output = self
 
-    def record(self, kind, record, step):
+    def record(self, kind, record, step=None):
         self.written.append((kind, record, step))
 
     def input_so_far(self):
@@ -62,7 +62,7 @@ def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
         Progress("fit", "callbacks", 0, None, 5, 30),
         Progress("fit", "steps", 13, 1, 5, 30),
     ]
-    clock.now_s += progress.NOTE_EVERY_S
+    clock.now_s += session.NOTE_EVERY_S
     notes.note()
     call.epoch = 2
     notes.note()
@@ -89,7 +89,7 @@ def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely():
     assert len(call.written) / 2 == call.asked == len(looks) < 30
     pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] <= progress.MOST_PAUSE_S
+    assert pauses[-1] <= input_so_far.MOST_PAUSE_S
     call.wall.is_over = True  # the summary follows
     clock.now_s += 3600
     notes.on_window(None)
@@ -111,9 +111,9 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
         loaded = tf.numpy_function(load, (inputs, targets), (tf.float32, tf.float32))
         return [tf.ensure_shape(a, b.shape) for a, b in zip(loaded, (inputs, targets), strict=True)]
 
-    monkeypatch.setattr(progress, "FIRST_INPUT_S", 0.5)
-    monkeypatch.setattr(progress, "LEAST_PAUSE_S", 0.1)
-    monkeypatch.setattr(session, "SAMPLE_EVERY_S", 0.1)
+    monkeypatch.setattr(input_so_far, "FIRST_INPUT_S", 0.5)
+    monkeypatch.setattr(input_so_far, "LEAST_PAUSE_S", 0.1)
+    monkeypatch.setattr(sampling, "SAMPLE_EVERY_S", 0.1)
     monitor = Monitor(tmp_path)
     data = fast_dataset(60).map(slowly)
     options = {"validation_data": fast_dataset(3), "verbose": 0, "callbacks": [monitor]}
@@ -135,22 +135,9 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
         assert each["breakdown"]["wall_s"] < final.breakdown.wall_s
 
 
-FOLD = RunFold()
-FOLD.add("throughput", ThroughputRecord("fit", 40, 38, 0.02, 640.0), 1.0, 40)
-FOLD.add("progress", Progress("fit", "steps", 40, 2, 3), 1.0, 40)
-
-
-class Session:
-    """Stands in for a session, and for what it records."""
-
-    def __init__(self) -> None:
-        self.output, self.tasks = self, []
-
-    def read(self, part):
-        return part(FOLD)
-
-    def every_second(self, name, task):
-        self.tasks.append(task)
+OUTPUT = RunOutput(None)
+OUTPUT.record("throughput", ThroughputRecord("fit", 40, 38, 0.02, 640.0), 40)
+OUTPUT.record("progress", Progress("fit", "steps", 40, 2, 3), 40)
 
 
 class ZMQInteractiveShell:
@@ -188,10 +175,8 @@ def test_only_a_kernel_is_a_notebook(monkeypatch):
 
 
 def test_it_shows_the_run_and_goes_when_that_ends(shown):
-    session = Session()
-    view = LiveView(session)
-    [update] = session.tasks
-    update()
+    view = LiveView(OUTPUT)
+    view.update()
     view.close()
     first, running, last = shown
     assert "starting" in first
@@ -203,7 +188,7 @@ def test_it_shows_the_run_and_goes_when_that_ends(shown):
 def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
     clock, made = SimpleNamespace(now_s=0.0), []
     monkeypatch.setattr(live_view, "judge_run", lambda summary: made.append(clock.now_s) or summary)
-    view = LiveView(Session(), lambda: clock.now_s)
+    view = LiveView(OUTPUT, lambda: clock.now_s)
     for second in range(1, 101):
         clock.now_s = float(second)
         view.update()
@@ -212,7 +197,7 @@ def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
 
 
 def test_a_display_that_fails_is_dropped_without_a_word(shown, caplog):
-    view = LiveView(Session())
+    view = LiveView(OUTPUT)
     shown.append(RuntimeError("no such comm"))
     for _ in range(3):
         view.update()
@@ -235,36 +220,44 @@ class Model:
         raise OSError("the disk is full")
 
 
+def noting(events, step=lambda: 7):
+    """An output that adds events to a list."""
+    output = RunOutput(None)
+    output.start(None, step=step)
+    output.record = lambda kind, event, step: events.append(event)
+    return output
+
+
 def test_a_save_is_noted_and_does_what_it_did(monkeypatch, caplog):
-    events, model = [], Model(StoppedClock.of(monkeypatch, run_events))
-    notes = RunEventNotes(model, lambda kind, event, step: events.append(event), lambda: 7)
+    events, model = [], Model(StoppedClock.of(monkeypatch, run_output))
+    output = noting(events)
     before = dict(vars(model))
-    notes.start()
+    output.watch_saves(model)
     assert model.save("here") == "saved to here"
     with pytest.raises(OSError, match="disk is full"):
         model.save_weights("here")
-    notes.close()
+    output.close()
     assert vars(model) == before
     assert events == [RunEvent("checkpoint", StoppedClock.UNIX_S, 3.0, 7)]
     # A failure to note is not the model's.
-    notes = RunEventNotes(model, lambda kind, event, step: 1 / 0, lambda: 0)
-    notes.start()
+    output = noting(events, lambda: 1 / 0)
+    output.watch_saves(model)
     assert model.save("here") == "saved to here"
-    notes.close()
+    output.close()
     assert "Noting an event failed" in caplog.text
 
 
 def test_parts_and_epochs_are_noted_if_they_can_be_seen(monkeypatch):
-    events, clock = [], StoppedClock.of(monkeypatch, run_events)
-    notes = RunEventNotes(Model(clock), lambda kind, event, _: events.append(event), lambda: 7)
-    notes.part("validation", -2.0, -1.0)
-    notes.part("validation", -1.0, -1.0 + SHORTEST_S / 2)
-    notes.part("steps", -1.0, 0.0)
-    notes.suspended(-9.0, -4.0)
-    notes.epoch_begins()
+    events, clock = [], StoppedClock.of(monkeypatch, run_output)
+    output = noting(events)
+    output.part_ended("validation", -2.0, -1.0)
+    output.part_ended("validation", -1.0, -1.0 + SHORTEST_S / 2)
+    output.part_ended("steps", -1.0, 0.0)
+    output.event("stood still", -9.0, -4.0)
+    output.epoch_began()
     clock.now_s += 0.25
-    notes.epoch_ends(3)
-    notes.epoch_ends(3)  # by an exception, after which the call ends too
+    output.epoch_ended(3)
+    output.epoch_ended(3)  # by an exception, after which the call ends too
     noted = [(event.kind, event.number) for event in events]
     assert noted == [("validation", None), ("stood still", None), ("epoch", 3)]
     assert [event.duration_s for event in events] == [1, 5, 0.25]

@@ -23,7 +23,7 @@ class Waits(keras.callbacks.Callback):
     """Goes on until the operations are known."""
 
     def __init__(self, monitor):
-        self._session = lambda: monitor._lifecycle.session
+        self._session = lambda: monitor._session
 
     def on_epoch_end(self, epoch, logs=None):
         wait_for(lambda: "flops" in self._session().output.fold.latest)

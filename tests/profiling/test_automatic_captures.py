@@ -43,7 +43,7 @@ def on_a_gpu(monkeypatch):
     sooner = {"AFTER_S": 0.3, "STEADY_STRETCH_S": 0.05, "STEADY_WITHIN": 10.0, "SLOWER": 1000.0}
     for name, value in sooner.items():
         monkeypatch.setattr(f"keras_gpukit.rules.slowdown.captures.{name}", value)
-    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.05)
+    monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.05)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
 
 

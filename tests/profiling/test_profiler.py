@@ -254,7 +254,7 @@ def test_a_capture_waits_until_the_one_before_is_gathered(tmp_path):
 @pytest.fixture
 def often(monkeypatch):
     """What happens each second happens each hundredth."""
-    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.01)
+    monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.01)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.01)
 
 

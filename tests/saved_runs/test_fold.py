@@ -118,7 +118,7 @@ def assert_is_the_live_one(log_dir, live):
 
 
 def test_a_run_that_was_killed_gets_the_verdicts_that_its_records_allow(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.2)
+    monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.2)
     monitor = Monitor(tmp_path, verbose=0)
     on_gpus(monitor, monkeypatch)
     live = monitor.summary

@@ -36,7 +36,7 @@ def on_cores(count) -> RunSummary:
 @pytest.fixture
 def record_of(monkeypatch):
     """Trains on a dataset, and looks at its code often."""
-    monkeypatch.setattr("keras_gpukit.monitoring.session.SAMPLE_EVERY_S", 0.02)
+    monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.02)
     return input_of
 
 

@@ -62,9 +62,9 @@ RUN = """
     import keras_gpukit
     from keras_gpukit.records import GPUInfo
     from keras_gpukit.sensors import host
-    from keras_gpukit.monitoring import environment, session
+    from keras_gpukit.monitoring import environment, sampling
 
-    session.SAMPLE_EVERY_S = 0.05
+    sampling.SAMPLE_EVERY_S = 0.05
     host.DISKS_EVERY_S = 0.1
     environment.visible_gpus = lambda: tuple(
         GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus)

@@ -1,6 +1,7 @@
-"""Monitors how full the caches and shuffle buffers of a call's input are, and warns early.
+"""Writes what is known of the input of a running call, less and less often.
 
-A process that is killed because host memory ran out cannot report it, so the warning comes before.
+A run in progress has no summary yet, and a process that is killed never writes one. If it is killed
+because host memory ran out, it cannot report that, so a warning comes before.
 """
 
 from __future__ import annotations
@@ -14,26 +15,64 @@ from keras_gpukit.errors import logger
 from keras_gpukit.input.pipelines.host_buffers import host_buffers
 from keras_gpukit.input.wait.readings import Sizes, measured_element_bytes
 from keras_gpukit.monitoring.call_frame import callback_list, dataset_of_fit, epochs_of
-from keras_gpukit.monitoring.session import Session
+from keras_gpukit.monitoring.call_steps import CallSteps
+from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
+from keras_gpukit.records.steps import InputRecord, StepWindow, ThroughputRecord
 from keras_gpukit.reports.evidence import in_one_line
 from keras_gpukit.rules.memory.memory_grows import InputFillsMemory
 from keras_gpukit.sensors.host import left_bytes
 
-EVERY = 1.5
-"""Factor by which the run time grows from one look to the next, so looks become rare."""
+FIRST_INPUT_S = 4.0
+"""Run time at which the pipeline's stages are first looked at, after some windows of steps."""
+LEAST_PAUSE_S, MOST_PAUSE_S = 8.0, 300.0
 NOT_READABLE = "the input is not a tf.data pipeline of this process alone"
 NOT_READ = "the run was over before its pipeline was read"
 FAILED = "its pipeline could not be read"
 
 
-class HostBufferWatch:
-    """Looks at the buffers of a monitored `fit`, less and less often."""
+class InputSoFar:
+    """Writes the input wait and the pipeline's stages so far.
 
-    def __init__(self, session: Session, now: Callable[[], float] = time.perf_counter) -> None:
-        self._session = session
+    The figures are taken between two steps, when a window of steps ends. Finding the stages takes
+    milliseconds, so this is done on the sampling thread.
+    """
+
+    def __init__(
+        self,
+        steps: CallSteps,
+        complete: Callable[[InputRecord], InputRecord],
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._steps = steps
+        self._complete = complete
         self._now = now
-        self._began_s = self._due_s = now()
+        self._schedule = Schedule(now(), FIRST_INPUT_S, LEAST_PAUSE_S, MOST_PAUSE_S)
+        self._taken: tuple[ThroughputRecord, InputRecord] | None = None
+
+    def on_window(self, window: StepWindow) -> None:
+        """Takes the figures when a window ends, if due; called on the training thread."""
+        if not self._steps.wall.is_over and self._schedule.is_due(self._now()):
+            own = self._steps.own
+            self._taken = own.throughput(), own.input_so_far()
+
+    def write(self) -> None:
+        """Writes the figures that were taken; called on the sampling thread."""
+        taken, self._taken = self._taken, None
+        if taken is not None:
+            throughput, so_far = taken
+            record = self._complete(self._steps.own.with_stages(so_far))
+            self._steps.output.record("throughput", throughput)
+            self._steps.output.record("input", record)
+
+
+class HostBufferWatch:
+    """Looks at the caches and shuffle buffers of a `fit`, and warns before memory runs out."""
+
+    def __init__(self, steps: CallSteps, now: Callable[[], float] = time.perf_counter) -> None:
+        self._call = steps
+        self._now = now
+        self._schedule = Schedule(now())
         params = getattr(callback_list("fit"), "params", None) or {}
         self._epoch_steps: int | None = params.get("steps")
         epochs = epochs_of("fit")
@@ -43,22 +82,19 @@ class HostBufferWatch:
         self._unknown_because = NOT_READABLE if self._dataset is None else NOT_READ
         self._buffers: tuple[HostBuffer, ...] | None = None
         self._has_warned = False
-        session.every_second("how full caches and shuffle buffers are", self.poll)
 
     def poll(self) -> None:
         """Looks at the buffers if a look is due; called on the sampling thread."""
-        now_s = self._now()
         # Reading tf.data runs operations. During the first step, an operation on another thread
         # would split the graphs that the device placement is read from.
-        if now_s < self._due_s or self._session.step == self._session.first_step:
+        if self._call.step == self._call.first_step or not self._schedule.is_due(self._now()):
             return
-        self._due_s = self._began_s + EVERY * (now_s - self._began_s)
         dataset, self._dataset = self._dataset, None
         if dataset is not None:
             self._unknown_because = FAILED  # if this raises
             self._buffers = host_buffers(dataset, self._steps)
         record = self.record()
-        self._session.output.record("host_buffers", record, self._session.step)
+        self._call.output.record("host_buffers", record)
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
@@ -70,12 +106,12 @@ class HostBufferWatch:
         if self._buffers is None:
             return HostBuffers(unknown_because=self._unknown_because)
         if any(each.element_bytes is None for each in self._buffers):
-            pipeline = self._session.own_steps.pipeline
+            pipeline = self._call.own.pipeline
             sizes = measured_element_bytes(pipeline.latest_model() if pipeline else None)
             self._buffers = tuple(_with_size(each, sizes) for each in self._buffers)
         return HostBuffers(
             self._buffers,
-            steps=self._session.step - self._session.first_step,
+            steps=self._call.step - self._call.first_step,
             epoch_steps=self._epoch_steps,
             left_bytes=left_bytes(),
         )
