@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.launching.job import RUNNER, Job
+from keras_gpukit.distributed.launching.job import RUNNER, SERVERS, Job
 from keras_gpukit.version import __version__
 
-SERVERS = "keras_gpukit.distributed.launching.servers"
 _INPUT_PORT = 5050
 _TEMPLATES = Path(__file__).parent / "templates"
 
