@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.arguments import Verbose
-from keras_gpukit.configure.apply import apply, differences
-from keras_gpukit.configure.plan import Plan, plan
+from keras_gpukit.configure.actions import apply
+from keras_gpukit.configure.plan import Plan, differences, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.distributed.clusters import read_cluster

@@ -164,13 +164,10 @@ class _HandingOut:
         self._traced: list[tuple[Any, Any]] = []
 
     def __call__(self, batch: Any, spec: Any = None) -> WorkerStep:
-        """Hands out a batch.
+        """Hands out a batch, to a step that is traced for all batches of the dataset, as in Keras.
 
-        Args:
-            batch: The batch.
-            spec: Types and shapes of all batches of the dataset; None if they are unknown. The
-                step is traced for them, as in Keras. If it were traced for one batch size, losses
-                of several outputs would weigh batches differently.
+        If it were traced for one batch size, losses of several outputs would weigh batches
+        differently. `spec` has the types and shapes of all batches; None if they are unknown.
         """
         return self._coordinator.hand_out(self._function(spec), batch)
 
@@ -186,9 +183,6 @@ class _HandingOut:
         )
         self._traced.append((spec, function))
         return function
-
-
-_PS = re.compile(r"/job:ps/(?:replica:\d+/)?task:(\d+)")
 
 
 def _call_by_itself(
@@ -226,7 +220,8 @@ def _call_by_itself(
 
 def _lost(error: Any) -> list[int]:
     """Returns the indices of the parameter servers that a TensorFlow error calls unavailable."""
-    return sorted(set(map(int, _PS.findall(error.message))))
+    named = re.findall(r"/job:ps/(?:replica:\d+/)?task:(\d+)", error.message)
+    return sorted(set(map(int, named)))
 
 
 def _add_on_the_server(name: str, original: Any, variable: Any, value: Any) -> Any:

@@ -13,30 +13,14 @@ from typing import Any
 from keras_gpukit.distributed import repairs
 from keras_gpukit.distributed.coordinating import train_by_coordinator
 from keras_gpukit.distributed.rendezvous import serve, wait_for_tasks
-from keras_gpukit.distributed.repairs.several_workers import is_chief, is_multi_worker
+from keras_gpukit.distributed.repairs.several_workers import is_chief as is_chief
+from keras_gpukit.distributed.repairs.several_workers import is_multi_worker as is_multi_worker
 from keras_gpukit.distributed.strategies import in_one_process
-from keras_gpukit.distributed.strategies.in_one_process import (
-    Choice,
-    Resources,
-    adopt,
-    mirrored_devices,
-    synchronous,
-)
+from keras_gpukit.distributed.strategies.in_one_process import Choice, synchronous
+from keras_gpukit.distributed.strategies.in_one_process import Resources as Resources
+from keras_gpukit.distributed.strategies.in_one_process import adopt as adopt
+from keras_gpukit.distributed.strategies.in_one_process import mirrored_devices as mirrored_devices
 from keras_gpukit.records.cluster import Cluster
-
-__all__ = [
-    "ACCEPTED",
-    "ACTIONS",
-    "NAMES",
-    "Resources",
-    "adopt",
-    "choose",
-    "cluster_strategy",
-    "is_chief",
-    "is_multi_worker",
-    "make",
-    "mirrored_devices",
-]
 
 _made: tuple[str, Any] | None = None
 NO_CLUSTER = (

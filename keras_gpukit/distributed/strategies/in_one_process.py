@@ -26,24 +26,17 @@ class Resources:
 
 @dataclass(frozen=True)
 class Choice:
-    """The strategy that a kind would make, with the reason.
-
-    Attributes:
-        value: Argument for `make`, such as the names of the devices; also shown to the user. None
-            for no strategy.
-        reason: Why this was chosen, and over which devices or processes it trains.
-        replicas: Number of copies of the model that train in step.
-        meaning: Consequences for the loss and the effective batch; empty without any.
-        warnings: Sentences on effects that the user probably does not intend.
-        must_come_first: Whether TensorFlow refuses the strategy once its devices are started.
-    """
+    """The strategy that a kind would make, with the reason."""
 
     value: Any
+    """Argument for `make`, such as names of devices, which the user sees; None for no strategy."""
     reason: str
     replicas: int = 1
     meaning: str = ""
+    """Consequences for the loss and the effective batch; empty without any."""
     warnings: tuple[str, ...] = ()
     must_come_first: bool = False
+    """Whether TensorFlow refuses the strategy once its devices are started."""
 
 
 def synchronous(replicas: int, kind: str) -> str:
