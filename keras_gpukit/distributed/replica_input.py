@@ -16,7 +16,7 @@ from keras_gpukit.frameworks.tf_datasets import (
 from keras_gpukit.input.pipelines.functions import operations
 from keras_gpukit.input.pipelines.kinds import BATCHES, READERS, kind_of
 from keras_gpukit.layer_names import layers_in
-from keras_gpukit.records.cluster import ReplicaInput, ShardPolicy
+from keras_gpukit.records.cluster import ReplicaInput
 
 _OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
 # Stages after the last batching that leave the size of the batches in an epoch unchanged.
@@ -37,7 +37,7 @@ def replica_input(
     return ReplicaInput(
         replicas=replicas,
         workers=workers,
-        policy=_policy(dataset),
+        policy=dataset.options().experimental_distribute.auto_shard_policy.name,
         files=_files(dataset),
         batch=batch,
         last_batch=last,
@@ -55,19 +55,12 @@ def workers_of(strategy: Any) -> int:
     return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
 
 
-def _policy(dataset: Any) -> ShardPolicy:
-    policy: ShardPolicy = dataset.options().experimental_distribute.auto_shard_policy.name
-    return policy
-
-
 def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
     """Returns the batch size, the last batch's size, and whether a partial batch is dropped.
 
     The sizes are None if they are unknown. The last batch is that of an epoch.
     """
-    stage = unwrapped(dataset)
-    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
-        stage = unwrapped(inputs(stage)[0])
+    stage = _below_passing(dataset)
     if kind(stage) not in BATCHES:
         return None, None, False
     batch = number(stage, "batch_size")
@@ -78,14 +71,20 @@ def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
 
 def _files(dataset: Any) -> int | None:
     """Returns the number of files that are read; None if no reader is found or if it is unknown."""
-    counts = []
-    for stage in stages(dataset):
-        if kind(stage) in _OPEN_FILES and _opens_files(stage):
-            names = unwrapped(inputs(stage)[0])
-            while kind(names) in _PASS_ON and len(inputs(names)) == 1:
-                names = unwrapped(inputs(names)[0])
-            counts.append(int(names.cardinality()))
+    counts = [
+        int(_below_passing(inputs(stage)[0]).cardinality())
+        for stage in stages(dataset)
+        if kind(stage) in _OPEN_FILES and _opens_files(stage)
+    ]
     return sum(counts) if counts and min(counts) >= 0 else None
+
+
+def _below_passing(dataset: Any) -> Any:
+    """Returns the last stage that changes the size of what it passes on."""
+    stage = unwrapped(dataset)
+    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
+        stage = unwrapped(inputs(stage)[0])
+    return stage
 
 
 def _opens_files(stage: Any) -> bool:

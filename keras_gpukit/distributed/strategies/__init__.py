@@ -22,13 +22,6 @@ from keras_gpukit.distributed.strategies.in_one_process import adopt as adopt
 from keras_gpukit.distributed.strategies.in_one_process import mirrored_devices as mirrored_devices
 from keras_gpukit.records.cluster import Cluster
 
-_made: tuple[str, Any] | None = None
-NO_CLUSTER = (
-    "{name} needs a cluster, and the environment describes none, or one of a single process. "
-    "`keras-gpukit launch --workers 2 script.py` starts several processes of a script on this "
-    "machine and sets the environment of each. Received: strategy='{name}'"
-)
-
 
 @dataclass(frozen=True)
 class ClusterTask:
@@ -64,11 +57,19 @@ class ClusterTask:
         )
 
 
-def choose_multi_worker(there: Resources) -> Choice:
-    """Chooses training in step with the cluster, and names this process's place in it."""
-    cluster = there.machine.cluster
-    if cluster is None:
-        raise ValueError(NO_CLUSTER.format(name="multi_worker"))
+def _task(name: str, there: Resources) -> ClusterTask:
+    if there.machine.cluster is None:
+        raise ValueError(
+            f"{name} needs a cluster, and the environment describes none, or one of a single "
+            "process. `keras-gpukit launch --workers 2 script.py` starts several processes of a "
+            f"script on this machine and sets the environment of each. Received: strategy='{name}'"
+        )
+    return ClusterTask(there.machine.cluster, there.gpus, there.worker_timeout_s)
+
+
+def _choose_multi_worker(there: Resources) -> Choice:
+    task = _task("multi_worker", there)
+    cluster = task.cluster
     if "ps" in cluster.addresses:
         raise ValueError(
             f"The cluster ({cluster}) has parameter servers, with which processes do not train "
@@ -83,107 +84,73 @@ def choose_multi_worker(there: Resources) -> Choice:
     workers = sum(len(cluster.addresses.get(role, ())) for role in ("chief", "worker"))
     replicas = workers * max(1, there.gpus)
     return Choice(
-        ClusterTask(cluster, there.gpus, there.worker_timeout_s),
+        task,
         f"training in step in {workers} processes, recognized from {cluster.kind}",
         replicas=replicas,
-        meaning=synchronous(replicas, "replicas")
+        meaning=synchronous(replicas)
         + " Only the chief writes checkpoints and logs of Keras' callbacks.",
         must_come_first=there.machine.cluster_strategy is None,
     )
 
 
-def make_multi_worker(value: ClusterTask) -> Any:
-    """Returns this process's `tf.distribute.MultiWorkerMirroredStrategy`."""
+def _make_multi_worker(task: ClusterTask) -> Any:
+    import tensorflow as tf
 
-    def new() -> Any:
-        import tensorflow as tf
-
-        others = value.others("chief", "worker")
-        wait_for_tasks(value.cluster.address, others, value.worker_timeout_s)
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=value.resolver())
-        repairs.repair_multi_worker()
-        return strategy
-
-    return _over_cluster("multi_worker", new)
+    wait_for_tasks(task.cluster.address, task.others("chief", "worker"), task.worker_timeout_s)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=task.resolver())
+    repairs.repair_multi_worker()
+    return strategy
 
 
-_MEANING = (
-    "Asynchronous: each of the {workers} workers takes a whole batch of the dataset and updates "
-    "the shared weights as soon as it has finished, from weights that others have changed since. "
-    "The effective batch is that of the dataset, not {workers} times as large, and up to "
-    "{at_once} steps are under way together. The reported loss is an average over such steps: it "
-    "differs a little from run to run and from training on one device."
-)
-
-
-def choose_parameter_server(there: Resources) -> Choice:
-    """Chooses asynchronous training with the cluster, and names this process's place in it."""
-    cluster = there.machine.cluster
-    if cluster is None:
-        raise ValueError(NO_CLUSTER.format(name="parameter_server"))
-    counts = {role: len(cluster.addresses.get(role, ())) for role in ("chief", "worker", "ps")}
-    if counts["chief"] != 1 or not counts["worker"] or not counts["ps"]:
+def _choose_parameter_server(there: Resources) -> Choice:
+    task = _task("parameter_server", there)
+    cluster = task.cluster
+    chiefs, workers, servers = (
+        len(cluster.addresses.get(role, ())) for role in ("chief", "worker", "ps")
+    )
+    if chiefs != 1 or not workers or not servers:
         raise ValueError(
             "strategy='parameter_server' needs one chief, and at least one worker and one "
             "parameter server. `keras-gpukit launch --workers 2 --ps 1 script.py` starts them. "
             f"Received: {cluster}"
         )
-    meaning = _MEANING.format(workers=counts["worker"], at_once=2 * counts["worker"])
     return Choice(
-        ClusterTask(cluster, there.gpus, there.worker_timeout_s),
-        f"training asynchronously on {counts['worker']} workers, recognized from {cluster.kind}",
-        meaning=meaning,
+        task,
+        f"training asynchronously on {workers} workers, recognized from {cluster.kind}",
+        meaning=(
+            f"Asynchronous: each of the {workers} workers takes a whole batch of the dataset and "
+            "updates the shared weights as soon as it has finished, from weights that others have "
+            "changed since. The effective batch is that of the dataset, not "
+            f"{workers} times as large, and up to {2 * workers} steps are under way together. The "
+            "reported loss is an average over such steps: it differs a little from run to run and "
+            "from training on one device."
+        ),
         must_come_first=there.machine.cluster_strategy is None,
     )
 
 
-def make_parameter_server(value: ClusterTask) -> Any:
-    """Returns this process's `tf.distribute.ParameterServerStrategy`, on the chief.
+def _make_parameter_server(task: ClusterTask) -> Any:
+    """Returns the strategy on the chief; any other task serves the chief, and exits with it."""
+    import tensorflow as tf
 
-    A worker or a parameter server serves the chief until the chief ends, and then exits.
-    """
-
-    def new() -> Any:
-        import tensorflow as tf
-
-        cluster, timeout_s = value.cluster, value.worker_timeout_s
-        if cluster.task_type != "chief":
-            wait_for_tasks(cluster.address, value.others("chief"), timeout_s)
-            serve(cluster)
-            raise SystemExit(0)
-        wait_for_tasks(cluster.address, value.others("worker", "ps"), timeout_s)
-        strategy = tf.distribute.ParameterServerStrategy(value.resolver())
-        repairs.repair_parameter_server()
-        train_by_coordinator(strategy, cluster, timeout_s)
-        return strategy
-
-    return _over_cluster("parameter_server", new)
-
-
-def _over_cluster(name: str, new: Callable[[], Any]) -> Any:
-    """Returns this process's strategy over its cluster, created by `new` at the first call."""
-    global _made
-    if _made is None:
-        _made = (name, new())
-    elif _made[0] != name:
-        raise ValueError(
-            f"This process trains with strategy={_made[0]!r}: restart Python to change it. "
-            f"Received: strategy={name!r}"
-        )
-    return _made[1]
-
-
-def cluster_strategy() -> str | None:
-    """Returns the name of this process's strategy over its cluster; None if it has none yet."""
-    return None if _made is None else _made[0]
+    cluster, timeout_s = task.cluster, task.worker_timeout_s
+    if cluster.task_type != "chief":
+        wait_for_tasks(cluster.address, task.others("chief"), timeout_s)
+        serve(cluster)
+        raise SystemExit(0)
+    wait_for_tasks(cluster.address, task.others("worker", "ps"), timeout_s)
+    strategy = tf.distribute.ParameterServerStrategy(task.resolver())
+    repairs.repair_parameter_server()
+    train_by_coordinator(strategy, cluster, timeout_s)
+    return strategy
 
 
 # Each makes a choice from the resources, and the strategy from the choice's value.
 _KINDS: dict[str, tuple[Callable[[Resources], Choice], Callable[[Any], Any]]] = {
     "one_device": (in_one_process.choose_one_device, in_one_process.make_one_device),
     "mirrored": (in_one_process.choose_mirrored, in_one_process.make_mirrored),
-    "multi_worker": (choose_multi_worker, make_multi_worker),
-    "parameter_server": (choose_parameter_server, make_parameter_server),
+    "multi_worker": (_choose_multi_worker, _make_multi_worker),
+    "parameter_server": (_choose_parameter_server, _make_parameter_server),
 }
 _REFUSED = {
     "central_storage": (
@@ -211,9 +178,28 @@ def choose(name: str, there: Resources) -> tuple[str, Choice]:
     return name, _KINDS[name][0](there)
 
 
+_made: tuple[str, Any] | None = None
+"""This process's strategy over its cluster, and its kind."""
+
+
 def make(name: str, value: Any) -> Any:
     """Returns the `tf.distribute` strategy of a kind, given the value of its choice."""
-    return _KINDS[name][1](value)
+    global _made
+    if not isinstance(value, ClusterTask):
+        return _KINDS[name][1](value)
+    if _made is None:
+        _made = (name, _KINDS[name][1](value))
+    elif _made[0] != name:
+        raise ValueError(
+            f"This process trains with strategy={_made[0]!r}: restart Python to change it. "
+            f"Received: strategy={name!r}"
+        )
+    return _made[1]
+
+
+def cluster_strategy() -> str | None:
+    """Returns the name of this process's strategy over its cluster; None if it has none yet."""
+    return None if _made is None else _made[0]
 
 
 def _choose_auto(there: Resources) -> tuple[str, Choice]:

@@ -39,13 +39,13 @@ class Choice:
     """Whether TensorFlow refuses the strategy once its devices are started."""
 
 
-def synchronous(replicas: int, kind: str) -> str:
+def synchronous(replicas: int) -> str:
     """Returns sentences on what training in step means for the loss and the batch."""
     return (
-        f"Synchronous: each step takes one batch of the dataset, the global batch, and each of the "
-        f"{replicas} {kind} computes 1/{replicas} of it. Gradients are averaged before the update, "
-        f"so the loss is that of one device with the same global batch. A batch that {replicas} "
-        "does not divide gives its examples unequal weights: use drop_remainder=True."
+        "Synchronous: each step takes one batch of the dataset, the global batch, and each of the "
+        f"{replicas} replicas computes 1/{replicas} of it. Gradients are averaged before the "
+        "update, so the loss is that of one device with the same global batch. A batch that "
+        f"{replicas} does not divide gives its examples unequal weights: use drop_remainder=True."
     )
 
 
@@ -55,13 +55,12 @@ _mirrored_devices: tuple[str, ...] | None = None
 
 def choose_one_device(there: Resources) -> Choice:
     """Chooses the first GPU, or the CPU without one; warns of GPUs that stay idle."""
-    device = "/GPU:0" if there.gpus else "/CPU:0"
     idle = (
         f'strategy="one_device" uses the first of {there.gpus} logical GPUs; the others take '
         "memory and stay idle. Name one GPU in `devices` to leave the others free."
     )
     return Choice(
-        (device,),
+        ("/GPU:0" if there.gpus else "/CPU:0",),
         "everything on one device",
         meaning="Loss and batch are those of training without a strategy.",
         warnings=(idle,) if there.gpus > 1 else (),
@@ -97,7 +96,7 @@ def choose_mirrored(there: Resources) -> Choice:
         devices,
         f"training in step on {len(devices)} logical {kind}",
         replicas=len(devices),
-        meaning=synchronous(len(devices), "replicas") if len(devices) > 1 else "",
+        meaning=synchronous(len(devices)) if len(devices) > 1 else "",
     )
 
 
