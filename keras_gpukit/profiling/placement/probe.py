@@ -16,9 +16,9 @@ from keras_gpukit.frameworks import tf_runtime
 from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.frameworks.tf_functions import python_function, traces_of
 from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
-from keras_gpukit.placement import graphs
-from keras_gpukit.placement.aggregation import Surroundings, make_record
-from keras_gpukit.placement.copies import (
+from keras_gpukit.profiling.placement import graphs
+from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record
+from keras_gpukit.profiling.placement.copies import (
     Shapes,
     infer_shapes,
     python_bytes,
@@ -26,7 +26,7 @@ from keras_gpukit.placement.copies import (
     read_sent,
     sent_outputs,
 )
-from keras_gpukit.placement.names import (
+from keras_gpukit.profiling.placement.names import (
     operation_kernels,
     operation_name,
     short_device,

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from keras_gpukit.placement.copies import is_copy
-from keras_gpukit.placement.names import (
+from keras_gpukit.profiling.placement.copies import is_copy
+from keras_gpukit.profiling.placement.names import (
     dtype_name,
     is_own,
     operation_name,
