@@ -43,7 +43,6 @@ from keras_gpukit.rules.setup.visible_devices import VISIBLE, entries_of
 
 _NO_GPU = "-1"
 """The value of `CUDA_VISIBLE_DEVICES` that shows no GPU."""
-_SERVER = ("-m", SERVERS, "training")
 
 
 def launch(
@@ -92,14 +91,13 @@ def _plans(
     job: Job, runner: tuple[str, ...], variables: Mapping[str, str]
 ) -> tuple[ProcessPlan, ...]:
     """Plans the process of each of a job's tasks on this machine."""
-    environ = os.environ
-    if CLUSTER in environ:
+    if CLUSTER in os.environ:
         raise ValueError(
             "TF_CONFIG is set, so that this process is part of a cluster already; the processes "
             "that it starts would leave that one. Start the script with `python` in each process "
-            f"of the cluster, or unset TF_CONFIG. Received: TF_CONFIG={environ[CLUSTER]!r}"
+            f"of the cluster, or unset TF_CONFIG. Received: TF_CONFIG={os.environ[CLUSTER]!r}"
         )
-    gpus = shared_gpus(job, environ, _count_gpus)
+    gpus = shared_gpus(job, os.environ, _count_gpus)
     on_linux = sys.platform == "linux"
     cpus = sorted(os.sched_getaffinity(0)) if on_linux else range(os.cpu_count() or 1)
     each = job.cpus_per_worker or 0
@@ -112,12 +110,12 @@ def _plans(
     plans = []
     for task in tasks_of(job):
         # Output should appear when the script prints it, not once a buffer of 8 KiB is full.
-        own = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1", **variables}
+        own = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED") or "1", **variables}
         is_worker = task.type == "worker"
         visible = gpus[task.index] if is_worker else _NO_GPU
         if visible is not None:
             own[VISIBLE] = visible
-        command = (*runner, *job.command) if task.runs_script else _SERVER
+        command = (*runner, *job.command) if task.runs_script else ("-m", SERVERS, "training")
         bound = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
         plans.append(ProcessPlan(task, (sys.executable, *command), own, bound))
     return tuple(plans)
@@ -158,10 +156,8 @@ def _count_gpus() -> int | None:
 
 
 _TURN_S = 0.1
-_MOST_DEATHS = 10
-"""Maximum number of times that one server is restarted after it died."""
-_SETTLING_S = 2.0
-"""Seconds to wait for the cause of a failure after a process ended as its consequence."""
+_MOST_DEATHS = 10  # after which a server is not restarted once more
+_SETTLING_S = 2.0  # in which the cause of a failure may follow its consequence
 
 
 class _Running(NamedTuple):

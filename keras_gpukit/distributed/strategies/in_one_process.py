@@ -50,7 +50,6 @@ def synchronous(replicas: int) -> str:
 
 
 _mirrored: Any = None
-_mirrored_devices: tuple[str, ...] | None = None
 
 
 def choose_one_device(there: Resources) -> Choice:
@@ -102,7 +101,7 @@ def choose_mirrored(there: Resources) -> Choice:
 
 def make_mirrored(devices: tuple[str, ...]) -> Any:
     """Returns this process's `tf.distribute.MirroredStrategy`, created at the first call."""
-    global _mirrored, _mirrored_devices
+    global _mirrored
     import tensorflow as tf
 
     repairs.repair_mirrored()
@@ -111,12 +110,6 @@ def make_mirrored(devices: tuple[str, ...]) -> Any:
         on_cpus = all("CPU" in device for device in devices)
         reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
         _mirrored = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
-        _mirrored_devices = devices
-    elif devices != _mirrored_devices:
-        raise ValueError(
-            "A process can have one MirroredStrategy, and this one's is over "
-            f"{_mirrored_devices}. Received: devices={devices!r}"
-        )
     return _mirrored
 
 
@@ -125,7 +118,7 @@ def adopt(strategy: Any) -> Any:
 
     A `MirroredStrategy` becomes the one that `make_mirrored` returns from then on.
     """
-    global _mirrored, _mirrored_devices
+    global _mirrored
     import tensorflow as tf
 
     if not isinstance(strategy, tf.distribute.Strategy):
@@ -136,12 +129,9 @@ def adopt(strategy: Any) -> Any:
         if _mirrored not in (None, strategy):
             raise ValueError(
                 "A process can have one MirroredStrategy, and this one has another, over "
-                f"{_mirrored_devices}. Received: strategy={strategy!r}"
+                f"{mirrored_devices()}. Received: strategy={strategy!r}"
             )
-        # `make_mirrored` calls "/job:localhost/replica:0/task:0/device:GPU:0" just "/GPU:0".
-        names = strategy.extended.worker_devices
         _mirrored = strategy
-        _mirrored_devices = tuple("/" + name.rpartition("device:")[2] for name in names)
     if is_multi_worker(strategy):
         repairs.repair_multi_worker()
     return strategy
@@ -149,4 +139,8 @@ def adopt(strategy: Any) -> Any:
 
 def mirrored_devices() -> tuple[str, ...] | None:
     """Returns the devices of this process's `MirroredStrategy`; None if it has none yet."""
-    return _mirrored_devices
+    if _mirrored is None:
+        return None
+    # TensorFlow calls "/GPU:0" "/job:localhost/replica:0/task:0/device:GPU:0".
+    names = _mirrored.extended.worker_devices
+    return tuple("/" + name.rpartition("device:")[2] for name in names)
