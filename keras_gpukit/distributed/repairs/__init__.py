@@ -168,10 +168,7 @@ def _several_steps(model: Any, step_function: Callable[[Any], Any], original: An
 
 Repair = tuple[str, Callable[[Any], None]]
 """Short description of what is repaired, and the function that repairs Keras' trainer module."""
-UNREAD_WORKERS: Repair = (
-    "building from a batch of a PyDataset's workers",
-    build_from_signature,
-)
+UNREAD_WORKERS: Repair = ("building from a batch of a PyDataset's workers", build_from_signature)
 MIRRORED: tuple[Repair, ...] = (
     ("several steps per execution", take_steps_in_one_function),
     UNREAD_WORKERS,
