@@ -15,11 +15,10 @@ _BACKWARD = "gradient_tape/"
 class LayerNames:
     """Names of a model's layers, as they are in the names of operations.
 
-    Attributes:
-        numbered: Whether Keras opens a scope with a layer's name to build the layer, and a second
-            one to call it, which TensorFlow numbers. Then `conv2d_1/Relu` belongs to `conv2d`, even
-            if there is a layer `conv2d_1`, whose own operation is `conv2d_1_2/Relu`. Otherwise it
-            belongs to `conv2d_1`; only a further call of a layer is numbered.
+    They are `numbered` if Keras opens a scope with a layer's name to build the layer, and a second
+    one to call it, which TensorFlow numbers. Then `conv2d_1/Relu` belongs to `conv2d`, even if
+    there is a layer `conv2d_1`, whose own operation is `conv2d_1_2/Relu`. Otherwise it belongs to
+    `conv2d_1`; only a further call of a layer is numbered.
     """
 
     names: frozenset[str]

@@ -11,15 +11,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replaces a file completely or not at all, since others may read it at any moment.
-
-    Args:
-        path: File to replace; it need not exist.
-        content: New content of the file.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Makes or replaces a file completely or not at all: others may read it at any moment."""
     unfinished = path.with_name(f".{path.name}.part")
     try:
         unfinished.write_bytes(content)
@@ -32,13 +24,7 @@ def replace_file(path: Path, content: bytes) -> None:
 def new_folder(parent: Path, name: str, separator: str) -> Path:
     """Makes a new folder that no other process uses, and returns its path.
 
-    Args:
-        parent: Folder in which to make it.
-        name: Name of the new folder. If it is taken, the separator and a number are appended.
-        separator: Text between the name and the number.
-
-    Raises:
-        OSError: If the folder cannot be made.
+    If the name is taken, the separator and a number are appended.
     """
     parent.mkdir(parents=True, exist_ok=True)
     number, folder = 1, parent / name
@@ -55,11 +41,7 @@ def new_folder(parent: Path, name: str, separator: str) -> Path:
 class AppendFile:
     """A file that is only appended to. If a write fails, it is undone and the file is closed.
 
-    Args:
-        path: File to append to. If its folder does not exist, it is made.
-
-    Raises:
-        OSError: If the folder or the file cannot be written.
+    If its folder does not exist, it is made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,11 +53,7 @@ class AppendFile:
             self._file = _opened(path)
 
     def write(self, data: bytes) -> None:
-        """Appends data completely or not at all.
-
-        Raises:
-            OSError: If the disk does not accept it.
-        """
+        """Appends data completely or not at all; raises the `OSError` of a disk that is full."""
         rest = memoryview(data)
         try:
             while rest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.input.wait.calls import Counts, ExampleCounter
 from keras_gpukit.monitoring.session import Session
-from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.profiling.placement.probe import PlacementProbe
 from keras_gpukit.records.placement import NO_STEP, PlacementRecord
 from keras_gpukit.records.steps import Phase
 

@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
             return 0
         if sys.platform == "win32":
             return fail("input-service", f"{NOT_ON_WINDOWS} --kubernetes works here.")
-        from keras_gpukit.distributed.launching.input_service import serve
+        from keras_gpukit.distributed.launching.servers import serve_input
 
-        return serve(args.workers, args.port)
+        return serve_input(args.workers, args.port)
     except (OSError, ValueError) as error:
         return fail("input-service", error)
 

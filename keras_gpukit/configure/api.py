@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.arguments import Verbose
-from keras_gpukit.configure.apply import apply, differences
-from keras_gpukit.configure.plan import Plan, plan
+from keras_gpukit.configure.actions import apply
+from keras_gpukit.configure.plan import Plan, differences, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.configure.setup import GPUSetup
 from keras_gpukit.distributed.clusters import read_cluster
@@ -121,24 +121,7 @@ def configure_gpus(
         AlreadyInitializedError: If TensorFlow has started its devices and a setting can no longer
             be made. Settings that are still possible are made before the error is raised.
     """
-    settings = check(
-        devices=devices,
-        memory=memory,
-        logical_gpus=logical_gpus,
-        soft_placement=soft_placement,
-        log_device_placement=log_device_placement,
-        mixed_precision=mixed_precision,
-        jit=jit,
-        tf32=tf32,
-        deterministic=deterministic,
-        seed=seed,
-        allocator=allocator,
-        gpu_threads=gpu_threads,
-        strategy=strategy,
-        worker_timeout_s=worker_timeout_s,
-        require_gpu=require_gpu,
-        verbose=verbose,
-    )
+    settings = check(**locals())  # so far, they are the arguments
     # The cluster is read first, so that a wrong environment is reported immediately. Strategies
     # within this process need no cluster.
     over_cluster = settings.strategy in ("auto", "multi_worker", "parameter_server")

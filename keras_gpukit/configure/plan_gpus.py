@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from keras_gpukit.configure.actions import Draft
-from keras_gpukit.configure.checks import MIB
-from keras_gpukit.configure.settings import Settings, Split
+from keras_gpukit.configure.settings import MIB, Settings, Split
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import Machine
 from keras_gpukit.reports.units import size

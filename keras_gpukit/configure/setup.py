@@ -1,4 +1,4 @@
-"""`GPUSetup`, the result of `configure_gpus`."""
+"""`GPUSetup`, the result of `configure_gpus`, and what it finds in the input of its replicas."""
 
 from __future__ import annotations
 
@@ -11,14 +11,29 @@ from rich.console import RenderableType
 
 from keras_gpukit.arguments import check
 from keras_gpukit.configure.plan import Plan
-from keras_gpukit.distributed.replica_input import replica_input, workers_of
 from keras_gpukit.distributed.strategies import is_chief, is_multi_worker
+from keras_gpukit.frameworks.tf_datasets import (
+    functions,
+    inputs,
+    kind,
+    number,
+    setting,
+    stages,
+    unwrapped,
+)
+from keras_gpukit.input.pipelines.functions import BATCHES, READERS, kind_of, operations
+from keras_gpukit.layer_names import layers_in
+from keras_gpukit.records.cluster import ReplicaInput
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.installation import Action, Cause, TensorFlowState
 from keras_gpukit.reports.setup import setup_panel, worker_lines
 from keras_gpukit.reports.terminal import as_html, as_text
 from keras_gpukit.rules.cluster.replica_advice import advise
+
+_OPEN_FILES = {"Interleave", "ParallelInterleave", "FlatMap"}
+# Stages after the last batching that leave the size of the batches in an epoch unchanged.
+_PASS_ON = {"Prefetch", "Options", "Map", "ParallelMap", "Cache", "Shuffle"}
 
 
 @dataclass(frozen=True)
@@ -130,7 +145,7 @@ class GPUSetup:
             replica_input(
                 dataset,
                 replicas=self.replicas,
-                workers=workers_of(self.strategy),
+                workers=_workers_of(self.strategy),
                 model=model,
             )
         )
@@ -176,3 +191,78 @@ class GPUSetup:
 
     def __str__(self) -> str:
         return as_text(self).rstrip()
+
+
+def replica_input(
+    dataset: Any, *, replicas: int, workers: int = 1, model: Any = None
+) -> ReplicaInput:
+    """Returns facts about the input of replicas; the dataset is not iterated."""
+    import tensorflow as tf
+
+    if not isinstance(dataset, tf.data.Dataset):
+        raise TypeError(
+            f"`dataset` must be a tf.data.Dataset. Received: dataset={type(dataset).__name__}"
+        )
+    batch, last, drops = _batching(dataset)
+    return ReplicaInput(
+        replicas=replicas,
+        workers=workers,
+        policy=dataset.options().experimental_distribute.auto_shard_policy.name,
+        files=_files(dataset),
+        batch=batch,
+        last_batch=last,
+        drops_remainder=drops,
+        batch_norms=None if model is None else sum(map(_is_unsynchronized, layers_in(model))),
+    )
+
+
+def _workers_of(strategy: Any) -> int:
+    """Returns the number of processes that train in step under a strategy; 1 without a cluster."""
+    resolver = getattr(strategy, "cluster_resolver", None)
+    if resolver is None:
+        return 1
+    cluster = resolver.cluster_spec().as_dict()
+    return max(1, len(cluster.get("chief", ())) + len(cluster.get("worker", ())))
+
+
+def _batching(dataset: Any) -> tuple[int | None, int | None, bool]:
+    """Returns the batch size, the last batch's size, and whether a partial batch is dropped.
+
+    The sizes are None if they are unknown. The last batch is that of an epoch.
+    """
+    stage = _below_passing(dataset)
+    if kind(stage) not in BATCHES:
+        return None, None, False
+    batch = number(stage, "batch_size")
+    examples = int(inputs(stage)[0].cardinality())
+    last = None if examples <= 0 else (examples % batch or batch)
+    return batch, last, bool(setting(stage, "drop_remainder"))
+
+
+def _files(dataset: Any) -> int | None:
+    """Returns the number of files that are read; None if no reader is found or if it is unknown."""
+    counts = [
+        int(_below_passing(inputs(stage)[0]).cardinality())
+        for stage in stages(dataset)
+        if kind(stage) in _OPEN_FILES and _opens_files(stage)
+    ]
+    return sum(counts) if counts and min(counts) >= 0 else None
+
+
+def _below_passing(dataset: Any) -> Any:
+    """Returns the last stage that changes the size of what it passes on."""
+    stage = unwrapped(dataset)
+    while kind(stage) in _PASS_ON and len(inputs(stage)) == 1:
+        stage = unwrapped(inputs(stage)[0])
+    return stage
+
+
+def _opens_files(stage: Any) -> bool:
+    nodes = (node for function in functions(stage) for node in operations(function))
+    return any(kind_of(node.op) in READERS for node in nodes)
+
+
+def _is_unsynchronized(layer: Any) -> bool:
+    import keras
+
+    return isinstance(layer, keras.layers.BatchNormalization) and not layer.synchronized

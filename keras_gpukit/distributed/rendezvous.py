@@ -23,13 +23,9 @@ _SAY_AFTER_S = 10.0
 
 
 def wait_for_tasks(own_address: str | None, others: Mapping[str, str], timeout_s: float) -> None:
-    """Returns when all tasks answer at their addresses.
+    """Returns when all other tasks, by name, answer at their addresses.
 
-    Args:
-        own_address: This process's "host:port", where it listens meanwhile; None for a process
-            that the others do not wait for.
-        others: The "host:port" of each task to wait for, by task name ("worker 1").
-        timeout_s: Maximum seconds to wait.
+    Meanwhile this process listens at its own; one that the others do not wait for has none.
     """
     started_s = time.monotonic()
     is_reported = False
@@ -80,7 +76,8 @@ def _listening(address: str | None) -> AbstractContextManager[socket.socket | No
 
 
 def _listen_on_all_interfaces(port: int) -> socket.socket:
-    shared = _shares_ports()
+    # Whether TensorFlow's server will share its port, as `keras-gpukit launch` reserves it.
+    shared = os.environ.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true")
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(
@@ -91,11 +88,6 @@ def _listen_on_all_interfaces(port: int) -> socket.socket:
                 raise
     # Containers often have IPv6 switched off.
     return socket.create_server(("", port), reuse_port=shared)
-
-
-def _shares_ports() -> bool:
-    """Whether TensorFlow's server will share its port, as `keras-gpukit launch` reserves it."""
-    return os.environ.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true")
 
 
 def _hang_up(listener: socket.socket | None) -> None:

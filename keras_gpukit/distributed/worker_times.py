@@ -151,10 +151,7 @@ class RoundTrips:
 
 
 def tasks_of(model: Any) -> tuple[str, ...]:
-    """Returns TensorFlow's names of all tasks that train in step, by worker index, chief first.
-
-    They include this process's task. Without a `MultiWorkerMirroredStrategy` there are none.
-    """
+    """Returns TensorFlow's names of all tasks that train in step, chief first, own included."""
     import tensorflow as tf
 
     strategy = getattr(model, "distribute_strategy", None)

@@ -1,4 +1,7 @@
-"""Captures profiles from a run, and reads profiles without TensorBoard."""
+"""Captures profiles from a run, and reads profiles without TensorBoard.
+
+`flops` counts the operations of a step, `placement` says on which device each ran, and why.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from helpers.training import (
 )
 
 import keras_gpukit as gpukit
-from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.profiling.placement.probe import PlacementProbe
 from keras_gpukit.sensors.host import HostSensor
 
 

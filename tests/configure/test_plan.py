@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from keras_gpukit.configure.apply import differences
-from keras_gpukit.configure.plan import plan
+from keras_gpukit.configure.plan import differences, plan
 from keras_gpukit.configure.settings import check
 from keras_gpukit.records import Build, Cluster, GPUInfo, Machine, TensorFlowState
 

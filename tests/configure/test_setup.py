@@ -1,9 +1,13 @@
-"""What `configure_gpus` returns, and what it helps with."""
+"""What `configure_gpus` returns, what TensorFlow has after it, and what the guide on NaN shows."""
 
 import json
+import re
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from helpers import prepared
+from helpers.processes import ROOT, environment
 
 from keras_gpukit import GPUSetup
 from keras_gpukit.configure.plan import plan
@@ -95,3 +99,34 @@ def test_the_data_side_is_looked_at_before_training():
     shards, _ = setup(strategy).input_advice(dataset)
     assert "Each of 2 workers reads all of the data" in shards
     assert setup().input_advice(dataset) == ()
+
+
+CASES = sorted(
+    path for path in (Path(__file__).parent / "cases").glob("*.py") if path.name != "stand_in.py"
+)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+def test_tensorflow_has_what_was_asked(case):
+    clean = {
+        k: v for k, v in environment().items() if not k.startswith(("TF_", "CUDA_", "NVIDIA_"))
+    }
+    # Where there are real GPUs, the stand-ins are to be the only ones.
+    prepared.run(case, env={**clean, "CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.tensorflow
+def test_the_examples_on_nan_run_in_order_and_print_what_the_guide_says(run_script):
+    page = (ROOT / "docs/troubleshooting/nan-mixed-precision.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    unchanged = "assert all((a == b).all() for a, b in zip(before, model.get_weights()))\n"
+    examples[1] += unchanged
+    printed = run_script("\n".join(examples)).stdout
+    for words in ("loss scale 0.03125", "normalized computes in float16"):
+        assert f"{words}\n" in printed
+        assert f"prints `{words}`" in page
+    for words in ("/truediv", "dtype: <dtype: 'float16'>", "inferred user code"):
+        assert words in printed
+    first, last = re.search(r"loss ([\d.e-]+), then ([\d.e-]+)", printed).groups()
+    assert float(last) < float(first) / 100

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, against a single process."""
+"""Workers in processes of their own, against a single process; and one cause, planted there."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,11 @@ import pytest
 from helpers import prepared
 from helpers.clusters import LocalCluster
 
+from keras_gpukit.records import RunSummary, from_dict
+
 pytestmark = pytest.mark.slow
-CASE = Path(__file__).parent / "cases" / "training.py"
+CASES = Path(__file__).parent / "cases"
+CASE = CASES / "training.py"
 # Five decimals, whatever the size of the figure.
 EQUAL = {"rel": 1e-5, "abs": 1e-5}
 
@@ -98,3 +101,22 @@ def test_a_killed_worker_is_named_and_all_resume_from_the_chiefs_backup(alone, t
         assert worker["epochs"] == [1, 2]
         assert worker["history"]["loss"] == pytest.approx(expected["history"]["loss"][1:], **EQUAL)
         assert_equal(worker, expected, "weights")
+
+
+@pytest.mark.long
+def test_files_of_different_size_give_uneven_shards(tmp_path):
+    case, logs = CASES / "planted_shards.py", tmp_path / "logs_of_tasks"
+    with LocalCluster(case, [tmp_path], logs, workers=2) as cluster:
+        assert cluster.finish() == [0, 0], cluster.outputs()
+    texts = [(tmp_path / f"{name}0.json").read_text() for name in ("uneven", "even")]
+    chief, even = (from_dict(json.loads(text), RunSummary) for text in texts)
+    (finding,) = (each for each in chief.findings if each.code == "uneven-shards")
+    figures = {each.name: each.value for each in finding.evidence}
+    # By the steps that were measured, to which the first one does not belong.
+    expected = {"examples of worker 0": 960, "examples of worker 1": 320}
+    assert figures == pytest.approx(expected, rel=0.1)
+    # The run takes the steps of the larger file, each of half of the global batch.
+    assert chief.steps == pytest.approx(960 / 16, abs=1)
+    assert "uneven-shards" in even.verdict.passed
+    assert finding.saving.high_s > 0
+    assert finding.saving.upper_bound

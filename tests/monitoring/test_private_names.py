@@ -17,7 +17,7 @@ from helpers.training import BATCH, FEATURES, arrays
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks.private_names import NEEDED_FOR
 from keras_gpukit.monitoring.step_prediction import flops_of_step
-from keras_gpukit.placement import registry
+from keras_gpukit.profiling.placement.names import operation_kernels
 from keras_gpukit.records import to_dict
 from keras_gpukit.sensors import compilations
 
@@ -117,7 +117,7 @@ def trained(*callbacks):
 
 
 def watched():
-    for remembers in (compilations._definitions, registry.operation_kernels):
+    for remembers in (compilations._definitions, operation_kernels):
         remembers.cache_clear()
     monitor = gpukit.Monitor(None, verbose=0, predict_memory=True)
     history, weights, model = trained(monitor)

@@ -7,9 +7,14 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from keras_gpukit.layer_names import NO_LAYERS
-from keras_gpukit.placement import aggregation
-from keras_gpukit.placement.aggregation import Surroundings, make_record
-from keras_gpukit.placement.copies import infer_shapes, read_sent, sent_outputs, sum_copies
+from keras_gpukit.profiling.placement import aggregation
+from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record
+from keras_gpukit.profiling.placement.copies import (
+    infer_shapes,
+    read_sent,
+    sent_outputs,
+    sum_copies,
+)
 from keras_gpukit.records import Operation, OperationKind, SentTensor, StepOperations
 
 # A GPU next to a CPU, which no test machine has.

@@ -17,11 +17,16 @@ from placement.cases.watching import HostBound, StatefulNoise, fit, make_model, 
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks import tf_functions, tf_runtime
 from keras_gpukit.layer_names import LayerNames
-from keras_gpukit.placement.aggregation import Surroundings, make_record, not_compilable
-from keras_gpukit.placement.graphs import find_step, read_step
-from keras_gpukit.placement.names import is_in_loop, operation_name, short_device
-from keras_gpukit.placement.probe import PlacementProbe
-from keras_gpukit.placement.registry import operation_kernels, xla_refuses
+from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record, not_compilable
+from keras_gpukit.profiling.placement.graphs import find_step, read_step
+from keras_gpukit.profiling.placement.names import (
+    is_in_loop,
+    operation_kernels,
+    operation_name,
+    short_device,
+    xla_refuses,
+)
+from keras_gpukit.profiling.placement.probe import PlacementProbe
 from keras_gpukit.records import OWN_SCOPE, Operation, OperationKind, StepOperations
 from keras_gpukit.rules.compute.placement_causes import explain
 

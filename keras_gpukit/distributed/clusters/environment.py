@@ -10,10 +10,7 @@ from keras_gpukit.records.cluster import Cluster
 
 
 class Variables:
-    """Reads environment variables, and remembers which ones it read.
-
-    An empty variable counts as unset.
-    """
+    """Reads environment variables, and remembers which; an empty one counts as unset."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.used: dict[str, str] = {}
@@ -55,12 +52,9 @@ def wrong(name: str, value: str, accepted: str, advice: str) -> ClusterError:
 class ClusterKind(NamedTuple):
     """One kind of environment that starts processes which train together.
 
-    Its functions only read variables. They use no file, network or program.
-
-    Attributes:
-        detects: Whether variables are of this kind, even if some are missing.
-        read: Returns the cluster; None if this process is the only one in it. Raises a
-            `ClusterError` that names the variable which is missing or wrong.
+    `detects` says whether variables are of this kind, even if some are missing. `read` returns the
+    cluster; None if this process is the only one in it. It raises a `ClusterError` that names the
+    variable which is missing or wrong. Both only read variables: no file, network or program.
     """
 
     detects: Callable[[Mapping[str, str]], bool]
@@ -81,12 +75,7 @@ MOST_PORTS = 2_048  # no machine runs more tasks of one job
 def first_port(variables: Variables, job: int) -> int:
     """Returns the port of task 0: `GPUKIT_PORT`, or one derived from the job's number.
 
-    Jobs with neighbouring numbers get neighbouring ranges of ports. Two jobs on one machine get
-    different ports unless their numbers differ by a multiple of 312.
-
-    Args:
-        variables: Variables in which `GPUKIT_PORT` may be set.
-        job: A number that every task of the job knows and that other jobs do not share.
+    Two jobs on one machine get different ports unless their numbers differ by a multiple of 312.
     """
     if variables.get(PORT) is None:
         return FIRST_PORT + job % ((LAST_PORT - FIRST_PORT) // PORTS_PER_JOB) * PORTS_PER_JOB
@@ -147,14 +136,8 @@ def read_ranks(
 ) -> Cluster | None:
     """Returns the cluster of processes that know their rank and size; None if there is only one.
 
-    Args:
-        kind: Kind of the cluster, such as "Slurm".
-        source: Launcher of the processes, such as "Slurm job 17, step 0".
-        variables: The environment's variables.
-        names: Variables with the rank and the size.
-        advices: How to set the two, as sentences for error messages.
-        find: Given rank and size, returns the address of each process, where `GPUKIT_ADDRESSES`
-            does not give them.
+    `names` are the variables of rank and size, `advices` say how to set the two. Where
+    `GPUKIT_ADDRESSES` gives no addresses, `find` does, from rank and size.
     """
     size = variables.whole_number(names[1], advices[1], least=1)
     if size == 1:
@@ -163,10 +146,9 @@ def read_ranks(
     if rank >= size:
         raise wrong(names[0], str(rank), f"must be below `{names[1]}`, which is {size}", advices[0])
     addresses = given_addresses(variables, size) or find(rank, size)
-    servers = 0
     advice = "Set it to the number of parameter servers, or unset it for workers only."
-    if variables.get(PARAMETER_SERVERS) is not None:
-        servers = variables.whole_number(PARAMETER_SERVERS, advice)
+    is_given = variables.get(PARAMETER_SERVERS) is not None
+    servers = variables.whole_number(PARAMETER_SERVERS, advice) if is_given else 0
     if servers and size < servers + 2:
         accepted = f"must leave a chief and a worker of {size} tasks"
         raise wrong(PARAMETER_SERVERS, str(servers), accepted, advice)

@@ -37,12 +37,12 @@ _INDEX_ADVICE = "Set completionMode: Indexed and as many completions in the Job'
 
 
 class _MPI(NamedTuple):
-    """The names of a launcher's variables: the first of `local_sizes` and of `jobs` that is set."""
+    """The names of a launcher's variables; of `jobs`, the first that is set counts."""
 
     name: str
     rank: str
     size: str
-    local_sizes: str
+    local_size: str
     jobs: tuple[str, ...]
 
 
@@ -96,8 +96,8 @@ def _read_mpi(variables: Variables) -> Cluster | None:
     advice = f"{launcher.name} sets {launcher.rank} and {launcher.size}; set both or neither."
 
     def on_this_machine(rank: int, size: int) -> tuple[str, ...]:
-        local = variables.get(launcher.local_sizes) and launcher.local_sizes
-        if not local or variables.whole_number(local, advice, least=1) != size:
+        local = launcher.local_size
+        if not variables.get(local) or variables.whole_number(local, advice, least=1) != size:
             known = "The processes are on several machines."
             if master := variables.get("MASTER_ADDR"):
                 known = f"`MASTER_ADDR` gives the first one's machine, {master}, and none of the "

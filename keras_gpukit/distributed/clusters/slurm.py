@@ -74,12 +74,10 @@ def expand_tasks(tasks: str) -> tuple[int, ...]:
 
 
 def node_of_each_task(counts: tuple[int, ...], plane: int) -> tuple[int, ...]:
-    """Returns the index of the node that each task is on.
+    """Returns the index of the node that each task is on, given how many tasks each node has.
 
-    Args:
-        counts: Number of tasks on each node.
-        plane: Consecutive tasks that a node gets per turn: 1 for Slurm's distribution "cyclic", at
-            least the number of its tasks for "block".
+    `plane` consecutive tasks go to a node per turn: 1 for Slurm's distribution "cyclic", at least
+    the number of its tasks for "block".
     """
     left = list(counts)
     nodes: list[int] = []

@@ -15,20 +15,15 @@ from keras_gpukit.frameworks.tf_runtime import end_of
 
 @dataclass(eq=False)
 class BatchesAhead:
-    """Hands out the next batches before it waits for the oldest step.
+    """Hands out the next batches, at most `at_once`, before it waits for the oldest step.
 
     The coordinator fetches batches while workers compute, so workers wait for data no longer than
-    the coordinator does.
-
-    Attributes:
-        at_once: Maximum number of steps that are handed out and not finished.
-        steps: Number of steps in an epoch; None if an epoch has all batches.
-        spec: Types and shapes of the batches.
+    the coordinator does. `spec` has types and shapes of the batches.
     """
 
     batches: Iterator[Any]
     at_once: int
-    steps: int | None
+    steps: int | None  # in an epoch; None if an epoch has all batches
     spec: Any = None
     _taken: int = 0
     _finished: int = 0
@@ -49,14 +44,16 @@ class BatchesAhead:
     def step(self, hand_out: Callable[[Any, Any], Any]) -> Any:
         """Hands out further batches, and returns the logs of the oldest step once it has ended.
 
-        Raises:
-            StopIteration: If all steps have finished and there are no more batches.
+        It raises `StopIteration` if all steps have finished and there are no more batches.
         """
         while len(self._pending) < self.at_once and self._may_take():
+            began_s = time.perf_counter()
             try:
-                batch = self._fetch()
+                batch = next(self.batches)
             except StopIteration:
                 break
+            finally:
+                self._fetching_s += time.perf_counter() - began_s
             self._taken += 1
             self._pending.append(hand_out(batch, self.spec))
         if not self._pending:
@@ -64,13 +61,6 @@ class BatchesAhead:
         logs = self._pending.popleft().fetch()
         self._finished += 1
         return logs
-
-    def _fetch(self) -> Any:
-        began_s = time.perf_counter()
-        try:
-            return next(self.batches)
-        finally:
-            self._fetching_s += time.perf_counter() - began_s
 
     def _may_take(self) -> bool:
         """Whether the epoch has more steps; the next epoch waits until the metrics are reset."""
@@ -98,13 +88,9 @@ _POLL_EVERY_S = 0.001
 
 @dataclass
 class Coordinator:
-    """Hands steps to workers, at least one of which has to be reachable for a step to end.
+    """Hands steps to workers, all of which may be gone for `timeout_s` before that is an error.
 
     TensorFlow waits an hour for lost workers to come back, and does not name them.
-
-    Attributes:
-        addresses: The "host:port" of each worker.
-        timeout_s: Seconds for which all workers may be gone before that is an error.
     """
 
     _tensorflows: Any

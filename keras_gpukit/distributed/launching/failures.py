@@ -22,10 +22,10 @@ ALONE = (
 _KEPT = 1000
 _LINES_SHOWN = 10
 _BEGINS = b"Traceback (most recent call last):"
-_CHAINED = (
+_CHAINED = {
     b"During handling of the above exception, another exception occurred:",
     b"The above exception was the direct cause of the following exception:",
-)
+}
 _LOGGED = re.compile(
     rb"([IWEF])\d{4} [\d:.]+ +\d+ |\d{4}-\d\d-\d\d [\d:.]+: ([IWEF]) |WARNING: All log messages "
 )
@@ -83,7 +83,7 @@ class Tail:
         if not begins:
             return None
         first = begins.pop()
-        while begins and any(line in _CHAINED for _, line in kept[begins[-1] : first]):
+        while begins and not _CHAINED.isdisjoint(line for _, line in kept[begins[-1] : first]):
             first = begins.pop()
         lines = [line for _, line in kept[first:]]
         while not lines[-1]:
@@ -93,23 +93,16 @@ class Tail:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a process ended, or that it did not join the others.
-
-    Attributes:
-        task: Task of the process.
-        returncode: Exit code, negative number of the signal that killed the process, or None if it
-            still runs.
-        at_s: Time at which this was noticed, on the clock `time.monotonic`.
-        tail: The last lines that the process printed.
-        missing_s: Time limit, in seconds, within which the process did not join the others; None
-            for any other failure.
-    """
+    """How a process ended, or that it did not join the others."""
 
     task: Task
     returncode: int | None
+    """Exit code, or negative number of the signal that killed the process; None if it still runs"""
     at_s: float
+    """Time at which this was noticed, on the clock `time.monotonic`."""
     tail: Tail
     missing_s: float | None = None
+    """Time limit within which the process did not join the others; None for any other failure."""
 
     @property
     def traceback(self) -> Traceback | None:

@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_gpukit.distributed.launching.job import RUNNER, Job
+from keras_gpukit.distributed.launching.job import RUNNER, SERVERS, Job
 from keras_gpukit.version import __version__
 
-SERVERS = "keras_gpukit.distributed.launching.servers"
 _INPUT_PORT = 5050
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(template: str, **values: Any) -> str:
-    """Returns a template with its values filled in.
-
-    It can use these filters: `shell` quotes each word of a command; `yaml` writes a value as one
-    line of YAML; `block` indents lines by a number of columns.
-    """
+    """Returns a template with its values filled in, which it can put through the filters here."""
     import jinja2
 
     environment = jinja2.Environment(

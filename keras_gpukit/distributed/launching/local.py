@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import os
+import selectors
+import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, NamedTuple
 
-from keras_gpukit.distributed.launching.attempt import JobAttempt
-from keras_gpukit.distributed.launching.failures import describe, first_failure
-from keras_gpukit.distributed.launching.job import CLUSTER, RUNNER, Job, tasks_of
-from keras_gpukit.distributed.launching.output import Output, Screen
-from keras_gpukit.distributed.launching.workers import ProcessPlan, caught_signals
+from keras_gpukit.distributed.launching import supervisor
+from keras_gpukit.distributed.launching.failures import (
+    ALONE,
+    Ending,
+    Tail,
+    describe,
+    first_failure,
+)
+from keras_gpukit.distributed.launching.job import (
+    CLUSTER,
+    RUNNER,
+    SERVERS,
+    Job,
+    Task,
+    cluster_variables,
+    tasks_of,
+)
+from keras_gpukit.distributed.launching.local import JobAttempt
+from keras_gpukit.distributed.launching.output import Output, Screen, Stream
+from keras_gpukit.distributed.launching.workers import (
+    REUSE,
+    Arrivals,
+    ProcessPlan,
+    WorkerProcess,
+    address_of,
+    caught_signals,
+    reserved_ports,
+)
 from keras_gpukit.rules.setup.no_gpu import VISIBLE, entries_of
 
-NONE = "-1"
+_NO_GPU = "-1"
 """The value of `CUDA_VISIBLE_DEVICES` that shows no GPU."""
-_SERVER = ("-m", "keras_gpukit.distributed.launching.servers", "training")
 
 
 def launch(
@@ -28,18 +56,15 @@ def launch(
 ) -> int:
     """Runs a job's processes on this machine until all have ended.
 
-    Returns:
-        The exit code: 0, the exit code of the process that failed first, or 128 plus the number of
-        the signal that ended that process or the launcher.
+    Returns the exit code: 0, the exit code of the process that failed first, or 128 plus the number
+    of the signal that ended that process or the launcher.
     """
-    plans = plan_processes(
-        job, os.environ, cpus=usable_cpus(), runner=runner, variables=variables or {}
-    )
+    plans = _plans(job, runner, variables or {})
     out, err = Screen(sys.stdout, os.environ), Screen(sys.stderr, os.environ)
     both = (out, out) if out.is_terminal and err.is_terminal else (out, err)
     output = Output(both, " ".join(job.command), job.log_dir)
-    gpus = [(plan.task.name, plan.variables.get(VISIBLE, NONE)) for plan in plans]
-    shares = [f"{name}: {share}" for name, share in gpus if share != NONE]
+    gpus = [(plan.task.name, plan.variables.get(VISIBLE, _NO_GPU)) for plan in plans]
+    shares = [f"{name}: {share}" for name, share in gpus if share != _NO_GPU]
     if shares:
         output.say(f"GPUs of {', of '.join(shares)}.")
     restarts = job.restarts
@@ -63,22 +88,19 @@ def launch(
             restarts -= 1
 
 
-def plan_processes(
-    job: Job,
-    environ: Mapping[str, str],
-    *,
-    cpus: Sequence[int],
-    runner: tuple[str, ...],
-    variables: Mapping[str, str],
+def _plans(
+    job: Job, runner: tuple[str, ...], variables: Mapping[str, str]
 ) -> tuple[ProcessPlan, ...]:
     """Plans the process of each of a job's tasks on this machine."""
-    if CLUSTER in environ:
+    if CLUSTER in os.environ:
         raise ValueError(
             "TF_CONFIG is set, so that this process is part of a cluster already; the processes "
             "that it starts would leave that one. Start the script with `python` in each process "
-            f"of the cluster, or unset TF_CONFIG. Received: TF_CONFIG={environ[CLUSTER]!r}"
+            f"of the cluster, or unset TF_CONFIG. Received: TF_CONFIG={os.environ[CLUSTER]!r}"
         )
-    gpus = shared_gpus(job, environ, count_gpus)
+    gpus = shared_gpus(job, os.environ, _count_gpus)
+    on_linux = sys.platform == "linux"
+    cpus = sorted(os.sched_getaffinity(0)) if on_linux else range(os.cpu_count() or 1)
     each = job.cpus_per_worker or 0
     if each * job.workers > len(cpus):
         raise ValueError(
@@ -89,34 +111,23 @@ def plan_processes(
     plans = []
     for task in tasks_of(job):
         # Output should appear when the script prints it, not once a buffer of 8 KiB is full.
-        own = {"PYTHONUNBUFFERED": environ.get("PYTHONUNBUFFERED") or "1", **variables}
+        own = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED") or "1", **variables}
         is_worker = task.type == "worker"
-        visible = gpus[task.index] if is_worker else NONE
+        visible = gpus[task.index] if is_worker else _NO_GPU
         if visible is not None:
             own[VISIBLE] = visible
-        command = (*runner, *job.command) if task.runs_script else _SERVER
+        command = (*runner, *job.command) if task.runs_script else ("-m", SERVERS, "training")
         bound = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
         plans.append(ProcessPlan(task, (sys.executable, *command), own, bound))
     return tuple(plans)
 
 
-def usable_cpus() -> tuple[int, ...]:
-    """Returns the processors that this process may use; all if the system does not report them."""
-    if sys.platform == "linux":
-        return tuple(sorted(os.sched_getaffinity(0)))
-    return tuple(range(os.cpu_count() or 1))
-
-
 def shared_gpus(
     job: Job, environ: Mapping[str, str], count_gpus: Callable[[], int | None]
 ) -> list[str | None]:
-    """Divides the GPUs among the workers.
-
-    Returns:
-        The value of `CUDA_VISIBLE_DEVICES` for each worker; None leaves it unchanged.
-    """
+    """Returns the value of `CUDA_VISIBLE_DEVICES` for each worker; None leaves it unchanged."""
     if job.gpus_per_worker == 0:
-        return [NONE] * job.workers
+        return [_NO_GPU] * job.workers
     if VISIBLE in environ:
         gpus = entries_of(environ[VISIBLE])
     else:
@@ -137,9 +148,174 @@ def shared_gpus(
     return [",".join(gpus[each * i : each * (i + 1)]) for i in range(job.workers)]
 
 
-def count_gpus() -> int | None:
+def _count_gpus() -> int | None:
     """Returns the number of GPUs that the driver lists; None without one. Untested on a GPU."""
     from keras_gpukit.sensors.driver import read_driver
 
     driver = read_driver()
     return len(driver.gpus) if driver.error is None else None
+
+
+_TURN_S = 0.1
+_MOST_DEATHS = 10  # after which a server is not restarted once more
+_SETTLING_S = 2.0  # in which the cause of a failure may follow its consequence
+
+
+class _Running(NamedTuple):
+    plan: ProcessPlan
+    process: WorkerProcess
+    streams: tuple[Stream, ...]
+    tail: Tail
+    file: IO[bytes] | None
+
+
+@dataclass
+class JobAttempt:
+    """Starts the processes, shows their output, and ends all of them if one fails."""
+
+    plans: Sequence[ProcessPlan]
+    output: Output
+    signals: list[signal.Signals]
+    arrival_s: float
+    grace_s: float
+    failures: list[Ending] = field(default_factory=list)
+    ended_by: signal.Signals | None = None
+    _running: dict[Task, _Running] = field(default_factory=dict)
+    _deaths: Counter[Task] = field(default_factory=Counter)
+    _codes: list[int] = field(default_factory=list)  # exit codes of processes that run the script
+    _deadline_s: float | None = None
+    _is_ending: bool = False
+    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+
+    def run(self) -> None:
+        """Starts the processes, and returns when all of them have ended."""
+        tasks = [plan.task for plan in self.plans]
+        with reserved_ports(len(tasks)) as ports, self._selector:
+            self._variables = cluster_variables(tasks, [address_of(port) for port in ports])
+            # A coordinator connects to the servers, and does not wait for connections itself.
+            by_task = dict(zip(tasks, ports, strict=True))
+            of_servers = {task: by_task[task] for task in tasks if task.type != "chief"}
+            self._arrivals = Arrivals(of_servers, self.arrival_s)
+            try:
+                for plan in self.plans:
+                    self._start(plan)
+                alone_s = time.monotonic() + self.arrival_s
+                is_over = is_reported = False
+                while not is_over:
+                    self._switch()
+                    is_over = self._is_over()
+                    is_fine = not self.failures and self.ended_by is None
+                    is_due = time.monotonic() >= alone_s or (is_over and is_fine)
+                    if is_due and self._arrivals.nobody_came and not is_reported:
+                        is_reported = True
+                        self.output.say(ALONE)
+            finally:
+                self._end_all()
+        if self.ended_by is signal.SIGINT and not any(self._codes):
+            self.ended_by = None  # the script took the interrupt as a request to finish
+
+    def _start(self, plan: ProcessPlan) -> None:
+        task, tail = plan.task, Tail()
+        number = self.plans.index(plan)
+        file = self.output.open_log(task)
+        streams = tuple(
+            Stream(task, number, screen, tail, file, is_error=is_error)
+            for screen, is_error in zip(self.output.screens, (False, True), strict=True)
+        )
+        process = WorkerProcess(
+            plan,
+            os.environ | self.output.variables(task) | REUSE | self._variables[task],
+            streams[0].inner,
+            streams[1].inner,
+            grace_s=self.grace_s,
+        )
+        for stream in streams:
+            os.close(stream.inner)
+            self._selector.register(stream.outer, selectors.EVENT_READ, stream)
+        self._running[task] = _Running(plan, process, streams, tail, file)
+
+    def _is_over(self) -> bool:
+        now_s = time.monotonic()
+        if self._deadline_s is not None and now_s >= self._deadline_s:
+            if self.failures and all(each.is_consequence for each in self.failures):
+                # The cause may have printed an exception, and hang in TensorFlow while it ends.
+                self.failures += [
+                    Ending(task, None, now_s, running.tail)
+                    for task, running in self._running.items()
+                    if running.tail.traceback() is not None
+                ]
+            return True
+        if not any(task.runs_script for task in self._running):
+            return True
+        for task in self._arrivals.overdue(now_s) if self._deadline_s is None else ():
+            running = self._running.get(task)
+            tail, code = (running.tail, None) if running else (Tail(), 0)
+            self.failures.append(Ending(task, code, now_s, tail, self.arrival_s))
+        return any(each.missing_s is not None for each in self.failures)
+
+    def _switch(self) -> None:
+        """Waits for output, and handles it, signals, and the ends of processes."""
+        for key, _ in self._selector.select(_TURN_S):
+            if not key.data.read():
+                self._selector.unregister(key.fileobj)
+        while self.signals:
+            self._handle(self.signals.pop(0))
+        for task, running in list(self._running.items()):
+            code = running.process.returncode
+            if code is not None:
+                self._close(task)
+                self._judge(running, code)
+
+    def _close(self, task: Task) -> None:
+        running = self._running.pop(task)
+        for stream in running.streams:
+            if stream.outer in self._selector.get_map():
+                self._selector.unregister(stream.outer)
+            stream.close()
+        if running.file is not None:
+            running.file.close()
+
+    def _judge(self, running: _Running, code: int) -> None:
+        task = running.plan.task
+        if task.runs_script:
+            self._codes.append(code)
+        if self.ended_by is not None or self._is_ending or (code == 0 and task.runs_script):
+            return
+        now_s = time.monotonic()
+        ending = Ending(task, code, now_s, running.tail)
+        self._deaths[task] += 1
+        is_stateless = task.type == "worker" and not task.runs_script
+        if is_stateless and self._deaths[task] <= _MOST_DEATHS:
+            # TensorFlow's coordinator gives the server's work to others, and waits until the server
+            # is back, at the latest when the script ends.
+            self.output.say(f"{describe(ending)} It is started again; training continues.")
+            self._start(running.plan)
+            return
+        self.failures.append(ending)
+        deadline_s = now_s + (_SETTLING_S if ending.is_consequence else 0.0)
+        self._deadline_s = min(deadline_s, self._deadline_s or deadline_s)
+
+    def _handle(self, number: signal.Signals) -> None:
+        if self.ended_by is not None or self._is_ending:
+            for running in self._running.values():
+                running.process.send(supervisor.KILL)
+            return
+        self.ended_by = number
+        self._deadline_s = time.monotonic()
+        if number is signal.SIGINT:
+            self.output.say(
+                f"Interrupted: all processes are stopped in {self.grace_s:g} s. Press "
+                "Ctrl-C again to kill them."
+            )
+            self._deadline_s += self.grace_s
+            for task, running in self._running.items():
+                if task.runs_script:
+                    running.process.send(supervisor.INTERRUPT)
+
+    def _end_all(self) -> None:
+        self._is_ending = True
+        for task, running in self._running.items():
+            # A server has nothing to save.
+            running.process.send(supervisor.STOP if task.runs_script else supervisor.KILL)
+        while self._running:
+            self._switch()

@@ -55,13 +55,9 @@ class Lines:
 
 
 def without_progress(line: bytes) -> bytes:
-    """Removes Keras' progress output from a line.
+    """Removes Keras' progress output from a line, which may have other output after it.
 
-    Seen in Keras 3.12 to 3.15: "Epoch 1/3", and "7/10 ━━━━ 0s 5ms/step - loss: 0.1". Other output
-    may follow the latter in the same line.
-
-    Returns:
-        The line itself if it has no progress output; empty if it has nothing else.
+    Seen in Keras 3.12 to 3.15: "Epoch 1/3", and "7/10 ━━━━ 0s 5ms/step - loss: 0.1".
     """
     plain = _STYLE.sub(b"", line)
     if _EPOCH.fullmatch(plain.strip()):

@@ -17,7 +17,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 
 from keras_gpukit.distributed.launching import supervisor
@@ -26,7 +25,6 @@ from keras_gpukit.distributed.rendezvous import answers
 
 REUSE = {"TF_GRPC_REUSE_PORT": "1"}
 """Environment variables for processes that use reserved ports."""
-HOST = "127.0.0.1"
 
 
 @contextlib.contextmanager
@@ -42,7 +40,7 @@ def reserved_ports(count: int) -> Iterator[tuple[int, ...]]:
 
 def address_of(port: int) -> str:
     """Returns the "host:port" of a port on this machine."""
-    return f"{HOST}:{port}"
+    return f"127.0.0.1:{port}"
 
 
 def is_listening(port: int) -> bool:
@@ -86,9 +84,6 @@ class Arrivals:
         return tuple(self._missing)
 
 
-_SUPERVISOR = Path(supervisor.__file__)
-
-
 @dataclass(frozen=True)
 class ProcessPlan:
     """Everything that is needed to start the process of a task."""
@@ -114,7 +109,7 @@ class WorkerProcess:
         self.task = plan.task
         options = (str(grace_s), ",".join(map(str, plan.cpus)))
         self._supervisor = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_SUPERVISOR), *options, *plan.command],
+            [sys.executable, "-I", "-S", supervisor.__file__, *options, *plan.command],
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=stderr,
@@ -128,25 +123,11 @@ class WorkerProcess:
         """Exit code, or negative number of the signal that killed the process; None if it runs."""
         return self._supervisor.poll()
 
-    def interrupt(self) -> None:
-        """Sends SIGINT to the process group, as Ctrl-C would."""
-        self._write(supervisor.INTERRUPT)
-
-    def stop(self) -> None:
-        """Sends SIGTERM to the process, and SIGKILL to all that is left after `grace_s`."""
-        self._write(supervisor.STOP)
-
-    def kill(self) -> None:
-        """Sends SIGKILL to the process and its descendants."""
-        self._write(supervisor.KILL)
-
-    def _write(self, byte: bytes) -> None:
+    def send(self, request: bytes) -> None:
+        """Asks the supervisor for one of its requests: `INTERRUPT`, `STOP` or `KILL`."""
         assert self._supervisor.stdin is not None
         with contextlib.suppress(OSError):  # it has ended
-            self._supervisor.stdin.write(byte)
-
-
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            self._supervisor.stdin.write(request)
 
 
 @contextlib.contextmanager
@@ -160,7 +141,8 @@ def caught_signals() -> Iterator[list[signal.Signals]]:
     def catch(number: int, frame: FrameType | None) -> None:
         caught.append(signal.Signals(number))
 
-    handled = [each for each in ENDING if signal.getsignal(each) is not signal.SIG_IGN]
+    ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handled = [each for each in ending if signal.getsignal(each) is not signal.SIG_IGN]
     before = {number: signal.signal(number, catch) for number in handled}
     try:
         yield caught

@@ -66,21 +66,20 @@ def write_on_chief_only() -> None:
     """Redirects the files of callbacks on every worker but the chief, from the next `fit` on."""
     import keras
 
+    def redirect(callback_class: Any, attributes: tuple[str, ...]) -> None:
+        original = callback_class.set_model
+
+        @functools.wraps(original)
+        def set_model(self: Any, model: Any) -> None:
+            strategy = getattr(model, "distribute_strategy", None)
+            if is_multi_worker(strategy) and not is_chief(strategy):
+                _use_own_folder(self, attributes)
+            original(self, model)
+
+        callback_class.set_model = set_model
+
     for name, attributes in _PATHS.items():
-        _redirect(getattr(keras.callbacks, name), attributes)
-
-
-def _redirect(callback_class: Any, attributes: tuple[str, ...]) -> None:
-    original = callback_class.set_model
-
-    @functools.wraps(original)
-    def set_model(self: Any, model: Any) -> None:
-        strategy = getattr(model, "distribute_strategy", None)
-        if is_multi_worker(strategy) and not is_chief(strategy):
-            _use_own_folder(self, attributes)
-        original(self, model)
-
-    callback_class.set_model = set_model
+        redirect(getattr(keras.callbacks, name), attributes)
 
 
 _folders: weakref.WeakKeyDictionary[Any, tempfile.TemporaryDirectory[str]] = (
@@ -112,16 +111,15 @@ def restore_on_chief() -> None:
 
     def on_train_begin(self: Any, logs: Any = None) -> None:
         strategy = self.model.distribute_strategy
-        if not is_multi_worker(strategy):
-            original(self, logs)
-        elif is_chief(strategy):
+        several = is_multi_worker(strategy)
+        if not several or is_chief(strategy):
             try:
                 original(self, logs)
             except BaseException:
-                _from_chief(strategy, _FAILED)  # the others wait for it
+                if several:
+                    _from_chief(strategy, _FAILED)  # the others wait for it
                 raise
-            _share(self.model, strategy)
-        else:
+        if several:
             _share(self.model, strategy)
 
     callback_class.on_train_begin = on_train_begin

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from keras_gpukit.distributed.splitting.layers import Unit, mark_in, marked, rebuild
+from keras_gpukit.distributed.splitting import Unit, mark_in, marked, rebuild
 
 # Their outputs are not activations: weights are counted separately, and constants are small.
 _NO_ACTIVATIONS = frozenset({"ReadVariableOp", "Const", "Placeholder", "VarHandleOp"})
@@ -26,16 +26,12 @@ class Edge:
 
 @dataclass(frozen=True)
 class Activations:
-    """The activations that a training step keeps, and the tensors that units pass on.
-
-    Attributes:
-        kept_bytes: For each unit, bytes of its forward pass that the backward pass uses.
-        incomplete: Indices of units that keep tensors whose size is unknown before training.
-        edges: Tensors passed from unit to unit in the forward pass.
-    """
+    """The activations that a training step keeps, and the tensors that units pass on."""
 
     kept_bytes: tuple[int, ...]
+    """For each unit, bytes of its forward pass that the backward pass uses."""
     incomplete: frozenset[int]
+    """Indices of units that keep tensors whose size is unknown before training."""
     edges: tuple[Edge, ...]
 
 
@@ -47,8 +43,7 @@ def weight_bytes(unit: Unit) -> int:
 def slot_bytes(unit: Unit, optimizer: Any) -> int:
     """Returns the bytes that an optimizer adds for a unit's trainable variables.
 
-    The bytes are measured: a fresh optimizer of the same configuration is built on stand-ins for
-    the variables in host memory.
+    A fresh one of the same configuration is built on stand-ins for them in host memory.
     """
     import keras
     import tensorflow as tf
@@ -125,17 +120,26 @@ def _read(forward: Sequence[Any], backward: Sequence[Any], units: int) -> Activa
     )
 
 
+def bytes_at_cuts(edges: Sequence[Edge], units: int) -> list[int]:
+    """Returns, for each unit, the bytes that would pass through a cut right before it."""
+    passing = [0] * (units + 1)
+    furthest: dict[tuple[str, int], Edge] = {}
+    for edge in edges:
+        known = furthest.get((edge.tensor, edge.source))
+        if known is None or known.target < edge.target:
+            furthest[edge.tensor, edge.source] = edge
+    for edge in furthest.values():
+        for place in range(edge.source + 1, edge.target + 1):
+            passing[place] += edge.size_bytes or 0
+    return passing[:units]
+
+
 def cut(costs: Sequence[int], stages: int, bytes_at: Sequence[int]) -> tuple[int, ...]:
     """Returns the index of the unit that starts each stage after the first.
 
-    The largest stage is as small as possible. A stage needs what its units need, and the tensors
-    that it gets through the cut before it: a cut inside a residual block sends two, a cut between
-    blocks sends one.
-
-    Args:
-        costs: Bytes that each unit needs.
-        stages: Number of stages; each has at least one unit.
-        bytes_at: For each unit, the bytes that would pass through a cut right before it.
+    The largest stage is as small as possible. A stage needs what its units need (`costs`, in bytes)
+    and the tensors that it gets through the cut before it (`bytes_at`): a cut inside a residual
+    block sends two, a cut between blocks sends one.
     """
     sums = [0, *accumulate(costs)]
     # For the first `end` units: the size of the largest stage, and the starts of the stages.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
-from keras_gpukit.distributed.splitting.layers import mark_in
+from keras_gpukit.distributed.splitting import mark_in
 from keras_gpukit.errors import GPUKitWarning
 from keras_gpukit.frameworks import keras_trainer
 

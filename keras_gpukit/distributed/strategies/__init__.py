@@ -1,41 +1,156 @@
-"""The strategies of `configure_gpus`: a choice and a maker for each kind."""
+"""The strategies of `configure_gpus`: a choice and a maker for each kind.
+
+Here are those over a cluster, whose processes train in step, or each at its own pace. A process has
+only one server in its cluster, so later calls return the same strategy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from keras_gpukit.distributed.repairs.several_workers import is_chief, is_multi_worker
-from keras_gpukit.distributed.strategies import in_one_process, over_cluster
-from keras_gpukit.distributed.strategies.in_one_process import (
-    Choice,
-    Resources,
-    adopt,
-    mirrored_devices,
-)
-from keras_gpukit.distributed.strategies.over_cluster import cluster_strategy
+from keras_gpukit.distributed import repairs
+from keras_gpukit.distributed.coordinating import train_by_coordinator
+from keras_gpukit.distributed.rendezvous import serve, wait_for_tasks
+from keras_gpukit.distributed.repairs.several_workers import is_chief as is_chief
+from keras_gpukit.distributed.repairs.several_workers import is_multi_worker as is_multi_worker
+from keras_gpukit.distributed.strategies import in_one_process
+from keras_gpukit.distributed.strategies.in_one_process import Choice, synchronous
+from keras_gpukit.distributed.strategies.in_one_process import Resources as Resources
+from keras_gpukit.distributed.strategies.in_one_process import adopt as adopt
+from keras_gpukit.distributed.strategies.in_one_process import mirrored_devices as mirrored_devices
+from keras_gpukit.records.cluster import Cluster
 
-__all__ = [
-    "ACCEPTED",
-    "ACTIONS",
-    "NAMES",
-    "Resources",
-    "adopt",
-    "choose",
-    "cluster_strategy",
-    "is_chief",
-    "is_multi_worker",
-    "make",
-    "mirrored_devices",
-]
+
+@dataclass(frozen=True)
+class ClusterTask:
+    """This process's part in its cluster."""
+
+    cluster: Cluster
+    gpus: int
+    worker_timeout_s: float
+
+    def __str__(self) -> str:
+        return str(self.cluster)
+
+    def others(self, *roles: str) -> dict[str, str]:
+        """Returns the addresses of the other tasks in these roles, by task name ("worker 1")."""
+        own = (self.cluster.task_type, self.cluster.task_index)
+        return {
+            f"{role} {index}": address
+            for role in roles
+            for index, address in enumerate(self.cluster.addresses.get(role, ()))
+            if (role, index) != own
+        }
+
+    def resolver(self) -> Any:
+        """Returns the cluster resolver that TensorFlow's strategies accept."""
+        import tensorflow as tf
+
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec({r: list(a) for r, a in self.cluster.addresses.items()}),
+            task_type=self.cluster.task_type,
+            task_id=self.cluster.task_index,
+            num_accelerators={"GPU": self.gpus},
+            rpc_layer="grpc",
+        )
+
+
+def _task(name: str, there: Resources) -> ClusterTask:
+    if there.machine.cluster is None:
+        raise ValueError(
+            f"{name} needs a cluster, and the environment describes none, or one of a single "
+            "process. `keras-gpukit launch --workers 2 script.py` starts several processes of a "
+            f"script on this machine and sets the environment of each. Received: strategy='{name}'"
+        )
+    return ClusterTask(there.machine.cluster, there.gpus, there.worker_timeout_s)
+
+
+def _choose_multi_worker(there: Resources) -> Choice:
+    task = _task("multi_worker", there)
+    cluster = task.cluster
+    if "ps" in cluster.addresses:
+        raise ValueError(
+            f"The cluster ({cluster}) has parameter servers, with which processes do not train "
+            "in step: use strategy='parameter_server', or leave them out. Received: "
+            "strategy='multi_worker'"
+        )
+    if cluster.task_type not in ("chief", "worker"):
+        raise ValueError(
+            f"This process ({cluster}) does not train: only the chief and workers do. "
+            "Received: strategy='multi_worker'"
+        )
+    workers = sum(len(cluster.addresses.get(role, ())) for role in ("chief", "worker"))
+    replicas = workers * max(1, there.gpus)
+    return Choice(
+        task,
+        f"training in step in {workers} processes, recognized from {cluster.kind}",
+        replicas=replicas,
+        meaning=synchronous(replicas)
+        + " Only the chief writes checkpoints and logs of Keras' callbacks.",
+        must_come_first=there.machine.cluster_strategy is None,
+    )
+
+
+def _make_multi_worker(task: ClusterTask) -> Any:
+    import tensorflow as tf
+
+    wait_for_tasks(task.cluster.address, task.others("chief", "worker"), task.worker_timeout_s)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(cluster_resolver=task.resolver())
+    repairs.repair_multi_worker()
+    return strategy
+
+
+def _choose_parameter_server(there: Resources) -> Choice:
+    task = _task("parameter_server", there)
+    cluster = task.cluster
+    chiefs, workers, servers = (
+        len(cluster.addresses.get(role, ())) for role in ("chief", "worker", "ps")
+    )
+    if chiefs != 1 or not workers or not servers:
+        raise ValueError(
+            "strategy='parameter_server' needs one chief, and at least one worker and one "
+            "parameter server. `keras-gpukit launch --workers 2 --ps 1 script.py` starts them. "
+            f"Received: {cluster}"
+        )
+    return Choice(
+        task,
+        f"training asynchronously on {workers} workers, recognized from {cluster.kind}",
+        meaning=(
+            f"Asynchronous: each of the {workers} workers takes a whole batch of the dataset and "
+            "updates the shared weights as soon as it has finished, from weights that others have "
+            "changed since. The effective batch is that of the dataset, not "
+            f"{workers} times as large, and up to {2 * workers} steps are under way together. The "
+            "reported loss is an average over such steps: it differs a little from run to run and "
+            "from training on one device."
+        ),
+        must_come_first=there.machine.cluster_strategy is None,
+    )
+
+
+def _make_parameter_server(task: ClusterTask) -> Any:
+    """Returns the strategy on the chief; any other task serves the chief, and exits with it."""
+    import tensorflow as tf
+
+    cluster, timeout_s = task.cluster, task.worker_timeout_s
+    if cluster.task_type != "chief":
+        wait_for_tasks(cluster.address, task.others("chief"), timeout_s)
+        serve(cluster)
+        raise SystemExit(0)
+    wait_for_tasks(cluster.address, task.others("worker", "ps"), timeout_s)
+    strategy = tf.distribute.ParameterServerStrategy(task.resolver())
+    repairs.repair_parameter_server()
+    train_by_coordinator(strategy, cluster, timeout_s)
+    return strategy
+
 
 # Each makes a choice from the resources, and the strategy from the choice's value.
 _KINDS: dict[str, tuple[Callable[[Resources], Choice], Callable[[Any], Any]]] = {
     "one_device": (in_one_process.choose_one_device, in_one_process.make_one_device),
     "mirrored": (in_one_process.choose_mirrored, in_one_process.make_mirrored),
-    "multi_worker": (over_cluster.choose_multi_worker, over_cluster.make_multi_worker),
-    "parameter_server": (over_cluster.choose_parameter_server, over_cluster.make_parameter_server),
+    "multi_worker": (_choose_multi_worker, _make_multi_worker),
+    "parameter_server": (_choose_parameter_server, _make_parameter_server),
 }
 _REFUSED = {
     "central_storage": (
@@ -63,9 +178,28 @@ def choose(name: str, there: Resources) -> tuple[str, Choice]:
     return name, _KINDS[name][0](there)
 
 
+_made: tuple[str, Any] | None = None
+"""This process's strategy over its cluster, and its kind."""
+
+
 def make(name: str, value: Any) -> Any:
     """Returns the `tf.distribute` strategy of a kind, given the value of its choice."""
-    return _KINDS[name][1](value)
+    global _made
+    if not isinstance(value, ClusterTask):
+        return _KINDS[name][1](value)
+    if _made is None:
+        _made = (name, _KINDS[name][1](value))
+    elif _made[0] != name:
+        raise ValueError(
+            f"This process trains with strategy={_made[0]!r}: restart Python to change it. "
+            f"Received: strategy={name!r}"
+        )
+    return _made[1]
+
+
+def cluster_strategy() -> str | None:
+    """Returns the name of this process's strategy over its cluster; None if it has none yet."""
+    return None if _made is None else _made[0]
 
 
 def _choose_auto(there: Resources) -> tuple[str, Choice]:

@@ -26,49 +26,40 @@ class Resources:
 
 @dataclass(frozen=True)
 class Choice:
-    """The strategy that a kind would make, with the reason.
-
-    Attributes:
-        value: Argument for `make`, such as the names of the devices; also shown to the user. None
-            for no strategy.
-        reason: Why this was chosen, and over which devices or processes it trains.
-        replicas: Number of copies of the model that train in step.
-        meaning: Consequences for the loss and the effective batch; empty without any.
-        warnings: Sentences on effects that the user probably does not intend.
-        must_come_first: Whether TensorFlow refuses the strategy once its devices are started.
-    """
+    """The strategy that a kind would make, with the reason."""
 
     value: Any
+    """Argument for `make`, such as names of devices, which the user sees; None for no strategy."""
     reason: str
     replicas: int = 1
     meaning: str = ""
+    """Consequences for the loss and the effective batch; empty without any."""
     warnings: tuple[str, ...] = ()
     must_come_first: bool = False
+    """Whether TensorFlow refuses the strategy once its devices are started."""
 
 
-def synchronous(replicas: int, kind: str) -> str:
+def synchronous(replicas: int) -> str:
     """Returns sentences on what training in step means for the loss and the batch."""
     return (
-        f"Synchronous: each step takes one batch of the dataset, the global batch, and each of the "
-        f"{replicas} {kind} computes 1/{replicas} of it. Gradients are averaged before the update, "
-        f"so the loss is that of one device with the same global batch. A batch that {replicas} "
-        "does not divide gives its examples unequal weights: use drop_remainder=True."
+        "Synchronous: each step takes one batch of the dataset, the global batch, and each of the "
+        f"{replicas} replicas computes 1/{replicas} of it. Gradients are averaged before the "
+        "update, so the loss is that of one device with the same global batch. A batch that "
+        f"{replicas} does not divide gives its examples unequal weights: use drop_remainder=True."
     )
 
 
 _mirrored: Any = None
-_mirrored_devices: tuple[str, ...] | None = None
 
 
 def choose_one_device(there: Resources) -> Choice:
     """Chooses the first GPU, or the CPU without one; warns of GPUs that stay idle."""
-    device = "/GPU:0" if there.gpus else "/CPU:0"
     idle = (
         f'strategy="one_device" uses the first of {there.gpus} logical GPUs; the others take '
         "memory and stay idle. Name one GPU in `devices` to leave the others free."
     )
     return Choice(
-        (device,),
+        ("/GPU:0" if there.gpus else "/CPU:0",),
         "everything on one device",
         meaning="Loss and batch are those of training without a strategy.",
         warnings=(idle,) if there.gpus > 1 else (),
@@ -104,13 +95,13 @@ def choose_mirrored(there: Resources) -> Choice:
         devices,
         f"training in step on {len(devices)} logical {kind}",
         replicas=len(devices),
-        meaning=synchronous(len(devices), "replicas") if len(devices) > 1 else "",
+        meaning=synchronous(len(devices)) if len(devices) > 1 else "",
     )
 
 
 def make_mirrored(devices: tuple[str, ...]) -> Any:
     """Returns this process's `tf.distribute.MirroredStrategy`, created at the first call."""
-    global _mirrored, _mirrored_devices
+    global _mirrored
     import tensorflow as tf
 
     repairs.repair_mirrored()
@@ -119,12 +110,6 @@ def make_mirrored(devices: tuple[str, ...]) -> Any:
         on_cpus = all("CPU" in device for device in devices)
         reduction = tf.distribute.ReductionToOneDevice() if on_cpus else None
         _mirrored = tf.distribute.MirroredStrategy(devices, cross_device_ops=reduction)
-        _mirrored_devices = devices
-    elif devices != _mirrored_devices:
-        raise ValueError(
-            "A process can have one MirroredStrategy, and this one's is over "
-            f"{_mirrored_devices}. Received: devices={devices!r}"
-        )
     return _mirrored
 
 
@@ -133,7 +118,7 @@ def adopt(strategy: Any) -> Any:
 
     A `MirroredStrategy` becomes the one that `make_mirrored` returns from then on.
     """
-    global _mirrored, _mirrored_devices
+    global _mirrored
     import tensorflow as tf
 
     if not isinstance(strategy, tf.distribute.Strategy):
@@ -144,12 +129,9 @@ def adopt(strategy: Any) -> Any:
         if _mirrored not in (None, strategy):
             raise ValueError(
                 "A process can have one MirroredStrategy, and this one has another, over "
-                f"{_mirrored_devices}. Received: strategy={strategy!r}"
+                f"{mirrored_devices()}. Received: strategy={strategy!r}"
             )
-        # `make_mirrored` calls "/job:localhost/replica:0/task:0/device:GPU:0" just "/GPU:0".
-        names = strategy.extended.worker_devices
         _mirrored = strategy
-        _mirrored_devices = tuple("/" + name.rpartition("device:")[2] for name in names)
     if is_multi_worker(strategy):
         repairs.repair_multi_worker()
     return strategy
@@ -157,4 +139,8 @@ def adopt(strategy: Any) -> Any:
 
 def mirrored_devices() -> tuple[str, ...] | None:
     """Returns the devices of this process's `MirroredStrategy`; None if it has none yet."""
-    return _mirrored_devices
+    if _mirrored is None:
+        return None
+    # TensorFlow calls "/GPU:0" "/job:localhost/replica:0/task:0/device:GPU:0".
+    names = _mirrored.extended.worker_devices
+    return tuple("/" + name.rpartition("device:")[2] for name in names)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_gpukit.placement.probe import PlacementProbe
+from keras_gpukit.profiling.placement.probe import PlacementProbe
 
 
 class HostBound(keras.layers.Layer):

@@ -11,8 +11,14 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.layer_names import LayerNames
-from keras_gpukit.placement.names import is_in_loop, is_own, operation_name, short_device
-from keras_gpukit.placement.registry import dtype_bytes, dtype_name
+from keras_gpukit.profiling.placement.names import (
+    dtype_bytes,
+    dtype_name,
+    is_in_loop,
+    is_own,
+    operation_name,
+    short_device,
+)
 from keras_gpukit.records.placement import PYTHON_OPERATIONS, CopiedTensor, DeviceCopies, SentTensor
 
 # Only the sending side of a copy, so that each pair of send and receive counts once.
@@ -36,19 +42,16 @@ def is_copy(node: Any) -> bool:
 
 def sent_outputs(partitions: Collection[Any]) -> frozenset[Output]:
     """Returns the node outputs that are sent to another device."""
-    return frozenset(_output(send) for _, send in _sends(partitions))
+    return frozenset(map(_output, _sends(partitions)))
 
 
-def read_sent(
-    partitions: Collection[Any],
-    shapes: Shapes,
-) -> tuple[SentTensor, ...]:
+def read_sent(partitions: Collection[Any], shapes: Shapes) -> tuple[SentTensor, ...]:
     """Returns the tensors that are sent to another device."""
     into_host = {
         _way(node) for graph in partitions for node in graph.node if node.op == "_HostRecv"
     }
     sent = []
-    for _, send in _sends(partitions):
+    for send in _sends(partitions):
         output, dtype = _output(send), send.attr["T"].type
         shape, item_bytes = shapes.get(output), dtype_bytes(dtype)
         name = operation_name(output[0])
@@ -109,13 +112,13 @@ def _sum(source: str, target: str, sent: list[SentTensor], layers: LayerNames) -
     )
 
 
-def _sends(partitions: Collection[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields each send of a tensor, after its graph; leaves out sends that only order others."""
+def _sends(partitions: Collection[Any]) -> Iterator[Any]:
+    """Yields each send of a tensor; leaves out sends that only order others."""
     for graph in partitions:
         empty = {node.name for node in graph.node if _is_empty_constant(node)}
         for node in graph.node:
             if is_copy(node) and _output(node)[0] not in empty:
-                yield graph, node
+                yield node
 
 
 def _is_empty_constant(node: Any) -> bool:
@@ -184,11 +187,7 @@ def python_inputs(graph: Any) -> frozenset[Output]:
     return frozenset(output for node in _calls(graph) for output in _inputs(node))
 
 
-def python_bytes(
-    graph: Any,
-    shapes: Shapes,
-    batch_size: int | None,
-) -> dict[str, int]:
+def python_bytes(graph: Any, shapes: Shapes, batch_size: int | None) -> dict[str, int]:
     """Returns the bytes that Python functions take and return, by operation type.
 
     TensorFlow does not know the shape of what they return, unless a `tf.ensure_shape` follows. An

@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.distributed.replica_input import replica_input
+from keras_gpukit.configure.setup import replica_input
 
 Dataset = tf.data.Dataset
 

@@ -6,9 +6,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from keras_gpukit.placement.copies import is_copy
-from keras_gpukit.placement.names import is_own, operation_name, requested_device, short_device
-from keras_gpukit.placement.registry import dtype_name
+from keras_gpukit.profiling.placement.copies import is_copy
+from keras_gpukit.profiling.placement.names import (
+    dtype_name,
+    is_own,
+    operation_name,
+    requested_device,
+    short_device,
+)
 from keras_gpukit.records.placement import Operation, OperationKind, StepOperations
 
 # Operation types that compute nothing: they pass a value on, control the order, or hold a constant.

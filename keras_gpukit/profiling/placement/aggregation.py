@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from keras_gpukit.layer_names import NO_LAYERS, LayerNames
-from keras_gpukit.placement.copies import sum_copies
+from keras_gpukit.profiling.placement.copies import sum_copies
 from keras_gpukit.records.placement import (
     CompiledPart,
     Fallback,

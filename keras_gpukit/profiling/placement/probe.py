@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,9 +16,9 @@ from keras_gpukit.frameworks import tf_runtime
 from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.frameworks.tf_functions import python_function, traces_of
 from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
-from keras_gpukit.placement import graphs
-from keras_gpukit.placement.aggregation import Surroundings, make_record
-from keras_gpukit.placement.copies import (
+from keras_gpukit.profiling.placement import graphs
+from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record
+from keras_gpukit.profiling.placement.copies import (
     Shapes,
     infer_shapes,
     python_bytes,
@@ -25,8 +26,12 @@ from keras_gpukit.placement.copies import (
     read_sent,
     sent_outputs,
 )
-from keras_gpukit.placement.names import operation_name, short_device
-from keras_gpukit.placement.registry import operation_kernels, xla_refuses
+from keras_gpukit.profiling.placement.names import (
+    operation_kernels,
+    operation_name,
+    short_device,
+    xla_refuses,
+)
 from keras_gpukit.records.placement import (
     PYTHON_OPERATIONS,
     PlacementRecord,
@@ -43,14 +48,12 @@ def python_functions(
 ) -> tuple[PythonFunction, ...]:
     """Returns the functions that the operations of a traced step call, without gradients.
 
-    Args:
-        graph: The step's graph, a proto.
-        layers: Names of the model's layers.
-        metrics: Names of the metrics that `compile` got. Keras opens no scope for them, so of an
-            operation without a scope they are the likely place.
+    `metrics` are those that `compile` got. Keras opens no scope for them, so of an operation
+    without a scope they are the likely place.
     """
     found = []
-    for node in _nodes(graph):
+    inner = (node for function in graph.library.function for node in function.node_def)
+    for node in chain(graph.node, inner):
         name = operation_name(node.name)
         if node.op not in PYTHON_OPERATIONS or is_backward(name):
             continue
@@ -61,12 +64,6 @@ def python_functions(
             place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
             found.append(PythonFunction(function.__name__, place, role, part))
     return tuple(dict.fromkeys(found))
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    yield from graph.node
-    for function in graph.library.function:
-        yield from function.node_def
 
 
 def _caller(
@@ -115,10 +112,8 @@ class PlacementProbe:
     the thread of the step. Neither method raises, and nothing stays enabled after `stop`. Losses,
     weights and random numbers of the step are the same as without the probe.
 
-    Args:
-        model: A compiled Keras model that has its train function. A wrapper around the train
-            function must set `__wrapped__`, as `functools.wraps` does. A later run needs it to find
-            the record of an earlier run.
+    The model has its train function. A wrapper around that must set `__wrapped__`, as
+    `functools.wraps` does: a later run needs it to find the record of an earlier one.
     """
 
     def __init__(self, model: Any) -> None:
@@ -141,10 +136,8 @@ class PlacementProbe:
     def stop(self, examples: Callable[[], int | None] = lambda: None) -> PlacementRecord:
         """Stops watching, and returns the placement.
 
-        Args:
-            examples: Returns the number of examples in the watched call of the train function, over
-                all its steps and replicas; None if unknown. Without it, the size of copies of the
-                batch is unknown.
+        `examples` returns the number of examples in the watched call of the train function, over
+        all its steps and replicas; without it, the size of copies of the batch is unknown.
         """
         if self._unknown is not None:
             return self._unknown
