@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records.tuning import Rate
 from keras_gpukit.tuning.examples import Examples
 from keras_gpukit.tuning.processes import (
-    OF_MEMORY,
     OwnProcess,
+    ProcessEndedError,
     ProcessSettings,
     check_importable,
 )
@@ -28,7 +28,6 @@ from keras_gpukit.tuning.sources import check_one_device
 from keras_gpukit.tuning.trainer import DoesNotFit, Survey, Trainer
 
 _FILE = "model.keras"
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -132,7 +131,7 @@ class InOwnProcesses:
 
     def __init__(self, job: TrialJob, context: BaseContext) -> None:
         self._job, self._context = job, context
-        self._processes = [_TrialProcess(job, context)]
+        self._processes = [_TrialProcess(context, serve, job)]
 
     def survey(self) -> Survey:
         """Same as `Trainer.survey`."""
@@ -150,7 +149,7 @@ class InOwnProcesses:
         """Continues in a new process, and starts the one after it in advance."""
         self._processes.pop(0).close()
         while len(self._processes) < 2:
-            self._processes.append(_TrialProcess(self._job, self._context))
+            self._processes.append(_TrialProcess(self._context, serve, self._job))
 
     def close(self) -> None:
         """Ends the trial processes."""
@@ -161,13 +160,9 @@ class InOwnProcesses:
 class _TrialProcess(OwnProcess):
     """A process that starts at once and loads TensorFlow; the first call loads the model."""
 
-    def __init__(self, job: TrialJob, context: BaseContext) -> None:
-        super().__init__(context, serve, job)
-        self._started = False
+    _started = False
 
-    def call(
-        self, method: Callable[Concatenate[Trainer, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def call(self, method: Callable[..., T], *args: Any) -> T:
         """Calls a method of `Trainer` in the process, and returns its result.
 
         Raises:
@@ -175,28 +170,22 @@ class _TrialProcess(OwnProcess):
             TrialError: If the call failed for another reason, or the process did not start.
         """
         try:
-            if not self._started:
-                self.connection.recv()
-                self._started = True
-            self.connection.send((method.__name__, args, kwargs))
-            error, result = self.connection.recv()
-        except (EOFError, OSError):
-            raise self._failed() from None
-        if error is not None:
-            raise error
-        return cast(T, result)
+            self._started = self._started or self.reply()
+            result: T = self.ask((method.__name__, args))
+            return result
+        except ProcessEndedError as error:
+            raise self._failed(error) from None
 
-    def _failed(self) -> Exception:
-        code, errors = self.ended()
+    def _failed(self, error: ProcessEndedError) -> Exception:
         if not self._started:
             return TrialError(
                 "The process of a trial did not start. It imports the script that runs: keep that "
                 'in a file, and what it does under if __name__ == "__main__":. '
-                f"Received: exit code {code}\n{errors}"
+                f"Received: exit code {error.code}\n{error.log}"
             )
-        if code is not None and -code in OF_MEMORY:
-            return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
-        return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
+        if error.memory and error.code is not None:
+            return DoesNotFit(f"its process ended by {signal.Signals(-error.code).name}")
+        return TrialError(f"The process of a trial ended with code {error.code}.\n{error.log}")
 
 
 def serve(connection: Connection, log: Connection, job: TrialJob) -> None:
@@ -212,18 +201,17 @@ def _answer(connection: Connection, job: TrialJob) -> None:
     import keras  # noqa: F401
     import tensorflow  # noqa: F401
 
-    connection.send("started")
+    connection.send(True)
     trainer: Trainer | None = None
     while True:
-        method, args, kwargs = connection.recv()
+        method, args = connection.recv()
         try:
             if trainer is None:
                 job.settings.make()
                 trainer = Trainer(job.model(), job.examples)
-            reply: tuple[Exception | None, Any] = None, getattr(trainer, method)(*args, **kwargs)
+            reply = getattr(trainer, method)(*args)
         except DoesNotFit as error:
-            reply = error, None
+            reply = error
         except Exception:
-            report = traceback.format_exc()
-            reply = TrialError(f"A trial failed in its own process:\n{report}"), None
+            reply = TrialError(f"A trial failed in its own process:\n{traceback.format_exc()}")
         connection.send(reply)

@@ -6,24 +6,75 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from keras_gpukit.errors import TrialError
+from keras_gpukit.errors import TrialError, one_line
 from keras_gpukit.records.tuning import Promise, SpeedupEnding, SpeedupSearch, TriedChange
 from keras_gpukit.rules import gains, speedups
 from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
 from keras_gpukit.tuning.measuring import summarize
+from keras_gpukit.tuning.processes import OwnProcess, ProcessEndedError
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size
-from keras_gpukit.tuning.training_process import Start, TrainingProcess
 from keras_gpukit.tuning.trials import LEAST, Gain, Read, compare
 
 LONGEST_S = 20.0
 """Maximum seconds in which a change and the unchanged training are measured in turn."""
 RESERVE = 0.25
 """Share of the time that is kept, once a change gains, for the best changes together."""
+ROUND_S = 0.5
+"""Duration of one measurement."""
+LEAST_WAIT_S = 60.0
 JOINED = " + "
 _LATE = "time ran out"
+
+Start = Callable[[Sequence[TrainingChange], float | None], OwnProcess]
+"""Function that starts a process with changes. The number of examples at which losses are compared
+is None for the unchanged training."""
+
+
+class TrainingProcess:
+    """A process that trains with changes, and measures its rate.
+
+    Args:
+        process: The process.
+        until_s: Time, by `time.monotonic`, until which its `fit` must have started.
+
+    Raises:
+        TrialFailedError: If it does not train.
+    """
+
+    def __init__(self, process: OwnProcess, until_s: float) -> None:
+        self._process = process
+        self.is_finite = True
+        self.close = process.close
+        try:
+            wait_s = max(until_s - time.monotonic(), LEAST_WAIT_S)
+            if not process.connection.poll(wait_s):
+                raise TrialFailedError(f"its first fit() did not start within {wait_s:.0f} s")
+            self.ready: Ready = self._answer(process.reply)
+        except BaseException:
+            self.close()
+            raise
+
+    def rate(self) -> float:
+        """Trains for a moment, and returns the rate.
+
+        Raises:
+            TrialFailedError: If training failed.
+        """
+        rate, loss = self._answer(self._process.ask, ROUND_S)
+        self.is_finite = self.is_finite and (loss is None or abs(loss) < float("inf"))
+        return float(rate)
+
+    def _answer(self, ask: Callable[..., Any], *question: Any) -> Any:
+        try:
+            return ask(*question)
+        except ProcessEndedError as error:
+            last = next(reversed(error.log.strip().splitlines()), "")
+            ended = f"its process ended with code {error.code}: {one_line(last)}"
+            raise TrialFailedError(ended, error.memory) from None
 
 
 class SpeedupTrials:
