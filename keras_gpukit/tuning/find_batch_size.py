@@ -18,9 +18,13 @@ from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.tuning.examples import Examples, examples_of, input_rate
 from keras_gpukit.tuning.isolated_trials import InOwnProcesses, TrialJob
 from keras_gpukit.tuning.processes import prepared_context
-from keras_gpukit.tuning.progress import ProgressLine
 from keras_gpukit.tuning.size_search import SizeSearch
-from keras_gpukit.tuning.sources import check_experiment, check_model, check_one_device
+from keras_gpukit.tuning.sources import (
+    ProgressLine,
+    check_experiment,
+    check_model,
+    check_one_device,
+)
 from keras_gpukit.tuning.trainer import Trainer
 
 MOST = 2**16

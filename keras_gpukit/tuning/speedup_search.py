@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedE
 from keras_gpukit.tuning.measuring import summarize
 from keras_gpukit.tuning.processes import OwnProcess, ProcessEndedError
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size
-from keras_gpukit.tuning.trials import LEAST, Gain, Read, compare
+from keras_gpukit.tuning.trials import LEAST, Read, compare
 
 LONGEST_S = 20.0
 """Maximum seconds in which a change and the unchanged training are measured in turn."""
@@ -84,7 +85,7 @@ class SpeedupTrials:
         start: Starts a process that trains with changes.
         seconds: Total time. A trial that has started is finished even if it takes longer.
         tolerance: Largest difference of the loss at which a change is kept.
-        tell: Called with the current activity and the seconds since the start.
+        tell: Called with the current activity.
         recorded: Promises of findings on an earlier run, used where this one has none.
     """
 
@@ -94,7 +95,7 @@ class SpeedupTrials:
         *,
         seconds: float,
         tolerance: float,
-        tell: Callable[[str, float], None],
+        tell: Callable[[str], None],
         recorded: Sequence[Promise] = (),
     ) -> None:
         self._start = start
@@ -155,7 +156,7 @@ class SpeedupTrials:
         )
 
     def _measure_unchanged(self) -> None:
-        self._say("the training as it is")
+        self._report("the training as it is")
         try:
             self._baseline = TrainingProcess(self._start((), None), self._ends_s)
             self._first = self._baseline.ready
@@ -206,7 +207,7 @@ class SpeedupTrials:
     def _measure(self, changes: Sequence[TrainingChange]) -> TriedChange:
         name = JOINED.join(each.name for each in changes)
         description = JOINED.join(each.description for each in changes)
-        self._say(description)
+        self._report(description)
         tried = TriedChange(name, description)
         try:
             tried = self._compared(tried, changes)
@@ -225,52 +226,21 @@ class SpeedupTrials:
         if self._one_at_a_time and self._baseline is not None:
             self._baseline.close()
             self._baseline = None
-        process = TrainingProcess(self._start(changes, examples), self._ends_s)
-        try:
-            ready, seconds = process.ready, min(LONGEST_S, max(self._left_s, 0.0))
+        found = None
+        with closing(TrainingProcess(self._start(changes, examples), self._ends_s)) as process:
             if self._baseline is not None:
+                seconds = min(LONGEST_S, max(self._left_s, 0.0))
                 found = compare(
                     self._baseline.rate, process.rate, threshold=gains.SMALLEST, seconds=seconds
                 )
-            else:
-                process.close()
-                found = compare(
-                    self._alone((), examples),
-                    self._alone(changes, examples),
-                    threshold=gains.SMALLEST,
-                    seconds=0.0,
-                )
-        finally:
-            process.close()
+        if found is None:
+            alone = self._alone((), examples), self._alone(changes, examples)
+            found = compare(*alone, threshold=gains.SMALLEST, seconds=0.0)
         self._rates += found.before
-        return self._judged(tried, changes, found, ready, is_finite=process.is_finite)
-
-    def _alone(self, changes: Sequence[TrainingChange], examples: float) -> Read:
-        """Returns what measures a rate in a process that is the only one at the time."""
-
-        def read() -> float:
-            process = TrainingProcess(self._start(changes, examples), self._ends_s)
-            try:
-                return process.rate()
-            finally:
-                process.close()
-
-        return read
-
-    def _judged(
-        self,
-        tried: TriedChange,
-        changes: Sequence[TrainingChange],
-        found: Gain,
-        ready: Ready,
-        *,
-        is_finite: bool,
-    ) -> TriedChange:
-        assert self._first is not None
         # Tuning the input leaves the examples as they are, but a trial reads a sample of a cache.
         only_input = all(each.tunes_input for each in changes)
-        ratio = None if only_input else _loss_ratio(self._first, ready)
-        ratio = ratio if is_finite else math.nan
+        ratio = None if only_input else _loss_ratio(first, process.ready)
+        ratio = ratio if process.is_finite else math.nan
         note = gains.rejected_because(found.gain, found.low, found.high)
         note = note or speedups.changes_the_loss(ratio, self._tolerance)
         return replace(
@@ -278,12 +248,21 @@ class SpeedupTrials:
             gain=found.gain,
             low=found.low,
             high=found.high,
-            rate=summarize(found.after, ready.unit),
-            first_step_s=ready.first_step_s,
+            rate=summarize(found.after, process.ready.unit),
+            first_step_s=process.ready.first_step_s,
             kept=not note,
             note=note,
-            lines=ready.lines,
+            lines=process.ready.lines,
         )
+
+    def _alone(self, changes: Sequence[TrainingChange], examples: float) -> Read:
+        """Returns what measures a rate in a process that is the only one at the time."""
+
+        def read() -> float:
+            with closing(TrainingProcess(self._start(changes, examples), self._ends_s)) as process:
+                return process.rate()
+
+        return read
 
     def _note(self, tried: TriedChange) -> TriedChange:
         tried = replace(tried, promise=speedups.promise_of(tried.change, self._promises))
@@ -299,9 +278,6 @@ class SpeedupTrials:
     @property
     def _left_s(self) -> float:
         return self._ends_s - time.monotonic()
-
-    def _say(self, what: str) -> None:
-        self._report(what, time.monotonic() - self._began_s)
 
 
 def _compared_at(first: Ready) -> float:

@@ -16,8 +16,7 @@ from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
 from keras_gpukit.tuning.measured_fit import started
 from keras_gpukit.tuning.processes import ProcessSettings, check_importable, prepared_context
-from keras_gpukit.tuning.progress import ProgressLine
-from keras_gpukit.tuning.sources import check_experiment
+from keras_gpukit.tuning.sources import ProgressLine, check_experiment
 from keras_gpukit.tuning.speedup_search import SpeedupTrials, Start
 
 MINUTES = 5.0

@@ -46,7 +46,8 @@ class Process(OwnProcess):
         return -9, "one line\nthe last line\n"
 
     def close(self):
-        Process.alive -= self.is_open
+        assert self.is_open
+        Process.alive -= 1
         self.is_open = False
 
 
