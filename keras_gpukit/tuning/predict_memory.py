@@ -9,8 +9,8 @@ from typing import Any
 from keras_gpukit.arguments import Verbose, check_verbose, check_whole
 from keras_gpukit.frameworks.tf_datasets import batch_size as batch_size_of
 from keras_gpukit.memory.model_state import held_by_others, optimizers_of
+from keras_gpukit.memory.step_graph import build_by_tracing
 from keras_gpukit.memory.step_memory import StepMemory
-from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports.memory import render
