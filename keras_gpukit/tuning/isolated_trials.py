@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -36,16 +37,12 @@ class TrialJob:
     """All that a trial process needs to train the model. It can be pickled.
 
     Attributes:
-        build: Function that makes the compiled model; None if the model is loaded from `saved`.
-        saved: Content of the saved model's file; None if `build` makes the model.
-        compilation: Keras' configuration of the compilation; None if it is loaded with the model.
+        model: Function that makes or loads the compiled model.
         examples: Examples that batches are made of.
         settings: Settings of TensorFlow and Keras in the process that runs the search.
     """
 
-    build: Callable[[], Any] | None
-    saved: bytes | None
-    compilation: Any
+    model: Callable[[], Any]
     examples: Examples
     settings: ProcessSettings
 
@@ -56,54 +53,26 @@ class TrialJob:
 
         settings = ProcessSettings.of_this_process()
         if isinstance(model, keras.Model):
-            return cls(None, *_saved(model), examples, settings)
+            return cls(_saved(model), examples, settings)
         check_importable("model", model)
-        return cls(model, None, None, examples, settings)
-
-    def model(self) -> Any:
-        """Makes or loads the compiled model."""
-        import keras
-
-        if self.build is not None:
-            model = self.build()
-            if not isinstance(model, keras.Model) or not model.compiled:
-                raise ValueError(
-                    "`model`, a function, must return a compiled keras.Model. "
-                    f"Received: {self.build!r}, which returns {model!r}"
-                )
-            check_one_device(model, "find the batch size of a replica")
-            return model
-        model = self._load()
-        if not model.compiled:
-            raise ValueError(
-                "`model` must be one whose compilation Keras saves with it; give a function that "
-                f"makes it instead. Received: a model named {model.name!r}"
-            )
-        return model
-
-    def _load(self) -> Any:
-        """Loads the model with an optimizer that has no slots yet, as in a new program.
-
-        If Keras loads the optimizer, it makes the slots at once. They then take memory before the
-        input does, and larger batches fit than in a new program.
-        """
-        from keras.saving import deserialize_keras_object, load_model
-
-        with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
-            path = Path(folder, _FILE)
-            path.write_bytes(self.saved or b"")
-            # The caller has just saved this model, so any code in it is the caller's own.
-            model = load_model(path, compile=self.compilation is None, safe_mode=False)
-        if self.compilation is not None:
-            model.compile(**deserialize_keras_object(self.compilation, safe_mode=False))
-        return model
+        return cls(partial(_built, model), examples, settings)
 
 
-def _saved(model: Any) -> tuple[bytes, Any]:
-    """Returns the content of a model's file, and the configuration of its compilation.
+def _built(build: Callable[[], Any]) -> Any:
+    import keras
 
-    The configuration is None if the model's class has methods of its own for compiling or loading.
-    """
+    model = build()
+    if not isinstance(model, keras.Model) or not model.compiled:
+        raise ValueError(
+            "`model`, a function, must return a compiled keras.Model. "
+            f"Received: {build!r}, which returns {model!r}"
+        )
+    check_one_device(model, "find the batch size of a replica")
+    return model
+
+
+def _saved(model: Any) -> Callable[[], Any]:
+    """Returns a function that loads a model in another process."""
     import keras
 
     try:
@@ -123,7 +92,35 @@ def _saved(model: Any) -> tuple[bytes, Any]:
         getattr(type(model), name) is getattr(keras.Model, name)
         for name in ("compile", "get_compile_config", "compile_from_config")
     )
-    return saved, compilation if compilation and is_of_keras else None
+    return partial(_loaded, saved, compilation if compilation and is_of_keras else None)
+
+
+def _loaded(saved: bytes, compilation: Any) -> Any:
+    """Loads the model with an optimizer that has no slots yet, as in a new program.
+
+    If Keras loads the optimizer, it makes the slots at once. They then take memory before the
+    input does, and larger batches fit than in a new program.
+
+    Args:
+        saved: Content of the model's file.
+        compilation: Keras' configuration of the compilation; None if the model's class has methods
+            of its own for compiling or loading, and so it is loaded with the model.
+    """
+    from keras.saving import deserialize_keras_object, load_model
+
+    with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
+        path = Path(folder, _FILE)
+        path.write_bytes(saved)
+        # The caller has just saved this model, so any code in it is the caller's own.
+        model = load_model(path, compile=compilation is None, safe_mode=False)
+    if compilation is not None:
+        model.compile(**deserialize_keras_object(compilation, safe_mode=False))
+    if not model.compiled:
+        raise ValueError(
+            "`model` must be one whose compilation Keras saves with it; give a function that "
+            f"makes it instead. Received: a model named {model.name!r}"
+        )
+    return model
 
 
 class InOwnProcesses:
