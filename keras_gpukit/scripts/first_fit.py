@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.frameworks import keras_calls
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import CannotOpenError, run_main
-from keras_gpukit.tuning.measured_fit import started
-from keras_gpukit.tuning.processes import OwnProcess
-from keras_gpukit.tuning.training_changes import TrainingChange
+
+if TYPE_CHECKING:
+    from keras_gpukit.tuning.processes import OwnProcess
+    from keras_gpukit.tuning.training_changes import TrainingChange
 
 _NO_FIT = "the script called no fit(); give one that calls Keras' fit()"
 Question = Callable[[Any], None]
@@ -104,6 +104,11 @@ class TunedScript:
 
     def start(self, changes: Sequence[TrainingChange], examples: float | None) -> OwnProcess:
         """Starts a process that runs the script. It imports TensorFlow when the script does."""
+        # Not imported before a script runs: it would take our `__main__` for the script's.
+        from multiprocessing import get_context
+
+        from keras_gpukit.tuning.measured_fit import started
+
         return started(get_context("spawn"), self.train, changes, examples)
 
     def train(self, make_changes: Callable[[], None]) -> str:
