@@ -83,10 +83,7 @@ def followed_by(
 ) -> Callable[..., Any]:
     """Returns a function like `original`, unseen in tracebacks; neither action must raise.
 
-    Args:
-        original: The function.
-        before: Called first.
-        after: Called if `original` raised nothing, with what `before` returned, and the arguments.
+    If `original` raises nothing, `after` gets what `before` returned, and the arguments.
     """
 
     @functools.wraps(original)

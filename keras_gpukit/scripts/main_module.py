@@ -90,15 +90,9 @@ class CannotOpenError(Exception):
 
 
 def run_main(script: str | None, module: str | None, arguments: Sequence[str]) -> None:
-    """Runs a script or a module; its exceptions pass through.
+    """Runs a script, which may be a folder or zip file with a `__main__.py`, or else a module.
 
-    Args:
-        script: Path of a file, or of a folder or zip file with a `__main__.py`.
-        module: Name of a module or package to run instead of a script.
-        arguments: Arguments of the script or module, for `sys.argv[1:]`.
-
-    Raises:
-        CannotOpenError: If the script's file cannot be read.
+    Its exceptions pass through. If the script's file cannot be read, it raises `CannotOpenError`.
     """
     if module is not None:  # as `python -m` does
         sys.argv = ["-m", *arguments]

@@ -94,12 +94,7 @@ def is_python(command: Any) -> bool:
 
 
 def started_by(frame: FrameType | None, called: str) -> str | None:
-    """Returns the script's line on the stack, and what it calls; None if this package does it.
-
-    Args:
-        frame: The frame that calls a function.
-        called: The name of that function.
-    """
+    """Returns the script's line on the stack, and what it calls; None if this package does it."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(PACKAGE + os.sep):
@@ -137,15 +132,7 @@ def have_followed(
     log_to: Sequence[str],
     gpu_settings: Mapping[str, Any],
 ) -> None:
-    """Sets the environment variables by which processes that are started from now on are monitored.
-
-    Args:
-        environment: Environment of this process.
-        folder: Folder of the run.
-        profile: Whether a few steps of each fit are profiled.
-        log_to: Services that each fit is logged to.
-        gpu_settings: Arguments of `configure_gpus`.
-    """
+    """Sets the environment variables by which processes started from now on are monitored."""
     options = {"profile": profile, "log_to": list(log_to), "gpu_settings": dict(gpu_settings)}
     environment[FOLLOWED] = json.dumps({"folder": str(folder), **options})
     before = environment.get(_PATH)

@@ -144,9 +144,7 @@ class ScriptProfiles:
 
     Profiles that this package records are left out: they are started on threads of their own.
 
-    Args:
-        fits: Returns how many calls of `fit` have ended, and how many are under way.
-        now: The clock, in seconds.
+    Needs to know how many calls of `fit` have ended, and how many are under way.
     """
 
     def __init__(

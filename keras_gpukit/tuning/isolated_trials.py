@@ -99,12 +99,8 @@ def _loaded(saved: bytes, compilation: Any) -> Any:
     """Loads the model with an optimizer that has no slots yet, as in a new program.
 
     If Keras loads the optimizer, it makes the slots at once. They then take memory before the
-    input does, and larger batches fit than in a new program.
-
-    Args:
-        saved: Content of the model's file.
-        compilation: Keras' configuration of the compilation; None if the model's class has methods
-            of its own for compiling or loading, and so it is loaded with the model.
+    input does, and larger batches fit than in a new program. So the compilation comes apart, unless
+    the model's class has methods of its own for compiling or loading.
     """
     from keras.saving import deserialize_keras_object, load_model
 
@@ -162,9 +158,7 @@ class _TrialProcess(OwnProcess):
     def call(self, method: Callable[..., T], *args: Any) -> T:
         """Calls a method of `Trainer` in the process, and returns its result.
 
-        Raises:
-            DoesNotFit: If memory ran out, or the process ended as if memory ran out.
-            TrialError: If the call failed for another reason, or the process did not start.
+        Raises `DoesNotFit` if memory ran out, or the process ended as if it had; else `TrialError`.
         """
         try:
             self._started = self._started or self.reply()

@@ -52,11 +52,7 @@ class GivenFit:
     _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def change(self, changes: Sequence[TrainingChange]) -> None:
-        """Makes the parts of changes that concern the data, and checks the others.
-
-        Raises:
-            UnsuitedError: If a change makes no difference.
-        """
+        """Makes the parts of changes that concern the data, and checks the others."""
         compiled: dict[str, Any] = {}
         for change in changes:
             compiled |= change.compiled

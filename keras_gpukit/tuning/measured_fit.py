@@ -83,15 +83,8 @@ def serve(
     """Runs in a trial process: its first `fit` answers the connection instead, and ends it.
 
     It sends a `Ready` or a `TrialFailedError`. From then on it answers each number of seconds by a
-    rate and the loss so far.
-
-    Args:
-        connection: The connection.
-        log: Where the output goes.
-        train: Function that trains.
-        changes: Changes to make.
-        examples: Number of examples at which the losses are compared; None for the unchanged
-            training, which is watched by a `Monitor` instead.
+    rate and the loss so far. Losses are compared after a number of `examples`; without one, this is
+    the unchanged training, which is watched by a `Monitor`.
     """
     os.setsid()  # Ctrl-C does not reach it
     for descriptor in (1, 2):
@@ -232,15 +225,7 @@ class MeasuredFit:
         return self._counter.between(self._at_start, self._counter.take(), self._in_epoch)
 
     def _fit(self, work: Iterator[None], callbacks: Sequence[Any] = ()) -> None:
-        """Calls `fit` until the work is over.
-
-        Args:
-            work: Iterator that is advanced after each execution, and ends when the work is over.
-            callbacks: Callbacks of this package.
-
-        Raises:
-            UnsuitedError: If the data has ended.
-        """
+        """Calls `fit` until the work is over: an iterator that advances after each execution."""
         import keras
         import tensorflow as tf
 

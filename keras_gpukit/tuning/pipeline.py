@@ -97,12 +97,7 @@ class PipelineTuning:
             yield
 
     def tune(self, trials: Trials) -> Dataset:
-        """Tries every change.
-
-        Returns:
-            The tuned pipeline, newly built so that nothing was read from it yet; the original one
-            if no change was kept.
-        """
+        """Tries every change; returns the tuned pipeline, from which nothing was read yet."""
         self._try_caching(trials)
         first: list[changes.Propose] = [changes.hindered_maps]
         if self._service is not None:
@@ -193,15 +188,10 @@ class PyDatasetTuning:
     """Tunes a `keras.utils.PyDataset`: tries more workers, processes, and a longer queue."""
 
     def __init__(self, dataset: Any, read_s: float, *, processes: bool) -> None:
-        self._read_s = read_s
-        self._dataset = dataset
-        self._processes = processes
+        self._dataset, self._read_s, self._processes = dataset, read_s, processes
 
     def reader(self, dataset: Any, pause_s: float = 0.0) -> Read:
-        """Returns a function that reads a dataset briefly and returns its rate.
-
-        It reads as `fit` does, with Keras' own workers, queue and iterator.
-        """
+        """Returns a function that reads a dataset as `fit` does, and returns its rate."""
 
         def read() -> float:
             rates: list[float] = []
@@ -267,11 +257,8 @@ def _try(trials: Trials, description: str, note: str, **settings: Any) -> bool:
 
 
 def _more_workers(workers: int) -> list[int]:
-    """Returns numbers of workers to try: each doubles the last one, up to four per core.
-
-    With more than four threads per core, the threads only wait.
-    """
-    most = 4 * (os.cpu_count() or 1)
+    """Returns numbers of workers to try: each doubles the last one, up to four per core."""
+    most = 4 * (os.cpu_count() or 1)  # more threads only wait
     steps = []
     while 2 * max(workers, 1) <= most:
         workers = 2 * max(workers, 1)

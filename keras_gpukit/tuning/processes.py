@@ -75,15 +75,8 @@ class ProcessEndedError(Exception):
 class OwnProcess:
     """A process that runs a function, from the moment that this object is made.
 
-    Args:
-        context: Context of `multiprocessing`.
-        serve: Function to run. It gets its end of the connection, a connection whose descriptor is
-            that of the log, and `arguments`.
-        arguments: Further arguments of `serve`.
-        daemon: Whether the process may have no processes of its own.
-
-    Raises:
-        TrialError: On native Windows, where descriptors are not passed so.
+    The function gets its end of the connection, a connection whose descriptor is that of the log,
+    and the arguments. A daemon may have no processes of its own.
     """
 
     def __init__(
@@ -93,7 +86,7 @@ class OwnProcess:
         *arguments: Any,
         daemon: bool = True,
     ) -> None:
-        if sys.platform == "win32":
+        if sys.platform == "win32":  # where descriptors are not passed so
             raise TrialError(NOT_ON_WINDOWS)
         self.connection, there = context.Pipe()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -112,11 +105,7 @@ class OwnProcess:
         return self.reply()
 
     def reply(self) -> Any:
-        """Returns what the process sends next, or raises it if it is an exception.
-
-        Raises:
-            ProcessEndedError: If the process has ended.
-        """
+        """Returns what the process sends next, or raises it if it is an exception."""
         try:
             reply = self.connection.recv()
         except (EOFError, OSError):

@@ -217,12 +217,9 @@ Tell = Callable[[str, float], None]
 
 
 class ProgressLine(Progress):
-    """A line with what an experiment does now, while its context is active.
+    """A line with what an experiment does now, in a terminal or notebook, while it is entered.
 
-    Args:
-        name: Name of the experiment.
-        total: The total; seconds, if calls do not say how much of it is done.
-        shown: Whether to show the line; it needs a terminal or a notebook.
+    The total is that of seconds, if calls do not say how much of it is done.
     """
 
     def __init__(self, name: str, total: float, *, shown: bool) -> None:

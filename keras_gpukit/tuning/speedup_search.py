@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,14 +36,9 @@ is None for the unchanged training."""
 
 
 class TrainingProcess:
-    """A process that trains with changes, and measures its rate.
+    """A process that trains with changes, and measures its rate; else `TrialFailedError` is raised.
 
-    Args:
-        process: The process.
-        until_s: Time, by `time.monotonic`, until which its `fit` must have started.
-
-    Raises:
-        TrialFailedError: If it does not train.
+    Its `fit` must have started by `until_s`, on `time.monotonic`.
     """
 
     def __init__(self, process: OwnProcess, until_s: float) -> None:
@@ -60,11 +55,7 @@ class TrainingProcess:
             raise
 
     def rate(self) -> float:
-        """Trains for a moment, and returns the rate.
-
-        Raises:
-            TrialFailedError: If training failed.
-        """
+        """Trains for a moment, and returns the rate."""
         rate, loss = self._answer(self._process.ask, ROUND_S)
         self.is_finite = self.is_finite and (loss is None or abs(loss) < float("inf"))
         return float(rate)
@@ -78,33 +69,24 @@ class TrainingProcess:
             raise TrialFailedError(ended, error.memory) from None
 
 
+@dataclass(eq=False)
 class SpeedupTrials:
     """Tries changes and records them.
 
-    Args:
-        start: Starts a process that trains with changes.
-        seconds: Total time. A trial that has started is finished even if it takes longer.
-        tolerance: Largest difference of the loss at which a change is kept.
-        tell: Called with the current activity.
-        recorded: Promises of findings on an earlier run, used where this one has none.
+    A trial that has started is finished even if it takes longer than `seconds` in all. A change is
+    kept if the loss differs by `tolerance` at most. The `recorded` promises, of findings on an
+    earlier run, are used where this one has none.
     """
 
-    def __init__(
-        self,
-        start: Start,
-        *,
-        seconds: float,
-        tolerance: float,
-        tell: Callable[[str], None],
-        recorded: Sequence[Promise] = (),
-    ) -> None:
-        self._start = start
+    start: Start
+    seconds: float
+    tolerance: float
+    tell: Callable[[str], None]
+    recorded: Sequence[Promise] = ()
+
+    def __post_init__(self) -> None:
         self._began_s = time.monotonic()
-        self._ends_s = self._began_s + seconds
-        self._reserve_s = RESERVE * seconds
-        self._tolerance = tolerance
-        self._report = tell
-        self._recorded = tuple(recorded)
+        self._ends_s = self._began_s + self.seconds
         self._done: list[TriedChange] = []
         self._kept: dict[str, tuple[TriedChange, TrainingChange]] = {}
         self._rates: list[float] = []
@@ -115,17 +97,7 @@ class SpeedupTrials:
         self._first: Ready | None = None
 
     def run(self, asked: Sequence[str] = ()) -> SpeedupEnding:
-        """Tries changes until all are tried or time runs out.
-
-        Args:
-            asked: Names of the changes to try; empty for all that suit the training.
-
-        Returns:
-            The reason why it ended.
-
-        Raises:
-            TrialError: If the unchanged training cannot be measured.
-        """
+        """Tries the changes that are asked for, or all that suit; returns why it ended."""
         try:
             self._measure_unchanged()
             return self._try_all(asked)
@@ -149,16 +121,16 @@ class SpeedupTrials:
             first_step_s=self._first.first_step_s,
             trials=tuple(self._done),
             best=max(kept, key=lambda each: each.gain or 0.0, default=None),
-            tolerance=self._tolerance,
+            tolerance=self.tolerance,
             ending=ending,
             duration_s=time.monotonic() - self._began_s,
             by_hand=speedups.by_hand(self._first.findings, self._done, left),
         )
 
     def _measure_unchanged(self) -> None:
-        self._report("the training as it is")
+        self.tell("the training as it is")
         try:
-            self._baseline = TrainingProcess(self._start((), None), self._ends_s)
+            self._baseline = TrainingProcess(self.start((), None), self._ends_s)
             self._first = self._baseline.ready
             self._rates += [self._baseline.rate() for _ in range(LEAST)]
         except TrialFailedError as error:
@@ -178,7 +150,7 @@ class SpeedupTrials:
             while change is not None:
                 if not asked and not change.by_default:
                     change = replace(change, blocked=change.note)
-                reserve_s = self._reserve_s if self._kept else 0.0
+                reserve_s = RESERVE * self.seconds if self._kept else 0.0
                 is_late = self._left_s < self._starting_s + reserve_s
                 if is_late and self._done and not change.blocked:
                     change, ending = replace(change, blocked=_LATE), "time ran out"
@@ -207,7 +179,7 @@ class SpeedupTrials:
     def _measure(self, changes: Sequence[TrainingChange]) -> TriedChange:
         name = JOINED.join(each.name for each in changes)
         description = JOINED.join(each.description for each in changes)
-        self._report(description)
+        self.tell(description)
         tried = TriedChange(name, description)
         try:
             tried = self._compared(tried, changes)
@@ -227,7 +199,7 @@ class SpeedupTrials:
             self._baseline.close()
             self._baseline = None
         found = None
-        with closing(TrainingProcess(self._start(changes, examples), self._ends_s)) as process:
+        with closing(TrainingProcess(self.start(changes, examples), self._ends_s)) as process:
             if self._baseline is not None:
                 seconds = min(LONGEST_S, max(self._left_s, 0.0))
                 found = compare(
@@ -242,7 +214,7 @@ class SpeedupTrials:
         ratio = None if only_input else _loss_ratio(first, process.ready)
         ratio = ratio if process.is_finite else math.nan
         note = gains.rejected_because(found.gain, found.low, found.high)
-        note = note or speedups.changes_the_loss(ratio, self._tolerance)
+        note = note or speedups.changes_the_loss(ratio, self.tolerance)
         return replace(
             tried,
             gain=found.gain,
@@ -259,7 +231,7 @@ class SpeedupTrials:
         """Returns what measures a rate in a process that is the only one at the time."""
 
         def read() -> float:
-            with closing(TrainingProcess(self._start(changes, examples), self._ends_s)) as process:
+            with closing(TrainingProcess(self.start(changes, examples), self._ends_s)) as process:
                 return process.rate()
 
         return read
@@ -273,7 +245,7 @@ class SpeedupTrials:
     def _promises(self) -> tuple[Promise, ...]:
         own = self._first.promises if self._first else ()
         codes = {each.code for each in own}
-        return (*own, *(each for each in self._recorded if each.code not in codes))
+        return (*own, *(each for each in self.recorded if each.code not in codes))
 
     @property
     def _left_s(self) -> float:
