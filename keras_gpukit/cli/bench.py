@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     """Measures, prints and saves the results."""
     from keras_gpukit.cli.quiet import quiet_tensorflow
     from keras_gpukit.tuning.bench import bench, save
-    from keras_gpukit.tuning.progress import ProgressLine
+    from keras_gpukit.tuning.sources import ProgressLine
 
     shown = sys.stdout.isatty() and not args.json
     with quiet_tensorflow(), ProgressLine("bench", args.seconds, shown=shown) as tell:

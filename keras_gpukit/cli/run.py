@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     on_imports.install()
     started.install()
     if args.follow:
-        from keras_gpukit.scripts.following import have_followed
+        from keras_gpukit.scripts.started_processes import have_followed
 
         have_followed(
             os.environ,

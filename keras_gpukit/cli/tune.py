@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.reports.speedup import render
     from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
-    from keras_gpukit.scripts.tuned_script import TunedScript
+    from keras_gpukit.scripts.first_fit import TunedScript
     from keras_gpukit.tuning.tune import search
 
     check_script(args)

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING
 
-from keras_gpukit.memory.step_graph import GraphNode, StepGraph
+if TYPE_CHECKING:
+    from keras_gpukit.memory.step_graph import GraphNode, StepGraph
 
 ALIASES = frozenset(
     {

@@ -35,10 +35,8 @@ def held_between_steps(model: Any) -> tuple[int, int]:
 def sizes_of_variables(model: Any, used: Sequence[Any] = ()) -> tuple[list[int], list[int]]:
     """Returns the bytes of each variable of models, and of each variable of optimizers.
 
-    Args:
-        model: A Keras model. It may have several optimizers as attributes.
-        used: `tf.Variable`s that a training step uses. Those that `model` does not refer to belong
-            to another model if they are trainable, otherwise to an optimizer.
+    Of the variables that a training step uses, those that the model does not refer to belong to
+    another model if they are trainable, otherwise to an optimizer.
     """
     slots = {id(each): each for optimizer in optimizers_of(model) for each in optimizer.variables}
     of_model = (*model.variables, *(each for metric in model.metrics for each in metric.variables))

@@ -56,11 +56,7 @@ class BFC:
         self._free: list[tuple[int, int, Chunk]] = []  # sizes and addresses, in ascending order
 
     def allocate(self, size_bytes: int) -> Chunk:
-        """Allocates a chunk.
-
-        Raises:
-            MemoryError: If the chunk does not fit within the limit.
-        """
+        """Allocates a chunk; raises `MemoryError` if it does not fit within the limit."""
         size = -(-max(size_bytes, 1) // GRANULE_BYTES) * GRANULE_BYTES
         at = bisect_left(self._free, (size,))
         if at == len(self._free):
@@ -136,34 +132,28 @@ class Peak:
     held: tuple[tuple[Source, int], ...] = ()
 
 
+@dataclass(eq=False)
 class Simulation:
     """One simulated run of a training step.
 
-    Args:
-        graph: Graph of the step.
-        batch_size: Examples per batch.
+    Attributes:
         allocator: Allocator that already holds the memory that stays allocated between steps.
-        order: Order in which operations run.
         workspace: Returns the bytes of workspace that an operation needs while it runs.
         in_place: Whether an operation may overwrite an input that no other operation needs.
         keeps_forward: Whether each tensor is held until the backward pass starts. This is the case
             in eager steps of a functional model.
     """
 
-    def __init__(
-        self,
-        graph: StepGraph,
-        batch_size: int,
-        allocator: BFC,
-        *,
-        order: Order,
-        workspace: Workspace,
-        in_place: bool = True,
-        keeps_forward: bool = False,
-    ) -> None:
-        self._graph, self._batch_size, self._allocator = graph, batch_size, allocator
-        self._order, self._workspace, self._in_place = order, workspace, in_place
-        self._kept: list[Buffer] | None = [] if keeps_forward else None
+    graph: StepGraph
+    batch_size: int
+    allocator: BFC
+    order: Order
+    workspace: Workspace
+    in_place: bool = True
+    keeps_forward: bool = False
+
+    def __post_init__(self) -> None:
+        self._kept: list[Buffer] | None = [] if self.keeps_forward else None
         self._buffers: dict[Source, Buffer | None] = {}
         self._live: dict[int, Buffer] = {}
         self._peak = Peak()
@@ -175,13 +165,13 @@ class Simulation:
         return self._peak
 
     def _in_order(self) -> Iterator[GraphNode]:
-        graph = self._graph
-        if self._order == "as written":
+        graph = self.graph
+        if self.order == "as written":
             yield from graph.nodes
             return
         pending = {node.name: len({name for name, _ in node.inputs}) for node in graph.nodes}
         ready = deque(name for name, count in pending.items() if not count)
-        take = ready.popleft if self._order == "oldest first" else ready.pop
+        take = ready.popleft if self.order == "oldest first" else ready.pop
         while ready:
             name = take()
             yield graph.by_name[name]
@@ -204,9 +194,9 @@ class Simulation:
             output = self._output(node, source, inputs, taken)
             self._buffers[source] = output
             if output is not None:
-                output.uses += self._graph.uses[source]
+                output.uses += self.graph.uses[source]
                 touched.append(output)
-        workspace_bytes, allocator = self._workspace(node), self._allocator
+        workspace_bytes, allocator = self.workspace(node), self.allocator
         chunk = allocator.allocate(workspace_bytes) if workspace_bytes else None
         if allocator.in_use_bytes > self._peak.in_use_bytes:
             held = tuple((each.source, each.size_bytes) for each in self._live.values())
@@ -221,7 +211,7 @@ class Simulation:
     def _free_if_unused(self, buffer: Buffer) -> None:
         if buffer.uses <= 0 and id(buffer) in self._live:
             del self._live[id(buffer)]
-            self._allocator.free(buffer.chunk)
+            self.allocator.free(buffer.chunk)
 
     def _output(
         self, node: GraphNode, source: Source, inputs: list[Source], taken: list[Buffer]
@@ -230,15 +220,15 @@ class Simulation:
             return None
         if node.operation in ALIASES and inputs:
             return self._buffers.get(inputs[min(source[1], len(inputs) - 1)])
-        size_bytes = self._graph.size_bytes(source, self._batch_size)
+        size_bytes = self.graph.size_bytes(source, self.batch_size)
         if not size_bytes:
             return None
-        if self._in_place and node.operation in IN_PLACE and source[1] == 0:
+        if self.in_place and node.operation in IN_PLACE and source[1] == 0:
             for buffer in taken:
                 # The only uses left are this operation's own.
                 if buffer.size_bytes == size_bytes and buffer.uses == taken.count(buffer):
                     return buffer
-        buffer = Buffer(self._allocator.allocate(size_bytes), size_bytes, source)
+        buffer = Buffer(self.allocator.allocate(size_bytes), size_bytes, source)
         self._live[id(buffer)] = buffer
         if self._kept is not None:
             buffer.uses += 1

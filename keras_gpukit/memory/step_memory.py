@@ -18,8 +18,7 @@ from keras_gpukit.memory.kernels import (
 )
 from keras_gpukit.memory.model_state import execution_of, size_of, sizes_of_variables
 from keras_gpukit.memory.simulation import BFC, Order, Peak, Simulation
-from keras_gpukit.memory.step_graph import GraphNode
-from keras_gpukit.memory.tracing import trace_step
+from keras_gpukit.memory.step_graph import GraphNode, trace_step
 from keras_gpukit.records.memory import Execution, HeldTensor, MemoryByCause, MemoryPrediction
 from keras_gpukit.rules.compute.batch_size import predicted_limit_bytes
 

@@ -31,12 +31,8 @@ def untouched(model: Any, *, values: bool = True) -> Iterator[None]:
     files and lookup tables; nor, in eager steps, the position of TensorFlow's random operations
     with their own seed, which only their kernels know.
 
-    The values are kept in host memory, so a model on a GPU needs no additional GPU memory.
-
-    Args:
-        model: A Keras model.
-        values: Whether variables may change. False avoids the copies; use it if the code only
-            traces.
+    The values are kept in host memory, so a model on a GPU needs no additional GPU memory. For code
+    that only traces, `values=False` avoids these copies.
     """
     with put_back([*_remember(model, values), *_remember_random_numbers()]):
         yield
@@ -46,9 +42,7 @@ def untouched(model: Any, *, values: bool = True) -> Iterator[None]:
 def put_back(restores: Iterable[Restore]) -> Iterator[None]:
     """Runs all restore functions however the context is left, even if one of them fails.
 
-    Args:
-        restores: Functions that each restore a part of the state. A function that Ctrl-C
-            interrupts runs a second time, so each must allow that.
+    A function that Ctrl-C interrupts runs a second time, so each must allow that.
     """
     try:
         yield

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ _MOST_EACH = 5
 REPORT = "report.html"
 
 
+@dataclass(eq=False)
 class Conclusion:
     """Prints the verdict on standard error, and writes the report next to the records.
 
@@ -43,30 +44,18 @@ class Conclusion:
         follows: Whether they are monitored, too.
     """
 
-    def __init__(
-        self,
-        fits: WatchedFits,
-        folder: RunFolder,
-        *,
-        opens: bool,
-        command: str = "run",
-        details: bool = False,
-        loops: OwnLoops | None = None,
-        imports_s: Callable[[], float] | None = None,
-        chief_reports: bool = False,
-        started: StartedProcesses | None = None,
-        follows: bool = False,
-    ) -> None:
-        self._fits = fits
-        self._folder = folder
-        self._opens = opens
-        self._command = command
-        self._details = details
-        self._loops = loops
-        self._imports_s = imports_s
-        self._chief_reports = chief_reports
-        self._started = started
-        self._follows = follows
+    fits: WatchedFits
+    folder: RunFolder
+    opens: bool
+    command: str = "run"
+    details: bool = False
+    loops: OwnLoops | None = None
+    imports_s: Callable[[], float] | None = None
+    chief_reports: bool = False
+    started: StartedProcesses | None = None
+    follows: bool = False
+
+    def __post_init__(self) -> None:
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -86,19 +75,19 @@ class Conclusion:
                 self._say(f"the report could not be made ({type(error).__name__}: {error}).")
 
     def _report(self) -> None:
-        if self._chief_reports and self._folder.is_made:
-            recorded = self._shown(self._folder.path())
+        if self.chief_reports and self.folder.is_made:
+            recorded = self._shown(self.folder.path())
             self._say(f"recorded in {recorded}; the chief reports on all workers.")
             return
         script = self._script()
-        if self._follows and script is not None and not script.calls:
+        if self.follows and script is not None and not script.calls:
             script = None  # it waits for the processes that train, which is no finding
         own_loop = self._record_loop()
-        if self._follows:
-            self._folder.remove_if_empty()
-        log_dirs = sorted(self._fits.own_log_dirs)
-        if self._folder.is_made:
-            log_dirs.insert(0, self._folder.path())
+        if self.follows:
+            self.folder.remove_if_empty()
+        log_dirs = sorted(self.fits.own_log_dirs)
+        if self.folder.is_made:
+            log_dirs.insert(0, self.folder.path())
         if not log_dirs:
             self._tell_that_there_is_nothing()
             self._tell_of_started()
@@ -107,7 +96,7 @@ class Conclusion:
             return
         report = _read(log_dirs, self._began_s)
         if script is not None:
-            _write_script(script, self._folder.path())
+            _write_script(script, self.folder.path())
         if report is None:
             self._say("nothing was recorded; a warning above says why.")
             return
@@ -117,7 +106,7 @@ class Conclusion:
 
             runs = tuple(within_script(script, report.runs))
             report = replace(report, script=script, runs=runs)
-        path = self._folder.path() / REPORT
+        path = self.folder.path() / REPORT
         try:
             _write(report, path)  # first, since printing may fail
         finally:
@@ -130,7 +119,7 @@ class Conclusion:
         self._tell_of_started()
         if script is not None:
             self._print(f"{account(script)}.")
-        if self._opens:
+        if self.opens:
             _open_in_browser(path)
 
     def record(self) -> None:
@@ -143,25 +132,24 @@ class Conclusion:
         """Says which line started other Python processes, if any did."""
         from keras_gpukit.scripts.started_processes import in_words
 
-        sentence = self._started and in_words(self._started.counts, follows=self._follows)
-        if sentence:
+        if self.started and (sentence := in_words(self.started.counts, follows=self.follows)):
             self._print(sentence)
 
     def _record_loop(self) -> str | None:
         """Records the longest loop of the script's own; returns its place, None without one."""
-        if self._fits.count or self._fits.has_own:
+        if self.fits.count or self.fits.has_own:
             return None
-        summary = self._loops and self._loops.summary()
-        if not self._loops or not summary:
+        summary = self.loops and self.loops.summary()
+        if not self.loops or not summary:
             return None
         from keras_gpukit.monitoring.run_output import RunOutput
 
-        output = RunOutput(self._folder.named("own-loop"))
+        output = RunOutput(self.folder.named("own-loop"))
         output.start(None)
         output.record("environment", summary.environment, 0)
         output.record("summary", summary, summary.steps)
         output.close()
-        return self._loops.place
+        return self.loops.place
 
     def _tell_that_there_is_nothing(self) -> None:
         keras = sys.modules.get("keras")
@@ -170,23 +158,23 @@ class Conclusion:
             self._say(f"Keras runs on {name}; only the TensorFlow backend can be monitored.")
         elif keras is None and "tf_keras" in sys.modules:
             self._say("this script uses tf_keras (Keras 2); only Keras 3 can be monitored.")
-        elif keras is not None and not self._fits.has_own and not failures:
+        elif keras is not None and not self.fits.has_own and not failures:
             self._say("the script called no fit(), so nothing was monitored.")
         elif keras is None and not failures:
             self._say("this script loaded no Keras, so nothing was monitored.")
 
     def _script(self) -> ScriptRecord | None:
         """Returns where the time of this process went until now; None if it ran no script."""
-        if self._imports_s is None:
+        if self.imports_s is None:
             return None
         import psutil
 
-        calls = self._fits.calls
-        record = calls.record(psutil.Process().create_time(), self._imports_s())
+        calls = self.fits.calls
+        record = calls.record(psutil.Process().create_time(), self.imports_s())
         STACKS.release()
         own = None
-        if self._loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
-            own = self._loops.eager.span_s if self._fits.count else self._loops.span_s
+        if self.loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
+            own = self.loops.eager.span_s if self.fits.count else self.loops.span_s
         first_s = calls.first_began_s
         begins = [each for each in (first_s, own[0] if own else None) if each is not None]
         begin_s = min(begins, default=time.perf_counter())
@@ -201,13 +189,13 @@ class Conclusion:
             ended_by=self._ended_by(),
             before=lines(until_s=begin_s).lines,
             rest=lines(own[1] if own else begin_s).lines,
-            profiles=self._fits.profiles.record(),
-            eager_step=self._loops.eager.record(STACKS.sampler) if self._loops else None,
-            retraced=self._loops.retraced() if self._loops else (),
+            profiles=self.fits.profiles.record(),
+            eager_step=self.loops.eager.record(STACKS.sampler) if self.loops else None,
+            retraced=self.loops.retraced() if self.loops else (),
         )
 
     def _ended_by(self) -> ScriptError | None:
-        ended, failed = next(iter(failures), None), self._fits.calls.failed
+        ended, failed = next(iter(failures), None), self.fits.calls.failed
         if ended is None or failed is None or failed.place != ended.line:
             return ended
         return replace(
@@ -233,7 +221,7 @@ class Conclusion:
         from keras_gpukit.reports.terminal import PipedConsole
 
         console = PipedConsole(file=self._error_output)
-        print_summary(summary, console, details=self._details, name=name)
+        print_summary(summary, console, details=self.details, name=name)
 
     def _print_verdicts(self, report: Report) -> None:
         """Prints the verdict on the script's calls and the longest run, then lines on others."""
@@ -246,7 +234,7 @@ class Conclusion:
         fits = fits_of(report.runs)
         longest, which = main_run(report.runs)
         if len(fits) > 1:
-            count = max(self._fits.count, len(fits))
+            count = max(self.fits.count, len(fits))
             self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = longest.summary
@@ -269,7 +257,7 @@ class Conclusion:
             self._print(line)
 
     def _say(self, message: str) -> None:
-        self._print(f"keras-gpukit {self._command}: {message}")
+        self._print(f"keras-gpukit {self.command}: {message}")
 
     def _print(self, line: str) -> None:
         from keras_gpukit.reports.units import printable

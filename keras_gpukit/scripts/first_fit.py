@@ -1,15 +1,21 @@
-"""Answers a question about a script's first `fit` instead of training."""
+"""Runs a script up to its first `fit`, which answers a question or is measured instead."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.frameworks import keras_models
 from keras_gpukit.scripts.import_hook import ImportHook
 from keras_gpukit.scripts.main_module import CannotOpenError, run_main
 
+if TYPE_CHECKING:
+    from keras_gpukit.tuning.processes import OwnProcess
+    from keras_gpukit.tuning.training_changes import TrainingChange
+
+_NO_FIT = "the script called no fit(); give one that calls Keras' fit()"
 Question = Callable[[Any], None]
 """Function that is called with the callback list within `fit`, once Keras has built the model and
 its optimizer. It prints the answer, or raises an exception that says why there is no answer."""
@@ -18,7 +24,7 @@ its optimizer. It prints the answer, or raises an exception that says why there 
 def ask_first_fit(question: Question, args: argparse.Namespace) -> str | None:
     """Runs a script up to its first `fit`, and ends it there; returns why there is no answer."""
     has_asked = False
-    failed_because: str | None = "the script called no fit(); give one that calls Keras' fit()"
+    failed_because: str | None = _NO_FIT
 
     def watch_fits() -> None:
         nonlocal failed_because
@@ -86,3 +92,43 @@ def find_size(max_batch_size: int | None, seconds: float) -> Question:
         )
 
     return question
+
+
+@dataclass(frozen=True)
+class TunedScript:
+    """A script or module, with its arguments, that `tune` trains in trial processes."""
+
+    script: str | None
+    module: str | None
+    arguments: tuple[str, ...]
+
+    def start(self, changes: Sequence[TrainingChange], examples: float | None) -> OwnProcess:
+        """Starts a process that runs the script. It imports TensorFlow when the script does."""
+        # Not imported before a script runs: it would take our `__main__` for the script's.
+        from multiprocessing import get_context
+
+        from keras_gpukit.tuning.measured_fit import started
+
+        return started(get_context("spawn"), self.train, changes, examples)
+
+    def train(self, make_changes: Callable[[], None]) -> str:
+        """Runs the script; returns why its first `fit` has not ended the process."""
+        reason = _NO_FIT
+
+        def keras_imported() -> None:
+            nonlocal reason
+            import keras
+
+            if keras.backend.backend() == "tensorflow":
+                make_changes()
+            else:
+                reason = f"Keras runs on {keras.backend.backend()}; only TensorFlow can be tuned"
+
+        ImportHook({"keras": keras_imported}).install()
+        try:
+            run_main(self.script, self.module, self.arguments)
+        except CannotOpenError as error:
+            return str(error)
+        except SystemExit:
+            pass
+        return reason

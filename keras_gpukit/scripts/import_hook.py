@@ -1,13 +1,15 @@
-"""Runs an action right after a module is imported, without importing the module itself."""
+"""Runs an action right after a module is imported, or after a function that a script calls."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 class ImportHook(MetaPathFinder):
@@ -72,3 +74,27 @@ class ImportHook(MetaPathFinder):
             loader.exec_module = exec_module  # type: ignore[method-assign]
         except AttributeError:  # a loader without attributes: the action is never called
             return
+
+
+def followed_by(
+    original: Callable[..., Any],
+    before: Callable[[], Any],
+    after: Callable[..., None],
+) -> Callable[..., Any]:
+    """Returns a function like `original`, unseen in tracebacks; neither action must raise.
+
+    If `original` raises nothing, `after` gets what `before` returned, and the arguments.
+    """
+
+    @functools.wraps(original)
+    def call(*arguments: Any, **named: Any) -> Any:
+        noted = before()
+        try:
+            result = original(*arguments, **named)
+        except BaseException as error:
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
+        after(noted, *arguments, **named)
+        return result
+
+    return call

@@ -1,5 +1,7 @@
 """Runs a script or a module as `__main__`, as if Python itself had been started with it.
 
+Reads the exception that ends it.
+
 Private name of Python, seen in 3.10 to 3.13: `runpy._run_module_as_main`, which `python -m` calls.
 `runpy.run_module` is no replacement: it empties the module afterwards, while threads and exit
 handlers still use it.
@@ -10,13 +12,17 @@ from __future__ import annotations
 import builtins
 import contextlib
 import io
+import linecache
 import os
 import pkgutil
+import re
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 import keras_gpukit
@@ -84,15 +90,9 @@ class CannotOpenError(Exception):
 
 
 def run_main(script: str | None, module: str | None, arguments: Sequence[str]) -> None:
-    """Runs a script or a module; its exceptions pass through.
+    """Runs a script, which may be a folder or zip file with a `__main__.py`, or else a module.
 
-    Args:
-        script: Path of a file, or of a folder or zip file with a `__main__.py`.
-        module: Name of a module or package to run instead of a script.
-        arguments: Arguments of the script or module, for `sys.argv[1:]`.
-
-    Raises:
-        CannotOpenError: If the script's file cannot be read.
+    Its exceptions pass through. If the script's file cannot be read, it raises `CannotOpenError`.
     """
     if module is not None:  # as `python -m` does
         sys.argv = ["-m", *arguments]
@@ -181,8 +181,63 @@ def _leaving_no_frames(run: Callable[..., None], *arguments: Any) -> None:
         _ended_by.append(type(error))
         if isinstance(error, Exception):
             with contextlib.suppress(Exception):
-                from keras_gpukit.scripts.script_error import read_error
-
                 failures.append(read_error(error))
         sys.excepthook = hide_own_frames(sys.excepthook)
         raise
+
+
+def read_error(error: Exception) -> ScriptError:
+    """Returns what is known of an exception, while the frames that it passed still exist.
+
+    If memory ran out, that includes what the script keeps there.
+    """
+    from keras_gpukit.monitoring.call_errors import kind_and_message, user_line
+    from keras_gpukit.records.script import ScriptError
+
+    record = ScriptError(*kind_and_message(error), user_line(error))
+    if "tensorflow" in sys.modules:
+        with contextlib.suppress(Exception):  # as if its import has failed
+            return _with_memory(record, error)
+    return record
+
+
+def _with_memory(record: ScriptError, error: Exception) -> ScriptError:
+    from keras_gpukit.memory.oom_message import read_message
+    from keras_gpukit.memory.out_of_memory import is_out_of_memory
+    from keras_gpukit.monitoring.kept_tensors import KeptTensors
+    from keras_gpukit.monitoring.script_globals import is_of_the_script
+
+    said = read_message(str(getattr(error, "message", error)))
+    if said is None or not is_out_of_memory(error):
+        return record
+    passed = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    own = [each for each in passed if is_of_the_script(each.f_code.co_filename)]
+    functions = [_Variables(each) for each in own if each.f_code.co_name != "<module>"]
+    device = said.device or "GPU:0"
+    kept = (each for each in KeptTensors().read(functions) if each.where == device)
+    largest = max(kept, key=lambda each: each.size_bytes, default=None)
+    record = replace(record, device=device, asked_bytes=said.asked_bytes)
+    if largest is None or largest.size_bytes < (said.asked_bytes or 0):
+        return record
+    largest = replace(largest, name=largest.name.removeprefix(f"{_Variables.__name__}."))
+    files = dict.fromkeys(each.f_code.co_filename for each in own)
+    return replace(record, kept=largest, kept_line=_line_that_adds(largest.name, files))
+
+
+class _Variables:
+    """A function's variables, as attributes."""
+
+    def __init__(self, frame: FrameType) -> None:
+        vars(self).update(frame.f_locals)
+
+
+def _line_that_adds(name: str, files: dict[str, None]) -> str | None:
+    from keras_gpukit.input.pipelines.places import place
+
+    variable = re.escape(name.rpartition(".")[2])
+    adds = re.compile(rf"\b{variable}(\.(append|add|extend|update)\(|\[.+\] = | \+= )")
+    for file in files:
+        for number, text in enumerate(linecache.getlines(file), 1):
+            if adds.search(text):
+                return place(file, number)
+    return None

@@ -10,7 +10,6 @@ TensorFlow's devices, and then TensorFlow refuses to make the strategy.
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.scripts.custom_loop import OwnLoops
-from keras_gpukit.scripts.import_hook import ImportHook
+from keras_gpukit.scripts.import_hook import ImportHook, followed_by
 from keras_gpukit.scripts.watched_fits import WatchedFits
 
 
@@ -74,18 +73,14 @@ class OnImports:
     def _watch_strategies(self) -> None:
         import tensorflow as tf
 
-        strategy_class = tf.distribute.MultiWorkerMirroredStrategy
-        original = strategy_class.__init__
-
-        @functools.wraps(original)
-        def make(strategy: Any, *args: Any, **kwargs: Any) -> None:
-            original(strategy, *args, **kwargs)
+        def made(_: None, strategy: Any, *args: Any, **kwargs: Any) -> None:
             from keras_gpukit.distributed.strategies import is_multi_worker
 
             self._has_strategy = self._has_strategy or is_multi_worker(strategy)
             self._repair()
 
-        strategy_class.__init__ = make
+        strategy_class = tf.distribute.MultiWorkerMirroredStrategy
+        strategy_class.__init__ = followed_by(strategy_class.__init__, lambda: None, made)
 
     def _repair(self) -> None:
         """Repairs Keras once there is also a strategy over several workers."""

@@ -1,27 +1,42 @@
-"""Counts the Python processes that a script starts, by the line that starts them.
+"""The Python processes that a script starts: counts them by the line that starts them.
 
 `subprocess.Popen`, by which `subprocess.run` and `call` start theirs, and `Process.start` of
 multiprocessing, by which its pools, concurrent.futures and joblib start theirs. Forks are left out:
 they are monitored, as they inherit what monitors this process.
+
+Under `run --follow`, all inherit two environment variables. Each that loads Keras then writes its
+records to a folder of its own in the run's folder. The script's process reports on all of them.
 """
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.scripts.around import followed_by
-from keras_gpukit.scripts.import_hook import ImportHook
+from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.scripts.conclusion import Conclusion
+from keras_gpukit.scripts.custom_loop import OwnLoops
+from keras_gpukit.scripts.import_hook import ImportHook, followed_by
 from keras_gpukit.scripts.main_module import PACKAGE
+from keras_gpukit.scripts.on_imports import OnImports
+from keras_gpukit.scripts.run_folder import FOLLOWED, RunFolder
+from keras_gpukit.scripts.termination import Termination
+from keras_gpukit.scripts.watched_fits import WatchedFits
 
 _PYTHON = re.compile(r"(?:^|[\s/\\])python[\d.]*(?:\.exe)?(?=\s|$)|^\S+\.py\b", re.IGNORECASE)
 _FORK = "fork"
+_PATH = "PYTHONPATH"
+_INHERITED = str(Path(__file__).with_name("inherited"))
 
 
 class StartedProcesses:
@@ -79,22 +94,13 @@ def is_python(command: Any) -> bool:
 
 
 def started_by(frame: FrameType | None, called: str) -> str | None:
-    """Returns the script's line on the stack, and what it calls; None if this package does it.
-
-    Args:
-        frame: The frame that calls a function.
-        called: The name of that function.
-    """
-    from keras_gpukit.input.pipelines.places import place
-    from keras_gpukit.monitoring.script_globals import is_of_the_script
-
+    """Returns the script's line on the stack, and what it calls; None if this package does it."""
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(PACKAGE + os.sep):
             break
         if is_of_the_script(file):
-            line = place(file, frame.f_lineno)
-            return f"{called} ({line})"
+            return f"{called} ({place(file, frame.f_lineno)})"
         called, frame = _name(frame), frame.f_back
     return None
 
@@ -116,3 +122,50 @@ def in_words(counts: Mapping[str, int], *, follows: bool) -> str | None:
     others = " and others" if len(counts) > 1 else ""
     advice = "" if follows else f"; use --follow to monitor {'it' if count == 1 else 'them'}"
     return f"{count:,} {were} started by {most}{others}{advice}."
+
+
+def have_followed(
+    environment: MutableMapping[str, str],
+    folder: Path,
+    *,
+    profile: bool,
+    log_to: Sequence[str],
+    gpu_settings: Mapping[str, Any],
+) -> None:
+    """Sets the environment variables by which processes started from now on are monitored."""
+    options = {"profile": profile, "log_to": list(log_to), "gpu_settings": dict(gpu_settings)}
+    environment[FOLLOWED] = json.dumps({"folder": str(folder), **options})
+    before = environment.get(_PATH)
+    environment[_PATH] = f"{_INHERITED}{os.pathsep}{before}" if before else _INHERITED
+
+
+def follow() -> ImportHook | None:
+    """Starts to monitor this process, as those variables say; returns the hook on its imports."""
+    text = os.environ.get(FOLLOWED)
+    if text is None:  # this is `keras-gpukit run` itself, which monitors on its own
+        return None
+    options = json.loads(text)
+    gpu_settings = {  # JSON has no tuples
+        name: tuple(value) if name == "gpu_threads" and isinstance(value, list) else value
+        for name, value in options["gpu_settings"].items()
+    }
+    folder = RunFolder(
+        Path(options["folder"]), Path(sys.argv[0]).stem, shared=Path(options["folder"])
+    )
+
+    def finish() -> None:
+        from keras_gpukit.monitoring.session import end_all
+
+        end_all("SIGTERM")
+
+    loops = OwnLoops()
+    fits = WatchedFits(
+        folder,
+        profile=options["profile"],
+        log_to=options["log_to"],
+        before_fit=Termination(finish).install,
+    )
+    on_imports = OnImports(fits, loops, gpu_settings)
+    conclusion = Conclusion(fits, folder, opens=False, loops=loops)
+    atexit.register(conclusion.record)
+    return on_imports.install()

@@ -26,7 +26,7 @@ from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.host import results_file
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.tuning.bench_device import MODELS, measure_ceilings, measure_row, open_device
-from keras_gpukit.tuning.progress import Tell
+from keras_gpukit.tuning.sources import Tell
 from keras_gpukit.whole_files import replace_file
 
 PRECISIONS = ("float32", "TF32", "bfloat16", "float16", "float64")

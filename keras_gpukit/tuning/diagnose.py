@@ -32,8 +32,7 @@ from keras_gpukit.tuning.measuring import (
     wait_until_quiet,
     within_fit,
 )
-from keras_gpukit.tuning.progress import ProgressLine, Tell
-from keras_gpukit.tuning.sources import check_experiment, check_model, endless
+from keras_gpukit.tuning.sources import ProgressLine, Tell, check_experiment, check_model, endless
 
 # A machine's speed changes as much within seconds as within minutes, so many rounds give a more
 # precise result than long ones. But when a round empties a full buffer, tf.data may double it, and

@@ -174,12 +174,9 @@ ROWS, ROWS_BYTES = 4096, 2**24
 def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
     """Measures the rate of an input in batches of its own size.
 
-    The rate in examples per second is assumed to be the same for batches of another size. Fetching
-    a ready batch takes a fixed time for each batch, so that time is subtracted.
-
-    Returns:
-        Examples per second; None if a batch takes less than twice as long as fetching a ready
-        batch. The rate in larger batches may then be much higher.
+    The rate in examples/s is assumed to be the same for batches of another size. Fetching a ready
+    batch takes a fixed time, which is subtracted. The rate is unknown if a batch takes less than
+    twice as long, since it may then be much higher in larger batches.
     """
     rows = int(ROWS_BYTES / max(examples.example_bytes, 1))
     of_arrays = max(1, min(ROWS, rows, examples.total or ROWS))

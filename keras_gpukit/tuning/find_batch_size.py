@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_whole
@@ -18,9 +17,13 @@ from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.tuning.examples import Examples, examples_of, input_rate
 from keras_gpukit.tuning.isolated_trials import InOwnProcesses, TrialJob
 from keras_gpukit.tuning.processes import prepared_context
-from keras_gpukit.tuning.progress import ProgressLine
 from keras_gpukit.tuning.size_search import SizeSearch
-from keras_gpukit.tuning.sources import check_experiment, check_model, check_one_device
+from keras_gpukit.tuning.sources import (
+    ProgressLine,
+    check_experiment,
+    check_model,
+    check_one_device,
+)
 from keras_gpukit.tuning.trainer import Trainer
 
 MOST = 2**16
@@ -96,12 +99,19 @@ def find_batch_size(
     examples = examples_of(dataset)
     most, most_because = _most(max_batch_size, examples)
     with ExitStack() as stack:
-        line = ProgressLine("find_batch_size", seconds, shown=bool(verbose))
-        tell = stack.enter_context(line)
+        tell = ProgressLine("find_batch_size", seconds, shown=bool(verbose))
+        stack.enter_context(tell)
         tell("the input alone")
         measured = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
         rate = None if measured is None else measured.median
-        trials = stack.enter_context(_trials(model, examples, isolated))
+        trials: Trainer | InOwnProcesses
+        if isolated:
+            job = TrialJob.of(model, examples)
+            trials = InOwnProcesses(job, stack.enter_context(prepared_context()))
+            stack.callback(trials.close)
+        else:
+            stack.enter_context(untouched(model))
+            trials = Trainer(model, examples, filtered=True)
         left_s = seconds - (time.perf_counter() - began)
         search = SizeSearch(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
         survey = search.run()
@@ -177,16 +187,3 @@ def _most(given: int | None, examples: Examples) -> tuple[int, str]:
         about = "" if examples.total_is_exact else "about "
         return examples.total, f"the data set has {about}{examples.total:,} examples"
     return MOST, f"by default {MOST:,} is the most"
-
-
-@contextmanager
-def _trials(model: Any, examples: Examples, isolated: bool) -> Iterator[Trainer | InOwnProcesses]:
-    with ExitStack() as stack:
-        if not isolated:
-            stack.enter_context(untouched(model))
-            yield Trainer(model, examples, filtered=True)
-            return
-        job = TrialJob.of(model, examples)
-        trials = InOwnProcesses(job, stack.enter_context(prepared_context()))
-        stack.callback(trials.close)
-        yield trials

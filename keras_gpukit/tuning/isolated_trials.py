@@ -10,17 +10,18 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records.tuning import Rate
 from keras_gpukit.tuning.examples import Examples
 from keras_gpukit.tuning.processes import (
-    OF_MEMORY,
     OwnProcess,
+    ProcessEndedError,
     ProcessSettings,
     check_importable,
 )
@@ -28,7 +29,6 @@ from keras_gpukit.tuning.sources import check_one_device
 from keras_gpukit.tuning.trainer import DoesNotFit, Survey, Trainer
 
 _FILE = "model.keras"
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -37,16 +37,12 @@ class TrialJob:
     """All that a trial process needs to train the model. It can be pickled.
 
     Attributes:
-        build: Function that makes the compiled model; None if the model is loaded from `saved`.
-        saved: Content of the saved model's file; None if `build` makes the model.
-        compilation: Keras' configuration of the compilation; None if it is loaded with the model.
+        model: Function that makes or loads the compiled model.
         examples: Examples that batches are made of.
         settings: Settings of TensorFlow and Keras in the process that runs the search.
     """
 
-    build: Callable[[], Any] | None
-    saved: bytes | None
-    compilation: Any
+    model: Callable[[], Any]
     examples: Examples
     settings: ProcessSettings
 
@@ -57,54 +53,26 @@ class TrialJob:
 
         settings = ProcessSettings.of_this_process()
         if isinstance(model, keras.Model):
-            return cls(None, *_saved(model), examples, settings)
+            return cls(_saved(model), examples, settings)
         check_importable("model", model)
-        return cls(model, None, None, examples, settings)
-
-    def model(self) -> Any:
-        """Makes or loads the compiled model."""
-        import keras
-
-        if self.build is not None:
-            model = self.build()
-            if not isinstance(model, keras.Model) or not model.compiled:
-                raise ValueError(
-                    "`model`, a function, must return a compiled keras.Model. "
-                    f"Received: {self.build!r}, which returns {model!r}"
-                )
-            check_one_device(model, "find the batch size of a replica")
-            return model
-        model = self._load()
-        if not model.compiled:
-            raise ValueError(
-                "`model` must be one whose compilation Keras saves with it; give a function that "
-                f"makes it instead. Received: a model named {model.name!r}"
-            )
-        return model
-
-    def _load(self) -> Any:
-        """Loads the model with an optimizer that has no slots yet, as in a new program.
-
-        If Keras loads the optimizer, it makes the slots at once. They then take memory before the
-        input does, and larger batches fit than in a new program.
-        """
-        from keras.saving import deserialize_keras_object, load_model
-
-        with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
-            path = Path(folder, _FILE)
-            path.write_bytes(self.saved or b"")
-            # The caller has just saved this model, so any code in it is the caller's own.
-            model = load_model(path, compile=self.compilation is None, safe_mode=False)
-        if self.compilation is not None:
-            model.compile(**deserialize_keras_object(self.compilation, safe_mode=False))
-        return model
+        return cls(partial(_built, model), examples, settings)
 
 
-def _saved(model: Any) -> tuple[bytes, Any]:
-    """Returns the content of a model's file, and the configuration of its compilation.
+def _built(build: Callable[[], Any]) -> Any:
+    import keras
 
-    The configuration is None if the model's class has methods of its own for compiling or loading.
-    """
+    model = build()
+    if not isinstance(model, keras.Model) or not model.compiled:
+        raise ValueError(
+            "`model`, a function, must return a compiled keras.Model. "
+            f"Received: {build!r}, which returns {model!r}"
+        )
+    check_one_device(model, "find the batch size of a replica")
+    return model
+
+
+def _saved(model: Any) -> Callable[[], Any]:
+    """Returns a function that loads a model in another process."""
     import keras
 
     try:
@@ -124,7 +92,31 @@ def _saved(model: Any) -> tuple[bytes, Any]:
         getattr(type(model), name) is getattr(keras.Model, name)
         for name in ("compile", "get_compile_config", "compile_from_config")
     )
-    return saved, compilation if compilation and is_of_keras else None
+    return partial(_loaded, saved, compilation if compilation and is_of_keras else None)
+
+
+def _loaded(saved: bytes, compilation: Any) -> Any:
+    """Loads the model with an optimizer that has no slots yet, as in a new program.
+
+    If Keras loads the optimizer, it makes the slots at once. They then take memory before the
+    input does, and larger batches fit than in a new program. So the compilation comes apart, unless
+    the model's class has methods of its own for compiling or loading.
+    """
+    from keras.saving import deserialize_keras_object, load_model
+
+    with tempfile.TemporaryDirectory(prefix="keras_gpukit-") as folder:
+        path = Path(folder, _FILE)
+        path.write_bytes(saved)
+        # The caller has just saved this model, so any code in it is the caller's own.
+        model = load_model(path, compile=compilation is None, safe_mode=False)
+    if compilation is not None:
+        model.compile(**deserialize_keras_object(compilation, safe_mode=False))
+    if not model.compiled:
+        raise ValueError(
+            "`model` must be one whose compilation Keras saves with it; give a function that "
+            f"makes it instead. Received: a model named {model.name!r}"
+        )
+    return model
 
 
 class InOwnProcesses:
@@ -132,7 +124,7 @@ class InOwnProcesses:
 
     def __init__(self, job: TrialJob, context: BaseContext) -> None:
         self._job, self._context = job, context
-        self._processes = [_TrialProcess(job, context)]
+        self._processes = [_TrialProcess(context, serve, job)]
 
     def survey(self) -> Survey:
         """Same as `Trainer.survey`."""
@@ -150,7 +142,7 @@ class InOwnProcesses:
         """Continues in a new process, and starts the one after it in advance."""
         self._processes.pop(0).close()
         while len(self._processes) < 2:
-            self._processes.append(_TrialProcess(self._job, self._context))
+            self._processes.append(_TrialProcess(self._context, serve, self._job))
 
     def close(self) -> None:
         """Ends the trial processes."""
@@ -161,42 +153,30 @@ class InOwnProcesses:
 class _TrialProcess(OwnProcess):
     """A process that starts at once and loads TensorFlow; the first call loads the model."""
 
-    def __init__(self, job: TrialJob, context: BaseContext) -> None:
-        super().__init__(context, serve, job)
-        self._started = False
+    _started = False
 
-    def call(
-        self, method: Callable[Concatenate[Trainer, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def call(self, method: Callable[..., T], *args: Any) -> T:
         """Calls a method of `Trainer` in the process, and returns its result.
 
-        Raises:
-            DoesNotFit: If memory ran out, or the process ended as if memory ran out.
-            TrialError: If the call failed for another reason, or the process did not start.
+        Raises `DoesNotFit` if memory ran out, or the process ended as if it had; else `TrialError`.
         """
         try:
-            if not self._started:
-                self.connection.recv()
-                self._started = True
-            self.connection.send((method.__name__, args, kwargs))
-            error, result = self.connection.recv()
-        except (EOFError, OSError):
-            raise self._failed() from None
-        if error is not None:
-            raise error
-        return cast(T, result)
+            self._started = self._started or self.reply()
+            result: T = self.ask((method.__name__, args))
+            return result
+        except ProcessEndedError as error:
+            raise self._failed(error) from None
 
-    def _failed(self) -> Exception:
-        code, errors = self.ended()
+    def _failed(self, error: ProcessEndedError) -> Exception:
         if not self._started:
             return TrialError(
                 "The process of a trial did not start. It imports the script that runs: keep that "
                 'in a file, and what it does under if __name__ == "__main__":. '
-                f"Received: exit code {code}\n{errors}"
+                f"Received: exit code {error.code}\n{error.log}"
             )
-        if code is not None and -code in OF_MEMORY:
-            return DoesNotFit(f"its process ended by {signal.Signals(-code).name}")
-        return TrialError(f"The process of a trial ended with code {code}.\n{errors}")
+        if error.memory and error.code is not None:
+            return DoesNotFit(f"its process ended by {signal.Signals(-error.code).name}")
+        return TrialError(f"The process of a trial ended with code {error.code}.\n{error.log}")
 
 
 def serve(connection: Connection, log: Connection, job: TrialJob) -> None:
@@ -212,18 +192,17 @@ def _answer(connection: Connection, job: TrialJob) -> None:
     import keras  # noqa: F401
     import tensorflow  # noqa: F401
 
-    connection.send("started")
+    connection.send(True)
     trainer: Trainer | None = None
     while True:
-        method, args, kwargs = connection.recv()
+        method, args = connection.recv()
         try:
             if trainer is None:
                 job.settings.make()
                 trainer = Trainer(job.model(), job.examples)
-            reply: tuple[Exception | None, Any] = None, getattr(trainer, method)(*args, **kwargs)
+            reply = getattr(trainer, method)(*args)
         except DoesNotFit as error:
-            reply = error, None
+            reply = error
         except Exception:
-            report = traceback.format_exc()
-            reply = TrialError(f"A trial failed in its own process:\n{report}"), None
+            reply = TrialError(f"A trial failed in its own process:\n{traceback.format_exc()}")
         connection.send(reply)

@@ -7,6 +7,7 @@ import inspect
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import Dataset, inputs, kind, number, setting
@@ -32,38 +33,26 @@ class UnsuitedError(Exception):
     """A change cannot be made, or makes no difference; the message says why."""
 
 
+@dataclass(eq=False)
 class GivenFit:
     """The first `fit` of a script or of `tune`.
-
-    Args:
-        at: Lines of user code that call `compile` and `fit`; None if they are unknown.
 
     Attributes:
         arguments: Arguments of `fit`, with the defaults, as changed.
         fit: Keras' own method of the model.
+        at: Lines of user code that call `compile` and `fit`; None if they are unknown.
         lines: Lines of user code that make the changes.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        arguments: dict[str, Any],
-        fit: Callable[..., Any],
-        at: dict[str, str | None],
-    ) -> None:
-        self.model = model
-        self.arguments = arguments
-        self.fit = fit
-        self.lines: list[Change] = []
-        self._at = at
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+    model: Any
+    arguments: dict[str, Any]
+    fit: Callable[..., Any]
+    at: dict[str, str | None]
+    lines: list[Change] = field(default_factory=list)
+    _folder: tempfile.TemporaryDirectory[str] | None = None
 
     def change(self, changes: Sequence[TrainingChange]) -> None:
-        """Makes the parts of changes that concern the data, and checks the others.
-
-        Raises:
-            UnsuitedError: If a change makes no difference.
-        """
+        """Makes the parts of changes that concern the data, and checks the others."""
         compiled: dict[str, Any] = {}
         for change in changes:
             compiled |= change.compiled
@@ -82,7 +71,7 @@ class GivenFit:
 
     def _add_line(self, method: str, arguments: dict[str, Any]) -> None:
         added = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        self.lines.append(Change(f"{method}(...)", f"{method}(..., {added})", self._at[method]))
+        self.lines.append(Change(f"{method}(...)", f"{method}(..., {added})", self.at[method]))
 
     def _check_policy(self, policy: str) -> None:
         layers = (self.model, *self.model.layers)
@@ -184,7 +173,5 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
 
 def _calling_line() -> str | None:
     """Returns the innermost line of user code among those that are being called; None without."""
-    for each in outwards(sys._getframe(2)):
-        if is_of_the_script(each.f_code.co_filename):
-            return place(each.f_code.co_filename, each.f_lineno)
-    return None
+    own = (each for each in outwards(sys._getframe(2)) if is_of_the_script(each.f_code.co_filename))
+    return next((place(each.f_code.co_filename, each.f_lineno) for each in own), None)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from keras_gpukit.input.wait.calls import ExampleCounter
@@ -15,8 +16,9 @@ from keras_gpukit.monitoring.call_errors import kind_and_message
 from keras_gpukit.records.finding import Change, Finding
 from keras_gpukit.records.tuning import Promise
 from keras_gpukit.rules.speedups import promises
-from keras_gpukit.tuning.made_changes import NO_END, GivenFit, UnsuitedError
+from keras_gpukit.tuning.made_changes import NO_END, GivenFit, UnsuitedError, make_changes
 from keras_gpukit.tuning.measuring import MINIMUM_CALLS, SETTLING
+from keras_gpukit.tuning.processes import OwnProcess
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size_of, propose
 
 WATCH_S = 8.0
@@ -26,6 +28,10 @@ COMPARED_SHARE = 0.25
 """Share of the examples that the unchanged training sees meanwhile at which losses are compared."""
 LEAST_CALLS = 4
 MOST_LOSSES = 1000
+
+Train = Callable[[Callable[[], None]], str | None]
+"""Function that trains, and calls what it is given once Keras is imported. If it returns, then why
+nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +65,34 @@ class TrialFailedError(Exception):
         self.memory = memory
 
 
-def measure(
-    connection: Connection, changes: Sequence[TrainingChange], examples: float | None
-) -> Callable[[GivenFit], None]:
-    """Returns a function that takes the place of a `fit`, answers the connection, and ends.
+def started(
+    context: BaseContext, train: Train, changes: Sequence[TrainingChange], examples: float | None
+) -> OwnProcess:
+    """Starts a process that trains with changes, for `serve`."""
+    # A script may start processes of its own, which those of a daemon may not.
+    return OwnProcess(context, serve, train, tuple(changes), examples, daemon=False)
+
+
+def serve(
+    connection: Connection,
+    log: Connection,
+    train: Train,
+    changes: Sequence[TrainingChange],
+    examples: float | None,
+) -> None:
+    """Runs in a trial process: its first `fit` answers the connection instead, and ends it.
 
     It sends a `Ready` or a `TrialFailedError`. From then on it answers each number of seconds by a
-    rate and the loss so far.
-
-    Args:
-        connection: The connection.
-        changes: Changes to make.
-        examples: Number of examples at which the losses are compared; None for the unchanged
-            training, which is watched by a `Monitor` instead.
+    rate and the loss so far. Losses are compared after a number of `examples`; without one, this is
+    the unchanged training, which is watched by a `Monitor`.
     """
+    os.setsid()  # Ctrl-C does not reach it
+    for descriptor in (1, 2):
+        os.dup2(log.fileno(), descriptor)
+    log.close()
+    # Two processes train in turn on the same GPU. TensorFlow reads this when it starts its devices.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    os.environ.update(dict(each.variable.split("=") for each in changes if each.variable))
 
     def on_fit(given: GivenFit) -> None:
         try:
@@ -81,11 +101,21 @@ def measure(
         except UnsuitedError as error:
             connection.send(TrialFailedError(str(error)))
         except BaseException as error:
-            kind, message = kind_and_message(error)
-            connection.send(TrialFailedError(f"{kind}: {message}", is_out_of_memory(error)))
+            connection.send(TrialFailedError(_in_words(error), is_out_of_memory(error)))
         os._exit(0)
 
-    return on_fit
+    try:
+        reason = train(lambda: make_changes(changes, on_fit))
+    except SystemExit:
+        raise
+    except BaseException as error:
+        reason = _in_words(error)
+    if reason is not None:
+        connection.send(TrialFailedError(reason))
+
+
+def _in_words(error: BaseException) -> str:
+    return ": ".join(kind_and_message(error))
 
 
 class MeasuredFit:
@@ -195,15 +225,7 @@ class MeasuredFit:
         return self._counter.between(self._at_start, self._counter.take(), self._in_epoch)
 
     def _fit(self, work: Iterator[None], callbacks: Sequence[Any] = ()) -> None:
-        """Calls `fit` until the work is over.
-
-        Args:
-            work: Iterator that is advanced after each execution, and ends when the work is over.
-            callbacks: Callbacks of this package.
-
-        Raises:
-            UnsuitedError: If the data has ended.
-        """
+        """Calls `fit` until the work is over: an iterator that advances after each execution."""
         import keras
         import tensorflow as tf
 

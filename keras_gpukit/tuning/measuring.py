@@ -26,12 +26,8 @@ def within_fit(model: Any, source: Any, experiment: Experiment) -> None:
 
     The iterator and the step function are therefore those that Keras itself makes. The step
     function is rebuilt, so the traces of the user's own training are neither used nor changed. No
-    callback of the user runs. Call this within `untouched(model)`.
-
-    Raises:
-        ValueError: If the source ran out of batches.
-        BaseException: Any exception that the experiment raised, after Keras has stopped the
-            workers of a PyDataset.
+    callback of the user runs. Call this within `untouched(model)`. What the experiment raises is
+    raised after Keras has stopped the workers of a PyDataset.
     """
     import keras
     import tensorflow as tf
@@ -87,13 +83,11 @@ def without_model(source: Any, experiment: Experiment) -> None:
 
 
 def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
-    """Takes some batches from a pipeline into memory, as a finite `tf.data.Dataset`.
+    """Takes up to 512 MiB of batches from a pipeline into memory, as a finite `tf.data.Dataset`.
 
-    Args:
-        iterator: Iterator of the pipeline. Batches that a strategy has split are joined again.
-        element_spec: The pipeline's `element_spec`, so that these batches cause no new trace. By
-            default that of the batches, with an open batch size as in Keras.
-        count: Maximum number of batches. There are fewer if they take more than 512 MiB.
+    It has the pipeline's `element_spec`, so that these batches cause no new trace; if that is
+    unknown, their own with an open batch size, as in Keras. Batches that a strategy has split are
+    joined again.
     """
     import tensorflow as tf
 

@@ -9,8 +9,8 @@ from typing import Any
 from keras_gpukit.arguments import Verbose, check_verbose, check_whole
 from keras_gpukit.frameworks.tf_datasets import batch_size as batch_size_of
 from keras_gpukit.memory.model_state import held_by_others, optimizers_of
+from keras_gpukit.memory.step_graph import build_by_tracing
 from keras_gpukit.memory.step_memory import StepMemory
-from keras_gpukit.memory.tracing import build_by_tracing
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.reports.memory import render
@@ -82,14 +82,10 @@ def predict_memory(
 def predict_of_spec(
     model: Any, spec: Any, size: int, limit_bytes: int | None = None
 ) -> MemoryPrediction:
-    """Predicts the memory of training steps from the specification of a batch.
+    """Predicts the memory of training steps from a batch's specification, and builds the model.
 
-    Args:
-        model: A compiled model. If it is not built yet, it is built for the specification.
-        spec: Specification of a batch, as a dataset's `element_spec`.
-        size: Examples per batch.
-        limit_bytes: Memory that the device has for training. By default the maximum that TensorFlow
-            may take; memory already in use on the device then reduces the largest batch size.
+    The default of the limit is the maximum that TensorFlow may take of the device; memory already
+    in use there then reduces the largest batch size.
     """
     import keras
 

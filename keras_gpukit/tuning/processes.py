@@ -30,7 +30,7 @@ _ENDS_WITHIN_S = 5.0
 _LOADED = "keras_gpukit.tuning.loaded_quietly"
 # Signals that end a process that ran out of memory: TensorFlow aborts, an access fails, or the
 # system kills the process. Windows has no SIGBUS and no SIGKILL.
-OF_MEMORY = frozenset(
+_OF_MEMORY = frozenset(
     number
     for number in signal.Signals
     if number.name in ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGKILL")
@@ -63,18 +63,20 @@ def prepared_context() -> Iterator[BaseContext]:
                 stop()
 
 
+class ProcessEndedError(Exception):
+    """A process has ended instead of answering; `memory` is whether it may have run out."""
+
+    def __init__(self, code: int | None, log: str) -> None:
+        super().__init__(code, log)
+        self.code, self.log = code, log
+        self.memory = code is not None and -code in _OF_MEMORY
+
+
 class OwnProcess:
     """A process that runs a function, from the moment that this object is made.
 
-    Args:
-        context: Context of `multiprocessing`.
-        serve: Function to run. It gets its end of the connection, a connection whose descriptor is
-            that of the log, and `arguments`.
-        arguments: Further arguments of `serve`.
-        daemon: Whether the process may have no processes of its own.
-
-    Raises:
-        TrialError: On native Windows, where descriptors are not passed so.
+    The function gets its end of the connection, a connection whose descriptor is that of the log,
+    and the arguments. A daemon may have no processes of its own.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class OwnProcess:
         *arguments: Any,
         daemon: bool = True,
     ) -> None:
-        if sys.platform == "win32":
+        if sys.platform == "win32":  # where descriptors are not passed so
             raise TrialError(NOT_ON_WINDOWS)
         self.connection, there = context.Pipe()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -95,6 +97,22 @@ class OwnProcess:
         self._process.start()
         there.close()
         log.close()
+
+    def ask(self, question: Any) -> Any:
+        """Sends something to the process; returns or raises what it sends back."""
+        with suppress(OSError):  # it has ended: its last words are read below
+            self.connection.send(question)
+        return self.reply()
+
+    def reply(self) -> Any:
+        """Returns what the process sends next, or raises it if it is an exception."""
+        try:
+            reply = self.connection.recv()
+        except (EOFError, OSError):
+            raise ProcessEndedError(*self.ended()) from None
+        if isinstance(reply, BaseException):
+            raise reply
+        return reply
 
     def ended(self) -> tuple[int | None, str]:
         """Waits for the end; returns the exit code, and the last part of the log."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from keras_gpukit.records.tuning import BatchSizeEnding, BatchSizeTrial
 from keras_gpukit.reports import units
@@ -35,6 +36,7 @@ Point = tuple[int, int]
 """A batch size, and its peak memory in bytes."""
 
 
+@dataclass(eq=False)
 class SizeSearch:
     """One search for the largest and the fastest batch size.
 
@@ -45,22 +47,18 @@ class SizeSearch:
         predicted: Largest batch size predicted to fit, before any trial; None if unknown.
     """
 
-    def __init__(
-        self,
-        trials: Trainer | InOwnProcesses,
-        *,
-        most: int,
-        seconds: float,
-        input_rate: float | None,
-        tell: Callable[[str], None],
-    ) -> None:
-        self.done: list[BatchSizeTrial] = []
-        self.ending: BatchSizeEnding = "nothing left to try"
-        self.largest: int | None = None
-        self.predicted: int | None = None
-        self._trials, self._report = trials, tell
-        self._most, self._input_rate = most, input_rate
-        self._began, self._seconds = time.perf_counter(), seconds
+    trials: Trainer | InOwnProcesses
+    most: int
+    seconds: float
+    input_rate: float | None
+    tell: Callable[[str], None]
+    done: list[BatchSizeTrial] = field(default_factory=list)
+    ending: BatchSizeEnding = "nothing left to try"
+    largest: int | None = None
+    predicted: int | None = None
+
+    def __post_init__(self) -> None:
+        self._began = time.perf_counter()
         # Duration of the longest trial, and of the last one that passed.
         self._longest_s = self._passing_s = 0.0
 
@@ -71,9 +69,9 @@ class SizeSearch:
 
     def run(self) -> Survey | None:
         """Runs the search; returns what is known of the model, or None if no example fits."""
-        self._report("one example")
+        self.tell("one example")
         try:
-            survey = self._trials.survey()
+            survey = self.trials.survey()
         except DoesNotFit as error:
             self.done.append(BatchSizeTrial(1, False, note=str(error)))
             self.ending = "not even one example fits"
@@ -89,7 +87,7 @@ class SizeSearch:
 
     def _find_largest(self, limit_bytes: int) -> int:
         """Returns the end of a bracket: a size that passed, just below one that failed."""
-        passed, step, most = 0, STEP, rules.without_margin(self._most)
+        passed, step, most = 0, STEP, rules.without_margin(self.most)
         failed: int | None = None
         is_small = True  # fits in any case, so that it needs no new process
         size = int(FIRST_SHARE * self.predicted) if self.predicted else FIRST
@@ -100,7 +98,7 @@ class SizeSearch:
                 self.ending = "time ran out"
                 break
             if not is_small:
-                self._trials.renew()
+                self.trials.renew()
             if self._train(size, f"batches of {size:,}"):
                 passed = size
             else:
@@ -118,7 +116,7 @@ class SizeSearch:
 
     def _confirmed(self, passed: int) -> int | None:
         """Runs the last trials, and returns the recommended size; None if no size passes them."""
-        size, failures = min(rules.with_margin(passed), self._most), 0
+        size, failures = min(rules.with_margin(passed), self.most), 0
         while not self._is_confirmed(size):
             if size == 1:
                 self.ending = "not even one example fits"
@@ -135,16 +133,16 @@ class SizeSearch:
         for number, last in enumerate(LAST_BATCHES, 1):
             if number > 1 and not self._is_time(CONFIRM_SHARE, self._passing_s):
                 break
-            self._trials.renew()
+            self.trials.renew()
             if not self._train(size, f"batches of {size:,}, for longer", last, withheld_bytes):
                 return False
         return True
 
     def _train(self, size: int, what: str, last: float = 0.0, withheld_bytes: int = 0) -> bool:
-        self._report(what)
+        self.tell(what)
         began = time.perf_counter()
         try:
-            peak_bytes = self._trials.train(size, last, withheld_bytes)
+            peak_bytes = self.trials.train(size, last, withheld_bytes)
             self._passing_s = time.perf_counter() - began
             self.done.append(BatchSizeTrial(size, True, peak_bytes))
         except DoesNotFit as error:
@@ -161,10 +159,10 @@ class SizeSearch:
     def _rates_upwards(self, fitting: int | None) -> None:
         """Measures the rates of increasing powers of two until larger ones are no faster."""
         best, without, size = 0.0, 0, 1
-        while size <= min(self._most, fitting or self._most) and without < NO_GAIN:
+        while size <= min(self.most, fitting or self.most) and without < NO_GAIN:
             if not self._rate(size) or size not in self.rates:
                 return
-            rate = rules.with_input(self.rates[size], self._input_rate)
+            rate = rules.with_input(self.rates[size], self.input_rate)
             without = without + 1 if rules.is_as_fast(best, rate) else 0
             best = max(best, rate)
             size *= 2
@@ -174,26 +172,26 @@ class SizeSearch:
         if self.rates and not self._is_time(1.0, self._passing_s):
             self.ending = "time ran out"
             return False
-        self._report(f"speed with batches of {size:,}")
+        self.tell(f"speed with batches of {size:,}")
         began = time.perf_counter()
         try:
-            rate, peak = self._trials.rate(size, min(RATE_SHARE * self._seconds, RATE_S))
+            rate, peak = self.trials.rate(size, min(RATE_SHARE * self.seconds, RATE_S))
         except DoesNotFit as error:
             self.done.append(BatchSizeTrial(size, False, note=str(error)))
-            self._trials.renew()
+            self.trials.renew()
         else:
             self.done.append(BatchSizeTrial(size, True, peak, rate))
             self._passing_s = time.perf_counter() - began
         return True
 
     def _is_slow(self, size: int) -> bool:
-        actual = {s: rules.with_input(rate, self._input_rate) for s, rate in self.rates.items()}
+        actual = {s: rules.with_input(rate, self.input_rate) for s, rate in self.rates.items()}
         return size in actual and TOO_SLOW * actual[size] < max(actual.values())
 
     def _is_time(self, share: float, needed_s: float) -> bool:
         """Whether a trial that takes so long would end within a share of the time."""
         passed_s = time.perf_counter() - self._began
-        return passed_s + needed_s <= share * self._seconds
+        return passed_s + needed_s <= share * self.seconds
 
 
 def _example_bytes(peaks: Sequence[Point]) -> float:

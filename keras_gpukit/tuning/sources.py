@@ -1,11 +1,17 @@
-"""Checks the model and the data of an experiment, and makes the data endless."""
+"""Checks of the model and the data of an experiment, endless data, and a line of progress."""
 
 from __future__ import annotations
 
 import reprlib
 import socket
+import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
 
 from keras_gpukit.arguments import check_number, check_whole
 
@@ -204,3 +210,35 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
         lambda chosen: tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), tensors),
         num_parallel_calls=tf.data.AUTOTUNE,
     ).repeat()
+
+
+Tell = Callable[[str, float], None]
+"""Shows what an experiment does now, and how much of the total is done."""
+
+
+class ProgressLine(Progress):
+    """A line with what an experiment does now, in a terminal or notebook, while it is entered.
+
+    The total is that of seconds, if calls do not say how much of it is done.
+    """
+
+    def __init__(self, name: str, total: float, *, shown: bool) -> None:
+        self._began_s = time.perf_counter()
+        console = Console()
+        # Into a file, rich would write an empty line.
+        shown = shown and (console.is_interactive or console.is_jupyter)
+        # Refresh between measurements only: a refresh thread would disturb them.
+        super().__init__(console=console, auto_refresh=False, transient=True, disable=not shown)
+        self._line = self.add_task(name, total=total)
+
+    def __call__(self, what: str, done: float | None = None) -> None:
+        """Shows the current activity."""
+        done = time.perf_counter() - self._began_s if done is None else done
+        self.update(self._line, description=escape(what), completed=done, refresh=True)
+
+    def ask(self, question: str) -> bool:
+        """Asks the user a question whose answer is yes or no, in place of the line."""
+        self.stop()
+        answer = self.console.input(f"{escape(question)} (y/n) ")
+        self.start()
+        return answer.strip().lower() in {"y", "yes"}

@@ -5,54 +5,88 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from keras_gpukit.errors import TrialError
+from keras_gpukit.errors import TrialError, one_line
 from keras_gpukit.records.tuning import Promise, SpeedupEnding, SpeedupSearch, TriedChange
 from keras_gpukit.rules import gains, speedups
 from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
 from keras_gpukit.tuning.measuring import summarize
+from keras_gpukit.tuning.processes import OwnProcess, ProcessEndedError
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size
-from keras_gpukit.tuning.training_process import Start, TrainingProcess
-from keras_gpukit.tuning.trials import LEAST, Gain, Read, compare
+from keras_gpukit.tuning.trials import LEAST, Read, compare
 
 LONGEST_S = 20.0
 """Maximum seconds in which a change and the unchanged training are measured in turn."""
 RESERVE = 0.25
 """Share of the time that is kept, once a change gains, for the best changes together."""
+ROUND_S = 0.5
+"""Duration of one measurement."""
+LEAST_WAIT_S = 60.0
 JOINED = " + "
 _LATE = "time ran out"
 
+Start = Callable[[Sequence[TrainingChange], float | None], OwnProcess]
+"""Function that starts a process with changes. The number of examples at which losses are compared
+is None for the unchanged training."""
 
+
+class TrainingProcess:
+    """A process that trains with changes, and measures its rate; else `TrialFailedError` is raised.
+
+    Its `fit` must have started by `until_s`, on `time.monotonic`.
+    """
+
+    def __init__(self, process: OwnProcess, until_s: float) -> None:
+        self._process = process
+        self.is_finite = True
+        self.close = process.close
+        try:
+            wait_s = max(until_s - time.monotonic(), LEAST_WAIT_S)
+            if not process.connection.poll(wait_s):
+                raise TrialFailedError(f"its first fit() did not start within {wait_s:.0f} s")
+            self.ready: Ready = self._answer(process.reply)
+        except BaseException:
+            self.close()
+            raise
+
+    def rate(self) -> float:
+        """Trains for a moment, and returns the rate."""
+        rate, loss = self._answer(self._process.ask, ROUND_S)
+        self.is_finite = self.is_finite and (loss is None or abs(loss) < float("inf"))
+        return float(rate)
+
+    def _answer(self, ask: Callable[..., Any], *question: Any) -> Any:
+        try:
+            return ask(*question)
+        except ProcessEndedError as error:
+            last = next(reversed(error.log.strip().splitlines()), "")
+            ended = f"its process ended with code {error.code}: {one_line(last)}"
+            raise TrialFailedError(ended, error.memory) from None
+
+
+@dataclass(eq=False)
 class SpeedupTrials:
     """Tries changes and records them.
 
-    Args:
-        start: Starts a process that trains with changes.
-        seconds: Total time. A trial that has started is finished even if it takes longer.
-        tolerance: Largest difference of the loss at which a change is kept.
-        tell: Called with the current activity and the seconds since the start.
-        recorded: Promises of findings on an earlier run, used where this one has none.
+    A trial that has started is finished even if it takes longer than `seconds` in all. A change is
+    kept if the loss differs by `tolerance` at most. The `recorded` promises, of findings on an
+    earlier run, are used where this one has none.
     """
 
-    def __init__(
-        self,
-        start: Start,
-        *,
-        seconds: float,
-        tolerance: float,
-        tell: Callable[[str, float], None],
-        recorded: Sequence[Promise] = (),
-    ) -> None:
-        self._start = start
+    start: Start
+    seconds: float
+    tolerance: float
+    tell: Callable[[str], None]
+    recorded: Sequence[Promise] = ()
+
+    def __post_init__(self) -> None:
         self._began_s = time.monotonic()
-        self._ends_s = self._began_s + seconds
-        self._reserve_s = RESERVE * seconds
-        self._tolerance = tolerance
-        self._report = tell
-        self._recorded = tuple(recorded)
+        self._ends_s = self._began_s + self.seconds
         self._done: list[TriedChange] = []
         self._kept: dict[str, tuple[TriedChange, TrainingChange]] = {}
         self._rates: list[float] = []
@@ -63,17 +97,7 @@ class SpeedupTrials:
         self._first: Ready | None = None
 
     def run(self, asked: Sequence[str] = ()) -> SpeedupEnding:
-        """Tries changes until all are tried or time runs out.
-
-        Args:
-            asked: Names of the changes to try; empty for all that suit the training.
-
-        Returns:
-            The reason why it ended.
-
-        Raises:
-            TrialError: If the unchanged training cannot be measured.
-        """
+        """Tries the changes that are asked for, or all that suit; returns why it ended."""
         try:
             self._measure_unchanged()
             return self._try_all(asked)
@@ -97,16 +121,16 @@ class SpeedupTrials:
             first_step_s=self._first.first_step_s,
             trials=tuple(self._done),
             best=max(kept, key=lambda each: each.gain or 0.0, default=None),
-            tolerance=self._tolerance,
+            tolerance=self.tolerance,
             ending=ending,
             duration_s=time.monotonic() - self._began_s,
             by_hand=speedups.by_hand(self._first.findings, self._done, left),
         )
 
     def _measure_unchanged(self) -> None:
-        self._say("the training as it is")
+        self.tell("the training as it is")
         try:
-            self._baseline = TrainingProcess(self._start((), None), self._ends_s)
+            self._baseline = TrainingProcess(self.start((), None), self._ends_s)
             self._first = self._baseline.ready
             self._rates += [self._baseline.rate() for _ in range(LEAST)]
         except TrialFailedError as error:
@@ -126,7 +150,7 @@ class SpeedupTrials:
             while change is not None:
                 if not asked and not change.by_default:
                     change = replace(change, blocked=change.note)
-                reserve_s = self._reserve_s if self._kept else 0.0
+                reserve_s = RESERVE * self.seconds if self._kept else 0.0
                 is_late = self._left_s < self._starting_s + reserve_s
                 if is_late and self._done and not change.blocked:
                     change, ending = replace(change, blocked=_LATE), "time ran out"
@@ -155,7 +179,7 @@ class SpeedupTrials:
     def _measure(self, changes: Sequence[TrainingChange]) -> TriedChange:
         name = JOINED.join(each.name for each in changes)
         description = JOINED.join(each.description for each in changes)
-        self._say(description)
+        self.tell(description)
         tried = TriedChange(name, description)
         try:
             tried = self._compared(tried, changes)
@@ -174,65 +198,43 @@ class SpeedupTrials:
         if self._one_at_a_time and self._baseline is not None:
             self._baseline.close()
             self._baseline = None
-        process = TrainingProcess(self._start(changes, examples), self._ends_s)
-        try:
-            ready, seconds = process.ready, min(LONGEST_S, max(self._left_s, 0.0))
+        found = None
+        with closing(TrainingProcess(self.start(changes, examples), self._ends_s)) as process:
             if self._baseline is not None:
+                seconds = min(LONGEST_S, max(self._left_s, 0.0))
                 found = compare(
                     self._baseline.rate, process.rate, threshold=gains.SMALLEST, seconds=seconds
                 )
-            else:
-                process.close()
-                found = compare(
-                    self._alone((), examples),
-                    self._alone(changes, examples),
-                    threshold=gains.SMALLEST,
-                    seconds=0.0,
-                )
-        finally:
-            process.close()
+        if found is None:
+            alone = self._alone((), examples), self._alone(changes, examples)
+            found = compare(*alone, threshold=gains.SMALLEST, seconds=0.0)
         self._rates += found.before
-        return self._judged(tried, changes, found, ready, is_finite=process.is_finite)
-
-    def _alone(self, changes: Sequence[TrainingChange], examples: float) -> Read:
-        """Returns what measures a rate in a process that is the only one at the time."""
-
-        def read() -> float:
-            process = TrainingProcess(self._start(changes, examples), self._ends_s)
-            try:
-                return process.rate()
-            finally:
-                process.close()
-
-        return read
-
-    def _judged(
-        self,
-        tried: TriedChange,
-        changes: Sequence[TrainingChange],
-        found: Gain,
-        ready: Ready,
-        *,
-        is_finite: bool,
-    ) -> TriedChange:
-        assert self._first is not None
         # Tuning the input leaves the examples as they are, but a trial reads a sample of a cache.
         only_input = all(each.tunes_input for each in changes)
-        ratio = None if only_input else _loss_ratio(self._first, ready)
-        ratio = ratio if is_finite else math.nan
+        ratio = None if only_input else _loss_ratio(first, process.ready)
+        ratio = ratio if process.is_finite else math.nan
         note = gains.rejected_because(found.gain, found.low, found.high)
-        note = note or speedups.changes_the_loss(ratio, self._tolerance)
+        note = note or speedups.changes_the_loss(ratio, self.tolerance)
         return replace(
             tried,
             gain=found.gain,
             low=found.low,
             high=found.high,
-            rate=summarize(found.after, ready.unit),
-            first_step_s=ready.first_step_s,
+            rate=summarize(found.after, process.ready.unit),
+            first_step_s=process.ready.first_step_s,
             kept=not note,
             note=note,
-            lines=ready.lines,
+            lines=process.ready.lines,
         )
+
+    def _alone(self, changes: Sequence[TrainingChange], examples: float) -> Read:
+        """Returns what measures a rate in a process that is the only one at the time."""
+
+        def read() -> float:
+            with closing(TrainingProcess(self.start(changes, examples), self._ends_s)) as process:
+                return process.rate()
+
+        return read
 
     def _note(self, tried: TriedChange) -> TriedChange:
         tried = replace(tried, promise=speedups.promise_of(tried.change, self._promises))
@@ -243,14 +245,11 @@ class SpeedupTrials:
     def _promises(self) -> tuple[Promise, ...]:
         own = self._first.promises if self._first else ()
         codes = {each.code for each in own}
-        return (*own, *(each for each in self._recorded if each.code not in codes))
+        return (*own, *(each for each in self.recorded if each.code not in codes))
 
     @property
     def _left_s(self) -> float:
         return self._ends_s - time.monotonic()
-
-    def _say(self, what: str) -> None:
-        self._report(what, time.monotonic() - self._began_s)
 
 
 def _compared_at(first: Ready) -> float:

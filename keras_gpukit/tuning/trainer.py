@@ -76,13 +76,8 @@ class Trainer:
         """Trains with a batch size by calling `fit`; returns the peak of the bytes in use.
 
         The peak is that of the device's allocator, without withheld memory and without the first
-        step. It is None if the allocator has no such count.
-
-        Args:
-            batch_size: Examples per batch.
-            last: Size of a smaller batch at the end of each of two epochs, as a share of the batch
-                size; 0 for one epoch of full batches.
-            withheld_bytes: Device memory that is not available to training.
+        step. It is None if the allocator has no such count. Without `last`, there is one epoch of
+        full batches; else two, each with a smaller batch at its end, of that share of the size.
         """
         rows = batch_size * STEPS * self._model.steps_per_execution
         rows += max(int(last * batch_size), 1) if last else 0

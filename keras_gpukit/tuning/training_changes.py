@@ -143,12 +143,7 @@ def _memory_pool(gpus: tuple[GPUInfo, ...]) -> TrainingChange:
 
 
 def batch_size(now: int | None, examples: int | None) -> TrainingChange:
-    """Returns a change to the next larger batch size that is tried.
-
-    Args:
-        now: Examples per batch now; None if this is unknown or cannot be changed.
-        examples: Examples in an epoch; None if unknown.
-    """
+    """Returns a change to the next larger batch size; both are None if they are unknown."""
     if now is None:
         blocked = "the data comes in batches of a size that cannot be changed from outside"
         return TrainingChange("batch-size", "larger batches", blocked=blocked)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_number, check_verbose, check_whole, refuse
+from keras_gpukit.errors import TrialError
 from keras_gpukit.records.tuning import Promise, SpeedupSearch
 from keras_gpukit.reports.speedup import render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
+from keras_gpukit.tuning.measured_fit import started
 from keras_gpukit.tuning.processes import ProcessSettings, check_importable, prepared_context
-from keras_gpukit.tuning.progress import ProgressLine
-from keras_gpukit.tuning.sources import check_experiment
-from keras_gpukit.tuning.speedup_search import SpeedupTrials
-from keras_gpukit.tuning.training_process import Functions, Start
+from keras_gpukit.tuning.sources import ProgressLine, check_experiment
+from keras_gpukit.tuning.speedup_search import SpeedupTrials, Start
 
 MINUTES = 5.0
 
@@ -86,7 +88,7 @@ def tune(
     functions = Functions(build, data, batch_size, ProcessSettings.of_this_process())
     with prepared_context() as context:
         found = search(
-            functions.start(context),
+            partial(started, context, functions.train),
             getattr(build, "__name__", "the model"),
             names=names,
             minutes=minutes,
@@ -96,6 +98,29 @@ def tune(
     if verbose:
         print_anywhere(render(found))
     return found
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The functions that `tune` got, for a process that calls them."""
+
+    build: Callable[[], Any]
+    data: Any
+    batch_size: int | None
+    settings: ProcessSettings
+
+    def train(self, keras_imported: Callable[[], None]) -> None:
+        """Builds the model and trains it."""
+        import keras
+
+        self.settings.make()
+        keras_imported()
+        model = self.build()
+        if not isinstance(model, keras.Model) or not model.compiled:
+            raise TrialError(f"`build` must return a compiled keras.Model. It returns {model!r}")
+        data = self.data() if callable(self.data) else self.data
+        x, y, weights, *_ = (*data, None, None) if isinstance(data, tuple) else (data, None, None)
+        model.fit(x, y, sample_weight=weights, batch_size=self.batch_size, verbose=0)
 
 
 def search(

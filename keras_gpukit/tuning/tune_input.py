@@ -18,12 +18,11 @@ from keras_gpukit.reports.terminal import PipedConsole, as_html, as_text
 from keras_gpukit.reports.tuning import render
 from keras_gpukit.tuning.caching import CachePermission, Choice
 from keras_gpukit.tuning.measuring import compute_rate, hold, summarize
-from keras_gpukit.tuning.pipeline import PipelineTuning
+from keras_gpukit.tuning.pipeline import PipelineTuning, PyDatasetTuning
 from keras_gpukit.tuning.pipeline_changes import Allowed
-from keras_gpukit.tuning.progress import ProgressLine
-from keras_gpukit.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.tuning.reading import Readings
 from keras_gpukit.tuning.sources import (
+    ProgressLine,
     check_experiment,
     check_model,
     check_service,

@@ -9,6 +9,7 @@ from keras_gpukit.memory.out_of_memory import Call, explain
 from keras_gpukit.records import GPUHolder, GPUInfo
 from keras_gpukit.reports.out_of_memory import note
 
+pytestmark = pytest.mark.tensorflow
 GIB = 2**30
 END_OTHERS, HIGHER_LIMIT = "end the other processes", "a higher limit"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from keras_gpukit.records import ScriptProfile
-from keras_gpukit.scripts.script_error import read_error
-from keras_gpukit.scripts.script_profiles import ScriptProfiles
+from keras_gpukit.scripts.main_module import read_error
+from keras_gpukit.scripts.watched_fits import ScriptProfiles
 
 
 class Script:

@@ -10,6 +10,7 @@ from keras_gpukit.records import Change, Finding, Promise, Saving
 from keras_gpukit.reports.speedup import render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning.measured_fit import Ready, TrialFailedError
+from keras_gpukit.tuning.processes import OwnProcess
 from keras_gpukit.tuning.speedup_search import SpeedupTrials
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size
 
@@ -19,7 +20,7 @@ INPUT = TrainingChange("input", "tune the input", tunes_input=True)
 LOSSES = tuple((float(examples), 2.0) for examples in range(10, 110, 10))
 
 
-class Process:
+class Process(OwnProcess):
     """A process that answers from a script, and its connection."""
 
     alive = 0
@@ -45,7 +46,8 @@ class Process:
         return -9, "one line\nthe last line\n"
 
     def close(self):
-        Process.alive -= self.is_open
+        assert self.is_open
+        Process.alive -= 1
         self.is_open = False
 
 

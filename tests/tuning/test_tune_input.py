@@ -28,9 +28,8 @@ from keras_gpukit.tuning import pipeline_changes as changes
 from keras_gpukit.tuning import trials as rounds_module
 from keras_gpukit.tuning.as_code import code
 from keras_gpukit.tuning.caching import CachePermission
-from keras_gpukit.tuning.pipeline import PipelineTuning, traits
+from keras_gpukit.tuning.pipeline import PipelineTuning, PyDatasetTuning, traits
 from keras_gpukit.tuning.pipeline_changes import Allowed
-from keras_gpukit.tuning.py_dataset import PyDatasetTuning
 from keras_gpukit.tuning.reading import Readings
 from keras_gpukit.tuning.trials import Proposal, Trials
 from keras_gpukit.tuning.tune_input import tune_input

@@ -29,7 +29,6 @@ from keras_gpukit.distributed.launching.job import (
     cluster_variables,
     tasks_of,
 )
-from keras_gpukit.distributed.launching.local import JobAttempt
 from keras_gpukit.distributed.launching.output import Output, Screen, Stream
 from keras_gpukit.distributed.launching.workers import (
     REUSE,

@@ -21,7 +21,7 @@ class _BeforeKeras:
         try:
             sys.path.append(root)  # the package may be on the path of the first process only
             try:
-                from keras_gpukit.scripts.following import follow
+                from keras_gpukit.scripts.started_processes import follow
 
                 hook = follow()
             finally:
