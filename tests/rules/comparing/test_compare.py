@@ -262,6 +262,15 @@ def test_others_on_busy_cores_make_the_interval_wide_enough_for_what_they_took(p
     assert result.figure("step_time").is_real is is_real
 
 
+def test_a_clear_change_is_clear_though_others_took_half_of_the_cores_from_both_runs():
+    slow, fast = (on_host(100.0, 42.0, step_ms=each) for each in (36.0, 13.0))
+    result = compared(slow, fast)
+    step = result.figure("step_time")
+    assert (step.mark, result.figure("examples_per_s").mark) == ("better", "better")
+    assert -1 < step.low < step.change < step.high < 0
+    assert marks(compared(slow, on_host(100.0, 42.0, step_ms=26.0))) == {}
+
+
 def test_findings_of_one_run_only_are_named():
     fixed = summary(input=replace(SUMMARY.input, wait_s=0.0, stall_fraction=0.0))
     result = compared(summary(), replace(fixed, verdict=judge(fixed)))
