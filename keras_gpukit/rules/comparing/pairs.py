@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from operator import attrgetter
-from typing import TypeVar
 
 from keras_gpukit.records.comparison import SettingPair, StagePair, TimePair
 from keras_gpukit.records.pipeline import StageRecord
-from keras_gpukit.records.profile import LayerProfile
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 
-T = TypeVar("T")
 MOST_LAYERS = 10
-_NAME, _KIND, _PATH = map(attrgetter, ("name", "kind", "path"))
 _NUMBER = re.compile(r"_\d+(?=/|$)")
 
 
@@ -32,9 +28,23 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     Stages are the same if they have the same name or, for names that only one pipeline has, such as
     those of functions on another line, the same kind, in the same order.
     """
+    ours, theirs = _stages(a), _stages(b)
+    shared = {each.name for each in ours} & {each.name for each in theirs}
+    keys = [
+        [each.name if each.name in shared else f" {each.kind}" for each in of]
+        for of in (ours, theirs)
+    ]
+    pairs: list[tuple[StageRecord | None, StageRecord | None]] = []
+    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for same, a_from, a_to, b_from, b_to in matched.get_opcodes():
+        if same == "equal":
+            pairs += zip(ours[a_from:a_to], theirs[b_from:b_to], strict=True)
+        else:
+            pairs += [(each, None) for each in ours[a_from:a_to]]
+            pairs += [(None, each) for each in theirs[b_from:b_to]]
     return tuple(
-        StagePair(ours, theirs, (_is_bottleneck(a, ours), _is_bottleneck(b, theirs)))
-        for ours, theirs in _aligned(_stages(a), _stages(b), _NAME, _KIND)
+        StagePair(one, other, (_is_bottleneck(a, one), _is_bottleneck(b, other)))
+        for one, other in pairs
     )
 
 
@@ -64,23 +74,6 @@ def _after(names: Sequence[str], place: int) -> str:
     return f" after {names[place - 1]}" if place else ""
 
 
-def _aligned(
-    a: Sequence[T], b: Sequence[T], name: Callable[[T], str], kind: Callable[[T], str]
-) -> Iterator[tuple[T | None, T | None]]:
-    """Yields pairs of the same name; of other names, those of the same kind; and single ones."""
-    shared = set(map(name, a)) & set(map(name, b))
-    keys = [
-        [name(each) if name(each) in shared else f" {kind(each)}" for each in of] for of in (a, b)
-    ]
-    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
-    for same, a_from, a_to, b_from, b_to in matched.get_opcodes():
-        if same == "equal":
-            yield from zip(a[a_from:a_to], b[b_from:b_to], strict=True)
-        else:
-            yield from ((each, None) for each in a[a_from:a_to])
-            yield from ((None, each) for each in b[b_from:b_to])
-
-
 def _stages(summary: RunSummary) -> tuple[StageRecord, ...]:
     """Returns the stages of a pipeline, and the Python code that feeds it as another one."""
     stages = summary.pipeline.stages if summary.pipeline else ()
@@ -107,22 +100,33 @@ def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
     """Returns the layers whose time differs most; empty unless both profiles have layers.
 
     Keras numbers layers and models by process ("dense_7"). Those whose names differ in that number
-    only are the same, in the order of the forward pass.
+    only are the same, in the order of the forward pass. What has the same name is the same wherever
+    it stands: layers that run side by side have no fixed order.
     """
-    layers = [summary.profile.layers if summary.profile else () for summary in (a, b)]
-    if not all(layers):
+    ours_s, theirs_s = (_times_by_layer(each.profile) for each in (a, b))
+    if not (ours_s and theirs_s):
         return ()
-    pairs = []
-    for ours, theirs in _aligned(layers[0], layers[1], _PATH, _unnumbered):
-        paths = dict.fromkeys(each.path for each in (ours, theirs) if each is not None)
-        times_s = (None if each is None else each.time_s for each in (ours, theirs))
-        pairs.append(TimePair(" → ".join(paths), *times_s))
+    pairs = [TimePair(path, ours_s[path], theirs_s[path]) for path in ours_s if path in theirs_s]
+    others: dict[str, list[str]] = {}
+    for path in (each for each in theirs_s if each not in ours_s):
+        others.setdefault(_NUMBER.sub("", path), []).append(path)
+    for path in (each for each in ours_s if each not in theirs_s):
+        same = others.get(_NUMBER.sub("", path))
+        if same:
+            pairs.append(TimePair(f"{path} → {same[0]}", ours_s[path], theirs_s[same.pop(0)]))
+        else:
+            pairs.append(TimePair(path, ours_s[path], None))
+    pairs += [TimePair(path, None, theirs_s[path]) for left in others.values() for path in left]
     pairs.sort(key=lambda pair: -abs(pair.difference_s))
     return tuple(pairs[:MOST_LAYERS])
 
 
-def _unnumbered(layer: LayerProfile) -> str:
-    return _NUMBER.sub("", layer.path)
+def _times_by_layer(profile: ProfileRecord | None) -> dict[str, float]:
+    """Returns the seconds of each layer by its path, in the order of the forward pass."""
+    found: dict[str, float] = {}
+    for each in profile.layers if profile else ():
+        found[each.path] = found.get(each.path, 0.0) + each.time_s
+    return found
 
 
 def operation_pairs(a: RunSummary, b: RunSummary) -> tuple[SettingPair, ...]:
