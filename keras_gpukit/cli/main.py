@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     ours, theirs = split(given, with_values)
-    args = argparse.Namespace(func=None, script_arguments=theirs)
+    args = argparse.Namespace(func=None, given=given, script_arguments=theirs)
     try:
         parser.parse_args(launch.complete(ours), args)
         code: int = args.func(args)

@@ -39,9 +39,11 @@ def print_summary(
     details: bool = False,
     title: str | None = None,
     name: str | None = None,
+    again: str | None = None,
 ) -> None:
     """Prints the verdict on a run as a panel, to standard output by default; see `render`."""
-    print_anywhere(render(summary, log_dir, details=details, title=title, name=name), console)
+    shown = render(summary, log_dir, details=details, title=title, name=name, again=again)
+    print_anywhere(shown, console)
 
 
 def render(
@@ -51,14 +53,16 @@ def render(
     details: bool = False,
     title: str | None = None,
     name: str | None = None,
+    again: str | None = None,
 ) -> RenderableType:
     """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
     The other findings are one line: users change one thing at a time, and the next run has its own
     verdict. With `details`, each has its figures and all advice. The title says how the run ended,
-    and which of several it was, if its name is given.
+    and which of several it was, if its name is given. `again` is the command that runs the script
+    with a profile.
     """
-    lines: list[RenderableType] = [_verdict(summary)]
+    lines: list[RenderableType] = [_verdict(summary, again)]
     correction = phrases.correction(summary)
     if details:
         figures = ", ".join(phrases.headline(summary)) or "Nothing was measured."
@@ -87,11 +91,12 @@ def _dim(*texts: str | None) -> list[RenderableType]:
     return [plain(each, style="dim") for each in texts if each]
 
 
-def _verdict(summary: RunSummary) -> RenderableType:
+def _verdict(summary: RunSummary, again: str | None) -> RenderableType:
     """Returns the three lines that a person reads first."""
     worst = phrases.worst(summary)
     if worst is None:
-        rows = [("Verdict", phrases.all_well(summary)), ("Next", more := phrases.see_more(summary))]
+        more = phrases.see_more(summary, again)
+        rows = [("Verdict", phrases.all_well(summary)), ("Next", more)]
         style = "green" if phrases.is_judged(summary) and more is None else ""
     else:
         why = evidence_sentences(worst)

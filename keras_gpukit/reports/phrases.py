@@ -11,7 +11,7 @@ from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.unseen_compute import HOW, unseen_compute
+from keras_gpukit.reports.unseen_compute import how_to_see, unseen_compute
 from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.bottleneck import compared_capture
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
@@ -196,13 +196,17 @@ def is_judged(summary: RunSummary) -> bool:
     return not {"input-bound", ACCOUNT_OF_TIME} <= summary.verdict.not_applicable.keys()
 
 
-def see_more(summary: RunSummary) -> str | None:
-    """Returns the advice to a run that was too short, or whose compute was not looked into."""
+def see_more(summary: RunSummary, again: str | None = None) -> str | None:
+    """Returns the advice to a run that was too short, or whose compute was not looked into.
+
+    `again` is the command that runs its script with a profile, if that is known.
+    """
     judged = is_judged(summary)
     if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
         return "Train for 10 s and 100 steps or more."
     can_profile = summary.breakdown is not None and summary.profile is None
-    return HOW if can_profile and judged and unseen_compute(summary) else None
+    is_unseen = can_profile and judged and unseen_compute(summary)
+    return how_to_see(again) if is_unseen else None
 
 
 def checks(verdict: Verdict) -> str | None:

@@ -10,10 +10,6 @@ from keras_gpukit.rules.slowdown.cpu_captures import MOST_COMPUTES
 
 LEAST_LOOP_S = 5.0
 """Least time of the steps of an own loop that is said not to be looked into; our choice."""
-HOW = (
-    "`keras-gpukit run --profile script.py`, or the callback `keras_gpukit.Profiler()`, shows what "
-    "the steps compute, by layer."
-).replace("`", "")
 
 
 def unseen_compute(summary: RunSummary) -> str | None:
@@ -32,6 +28,13 @@ def unseen_compute(summary: RunSummary) -> str | None:
     because = _unread_because(summary)
     said = f"{units.percentage(share)} of the time is compute, which was not looked into"
     return f"{said}: {one_line(because)}." if because else f"{said}."
+
+
+def how_to_see(again: str | None) -> str:
+    """Says how to see what steps compute; `again` is the command that profiles the script."""
+    by = "he callback keras_gpukit.Profiler()"
+    by = f"{again}, or t{by}," if again else f"T{by}"
+    return f"{by} shows what the steps compute, by layer."
 
 
 def _of_own_loop(summary: RunSummary) -> str | None:

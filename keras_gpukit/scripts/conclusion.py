@@ -41,6 +41,7 @@ class Conclusion:
         chief_reports: Whether the job's chief reports on this worker, too.
         started: The Python processes that the script starts; None if they are not counted.
         follows: Whether they are monitored, too.
+        again: Command that runs the script with a profile; None if it is unknown.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Conclusion:
         chief_reports: bool = False,
         started: StartedProcesses | None = None,
         follows: bool = False,
+        again: str | None = None,
     ) -> None:
         self._fits = fits
         self._folder = folder
@@ -67,6 +69,7 @@ class Conclusion:
         self._chief_reports = chief_reports
         self._started = started
         self._follows = follows
+        self._again = again
         self._began_s = time.time()
         self._process = os.getpid()
         self._started_in = os.getcwd()
@@ -233,7 +236,7 @@ class Conclusion:
         from keras_gpukit.reports.terminal import PipedConsole
 
         console = PipedConsole(file=self._error_output)
-        print_summary(summary, console, details=self._details, name=name)
+        print_summary(summary, console, details=self._details, name=name, again=self._again)
 
     def _print_verdicts(self, report: Report) -> None:
         """Prints the verdict on the script's calls and the longest run, then lines on others."""

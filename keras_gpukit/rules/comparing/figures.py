@@ -223,7 +223,7 @@ def _estimate(summary: RunSummary, how: Compared, runs: int) -> Estimate | None:
         return None
     if how.unit == "share":
         return found._replace(lower=taken, higher=taken)
-    # With all cores, the run is at most so many times as fast: a time falls, and a rate rises.
+    # With all cores, the run is at most so much faster: its times fall, and its rates rise.
     faster = -math.log1p(-min(taken, MOST_TAKEN))
     return found._replace(higher=faster) if how.is_better else found._replace(lower=faster)
 

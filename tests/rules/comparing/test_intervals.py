@@ -84,7 +84,7 @@ def test_a_burst_of_another_job_hides_no_large_change_and_makes_none(count):
 
 def test_parts_that_stand_out_are_trimmed_but_not_what_is_the_run_s_way():
     calm, burst = [10.0, 10.2, 9.8, 10.1, 9.9, 10.0, 10.1], [60.0]
-    one = estimate(calm + burst, [1.0] * 8, of_ratio=True)
+    one = estimate([*calm, *burst], [1.0] * 8, of_ratio=True)
     assert math.exp(one.mean) == pytest.approx(10.05, abs=0.05)
     assert one.deviation < 0.02
     every_second = estimate([10.0, 60.0] * 4, [1.0] * 8, of_ratio=True)
@@ -94,7 +94,7 @@ def test_parts_that_stand_out_are_trimmed_but_not_what_is_the_run_s_way():
 
 def test_what_others_may_have_taken_widens_the_end_on_which_it_would_lie():
     calm = estimate([1.0] * 8, [1.0] * 8, of_ratio=True)
-    shared = calm._replace(mean=math.log(2), lower=math.log(4))  # four times as fast alone
+    shared = calm._replace(mean=math.log(2), lower=math.log(4))  # 4× faster alone
     change, low, high = relative_change([calm], [shared])
     assert (change, low) == (pytest.approx(1.0), pytest.approx(-0.5, abs=0.01))
     assert high < 1.1
