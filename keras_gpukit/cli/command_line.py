@@ -6,9 +6,10 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
+
+from keras_gpukit.arguments import likely
 
 ValueFlags = Mapping[str, Collection[str] | None]
 """Flags that are followed by a value, each with the values it accepts; None for any value."""
@@ -34,8 +35,8 @@ class Parser(argparse.ArgumentParser):
             known = re.findall(r"[\w-]+", wrong[2].replace("choose from", ""))
         elif wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
             known = [flag for each in self._actions for flag in each.option_strings]
-        close = get_close_matches(wrong[1], known, 1) if wrong else []
-        super().error(f"{message}; did you mean {close[0]}?" if close else message)
+        hint = likely(wrong[1], known) if wrong else ""
+        super().error(f"{message}; {hint}" if hint else message)
 
 
 def split(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from keras_gpukit.arguments import likely
 from keras_gpukit.cli.command_line import fail
 
 _PACKAGE = Path(__file__).parents[1]
@@ -53,10 +53,9 @@ def run(args: argparse.Namespace) -> int:
     code = args.code.strip("()")
     section = dict(_SECTION.findall(text)).get(code)
     if section is None:
-        close = get_close_matches(code, says, 1, 0.5)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f"; {close}" if (close := likely(code, says)) else "."
         listed = "`keras-gpukit explain` lists all rules"
-        return fail("explain", f"there is no rule {code!r}{hint or '.'} {listed}")
+        return fail("explain", f"there is no rule {code!r}{hint} {listed}")
     words, to_do = says[code]
     heading = plain(f"{code}: {words}", "bold")
     first = Markdown(f"First thing to do: {to_do}")

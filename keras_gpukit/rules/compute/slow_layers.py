@@ -59,7 +59,8 @@ class DenseEmbeddingUpdate(Rule):
             advice=(
                 "An optimizer without moments changes only the rows that a batch uses, but it "
                 "trains otherwise, so compare the losses: `keras.optimizers.SGD(...)` without "
-                "momentum, and layers without `embeddings_regularizer`, whose gradient is of all rows",
+                "momentum, and layers without `embeddings_regularizer`, whose gradient is of all "
+                "rows",
                 "Fewer or narrower rows: hash rare words into fewer, or a smaller `output_dim`",
                 "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
             ),
