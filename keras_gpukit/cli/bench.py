@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     else:
-        from keras_gpukit.reports.benchmark import render
+        from keras_gpukit.reports.rates import benchmark_view as render
         from keras_gpukit.reports.terminal import print_anywhere
 
         print_anywhere(render(found))

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         return fail("tune", NOT_ON_WINDOWS)
     from keras_gpukit.errors import TrialError
-    from keras_gpukit.reports.speedup import render
+    from keras_gpukit.reports.searches import speedup_view as render
     from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.tuned_script import TunedScript

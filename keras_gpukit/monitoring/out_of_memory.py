@@ -15,7 +15,7 @@ from keras_gpukit.monitoring.call_errors import call_within, line_within_step, r
 from keras_gpukit.monitoring.call_frame import batch_of, examples_of
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.memory import MemoryPart, OutOfMemory
-from keras_gpukit.reports.out_of_memory import note
+from keras_gpukit.reports.memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
 _PARTS: dict[str | None, MemoryPart] = {

@@ -14,8 +14,7 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
 from keras_gpukit.reports import phrases
 from keras_gpukit.reports.evidence import capitalized, evidence_sentences, in_one_line
-from keras_gpukit.reports.layers import captured_step
-from keras_gpukit.reports.roofline import near_the_limits
+from keras_gpukit.reports.layers import captured_step, near_the_limits
 from keras_gpukit.reports.terminal import is_notebook, panel, plain, print_anywhere, show_as
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}

@@ -8,8 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import phrases, units
 from keras_gpukit.reports.evidence import in_one_line
-from keras_gpukit.reports.layers import kinds_table
-from keras_gpukit.reports.roofline import near_the_limits
+from keras_gpukit.reports.layers import kinds_table, near_the_limits
 from keras_gpukit.reports.tables import Table, markdown_table, stages_table
 
 _MOST_LAYERS = 8

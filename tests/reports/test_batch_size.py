@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from keras_gpukit.records import BatchSizeSearch, BatchSizeTrial, Rate
-from keras_gpukit.reports.batch_size import render
+from keras_gpukit.reports.searches import batch_size_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 
 MIB = 2**20

@@ -3,8 +3,8 @@
 import pytest
 
 from keras_gpukit.records import CACHE_NOT_ALLOWED, Rate, Trial, TuningRecord
+from keras_gpukit.reports.searches import tuning_view as render
 from keras_gpukit.reports.terminal import as_text
-from keras_gpukit.reports.tuning import render
 
 MAP = Trial("parallel-map", "call decode in parallel", 9.53, 9.1, 9.9, kept=True)
 PREFETCH = Trial("prefetch", "make batches ahead", 1.4, 1.3, 1.5, kept=True)
