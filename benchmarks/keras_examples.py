@@ -31,7 +31,7 @@ from results_file import save, saved_rows
 from unchanged_scripts import RUN
 
 from keras_gpukit import load_report
-from keras_gpukit.reports.phrases import saved
+from keras_gpukit.reports.evidence import saved
 from keras_gpukit.saved_runs.script_verdict import main_run
 
 FEATURES = (

@@ -12,8 +12,14 @@ from rich.table import Table
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
-from keras_gpukit.reports import phrases
-from keras_gpukit.reports.evidence import capitalized, evidence_sentences, in_one_line
+from keras_gpukit.reports import phrases, run_words
+from keras_gpukit.reports.evidence import (
+    capitalized,
+    checks,
+    evidence_sentences,
+    in_one_line,
+    saved,
+)
 from keras_gpukit.reports.layers import captured_step, near_the_limits
 from keras_gpukit.reports.terminal import is_notebook, panel, plain, print_anywhere, show_as
 
@@ -92,18 +98,18 @@ def _dim(*texts: str | None) -> list[RenderableType]:
 
 def _verdict(summary: RunSummary, again: str | None) -> RenderableType:
     """Returns the three lines that a person reads first."""
-    worst = phrases.worst(summary)
+    worst = run_words.worst(summary)
     if worst is None:
-        more = phrases.see_more(summary, again)
-        rows = [("Verdict", phrases.all_well(summary)), ("Next", more)]
-        style = "green" if phrases.is_judged(summary) and more is None else ""
+        more = run_words.see_more(summary, again)
+        rows = [("Verdict", run_words.all_well(summary)), ("Next", more)]
+        style = "green" if run_words.is_judged(summary) and more is None else ""
     else:
         why = evidence_sentences(worst)
         shown = why[:_REASONS] + (why[_REASONS:][-1:] if worst.defined else ())
         rows = [("Verdict", worst.title), ("Why", " ".join(shown))]
         rows.append(("Next", worst.advice[0] if worst.advice else None))
-        saved = capitalized(phrases.saved(worst.saving)) if worst.saving else None
-        rows.append(("", saved))
+        saves = capitalized(saved(worst.saving)) if worst.saving else None
+        rows.append(("", saves))
         style = _STYLES[worst.severity]
     table = Table.grid(padding=(0, 1))
     for name, words in rows:
@@ -118,7 +124,7 @@ def _verdict(summary: RunSummary, again: str | None) -> RenderableType:
 
 
 def _others(summary: RunSummary) -> str | None:
-    worst = phrases.worst(summary)
+    worst = run_words.worst(summary)
     titles = [
         each.title
         for each in summary.findings
@@ -143,7 +149,7 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         for line in (in_one_line(finding), *(f"- {each}" for each in finding.advice)):
             if line:
                 yield Padding(plain(line), (0, 0, 0, _INDENT))
-    for counted in _dim(phrases.checks(summary.verdict)):
+    for counted in _dim(checks(summary.verdict)):
         yield from ("", counted)
 
 

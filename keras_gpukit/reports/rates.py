@@ -7,8 +7,7 @@ from rich.console import Group, RenderableType
 from keras_gpukit.records.benchmark import BenchmarkRow, DeviceBenchmark, MachineBenchmark
 from keras_gpukit.records.tuning import Contention, Diagnosis
 from keras_gpukit.reports import units
-from keras_gpukit.reports.evidence import capitalized
-from keras_gpukit.reports.phrases import saved
+from keras_gpukit.reports.evidence import capitalized, saved
 from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.input.contention import ADVICE
 

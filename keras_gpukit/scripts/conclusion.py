@@ -115,7 +115,7 @@ class Conclusion:
             self._say("nothing was recorded; a warning above says why.")
             return
         if script is not None:
-            from keras_gpukit.reports.script import account
+            from keras_gpukit.reports.phrases import account
             from keras_gpukit.saved_runs.script_verdict import within_script
 
             runs = tuple(within_script(script, report.runs))
@@ -222,7 +222,7 @@ class Conclusion:
 
     def _print_script(self, script: ScriptRecord) -> None:
         """Prints the verdict on a script without a monitored fit, if there is any."""
-        from keras_gpukit.reports.script import account
+        from keras_gpukit.reports.phrases import account
         from keras_gpukit.rules.judging import of_script
 
         summary = of_script(script)
@@ -241,8 +241,7 @@ class Conclusion:
     def _print_verdicts(self, report: Report) -> None:
         """Prints the verdict on the script's calls and the longest run, then lines on others."""
         from keras_gpukit.records.profile import ProfilerRecord
-        from keras_gpukit.reports import phrases
-        from keras_gpukit.reports.run_words import verdict_lines
+        from keras_gpukit.reports.run_words import verdict_lines, worst
         from keras_gpukit.rules.whole_run.many_calls import ManyShortCalls
         from keras_gpukit.saved_runs.script_verdict import fits_of, main_run
 
@@ -262,10 +261,10 @@ class Conclusion:
 
         def is_news(run: RunReport) -> bool:
             """Returns whether it adds to the panel; of many fits, remarks on each do not."""
-            worst = phrases.worst(run.summary)
-            if worst is None or worst.severity == "info":
+            finding = worst(run.summary)
+            if finding is None or finding.severity == "info":
                 return not is_many
-            return not is_many or worst.title not in titles
+            return not is_many or finding.title not in titles
 
         others = tuple(run for run in report.runs if run is not longest and is_news(run))
         for line in verdict_lines(replace(report, runs=others)):

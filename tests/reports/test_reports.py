@@ -10,9 +10,9 @@ from rich.console import Console
 from keras_gpukit import records
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.phrases import checks, headline, saved
-from keras_gpukit.reports.placement import placement_markdown
-from keras_gpukit.reports.text import markdown
+from keras_gpukit.reports.evidence import checks, saved
+from keras_gpukit.reports.phrases import headline
+from keras_gpukit.reports.text import markdown, placement_markdown
 from keras_gpukit.rules import judge
 
 GIB = 2**30

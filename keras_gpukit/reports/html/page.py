@@ -86,7 +86,7 @@ class Section:
     @property
     def first(self) -> list[Shown]:
         """The charts that follow the verdict directly: where the time went."""
-        worst = phrases.worst(self.summary) if self.summary else None
+        worst = run_words.worst(self.summary) if self.summary else None
         return list(words.first_charts(worst, self.shown))
 
     @property

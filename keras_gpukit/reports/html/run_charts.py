@@ -11,8 +11,7 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, axis, bar, draw, scaled
 from keras_gpukit.reports.html.over_time import TOO_SHORT, Curve, TimeAxis, WindowAreas, time_unit
 from keras_gpukit.reports.html.words import unrecorded
-from keras_gpukit.reports.phrases import correction, time_spent
-from keras_gpukit.reports.script import account, parts_of
+from keras_gpukit.reports.phrases import account, correction, parts_of, time_spent
 from keras_gpukit.reports.tables import Table
 
 _LEAST_LABELLED = 0.06

@@ -10,8 +10,7 @@ from keras_gpukit.records import names
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import NO_STEP
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.reports.placement import placement_markdown
-from keras_gpukit.reports.text import markdown
+from keras_gpukit.reports.text import markdown, placement_markdown
 from keras_gpukit.rules.comparing.settings import setup
 
 Tags = dict[str, tuple[str, float]]

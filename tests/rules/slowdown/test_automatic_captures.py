@@ -7,7 +7,8 @@ from helpers.findings import bounds, found
 from helpers.summaries import stall, throughput
 
 from keras_gpukit import records
-from keras_gpukit.reports.phrases import all_well, correction, headline, see_more
+from keras_gpukit.reports.phrases import correction, headline
+from keras_gpukit.reports.run_words import all_well, see_more
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.bottleneck import corrected
 from keras_gpukit.rules.slowdown.cpu_captures import CPUCaptures, events_of_step
