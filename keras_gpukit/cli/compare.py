@@ -11,8 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail, path, written_file
-from keras_gpukit.cli.json_output import add_json_flags, print_json
+from keras_gpukit.cli.command_line import add_json_flags, fail, path, print_json, written_file
 
 if TYPE_CHECKING:
     from keras_gpukit.records.comparison import FailCondition, RunComparison

@@ -11,14 +11,13 @@ from shutil import get_terminal_size
 from typing import Any
 
 from keras_gpukit.cli import (
-    bench,
     compare,
     demo,
-    doctor,
     explain,
     first_fit,
     input_service,
     launch,
+    machine,
     report,
     run,
     tune,
@@ -76,7 +75,7 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
         metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="keras-gpukit"
     )
     # Each command imports what it needs when it runs, so that --help is quick.
-    commands = (run, report, compare, explain, tune, demo, doctor, bench, first_fit, launch)
+    commands = (run, report, compare, explain, tune, demo, machine, first_fit, launch)
     for command in (*commands, input_service):
         command.add_parser(subparsers)
     parser.epilog = _in_groups(subparsers)

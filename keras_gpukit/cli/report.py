@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail, path, written_file
-from keras_gpukit.cli.json_output import add_json_flags
+from keras_gpukit.cli.command_line import add_json_flags, fail, path, written_file
 from keras_gpukit.whole_files import replace_file
 
 if TYPE_CHECKING:  # loads msgspec, which a script that `run` runs would see

@@ -7,8 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_gpukit.cli.command_line import above_0, add_command, check_script, fail, folder
-from keras_gpukit.cli.json_output import add_json_flags, print_json
+from keras_gpukit.cli.command_line import (
+    above_0,
+    add_command,
+    add_json_flags,
+    check_script,
+    fail,
+    folder,
+    print_json,
+)
 from keras_gpukit.errors import NOT_ON_WINDOWS
 
 if TYPE_CHECKING:
