@@ -36,24 +36,24 @@ def _add_doctor(subparsers: Any) -> None:
 
 def examine_machine(args: argparse.Namespace) -> int:
     """Examines the machine and prints what it found."""
-    from keras_gpukit.cli.examination import examine, findings_of, view
+    from keras_gpukit.cli.examination import examine, view
 
     if sys.stderr.isatty():
         print("Checking …", file=sys.stderr)  # it takes seconds, more on a busy machine
     with quiet_tensorflow() as show_log:
-        found = examine()
-        if found.machine.build.cuda is None:  # TensorFlow or Keras could not be loaded
+        found, backend = examine()
+        if found.tensorflow_build.cuda is None:  # TensorFlow or Keras could not be loaded
             show_log()
     if args.json:
         from keras_gpukit.records.codec import to_dict
 
         # Paths in environment variables may be no text, which only this one writes.
-        print(json.dumps(to_dict(findings_of(found)), indent=2))
+        print(json.dumps(to_dict(found), indent=2))
     else:
         from keras_gpukit.reports.terminal import PipedConsole
 
-        PipedConsole().print(view(found))
-    return 0 if found.can_train else 1
+        PipedConsole().print(view(found, backend))
+    return 0 if found.can_train_on_gpu else 1
 
 
 def _add_bench(subparsers: Any) -> None:

@@ -13,9 +13,6 @@ from typing import Any
 from keras_gpukit.cli import (
     compare,
     demo,
-    explain,
-    first_fit,
-    input_service,
     launch,
     machine,
     report,
@@ -75,8 +72,7 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
         metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="keras-gpukit"
     )
     # Each command imports what it needs when it runs, so that --help is quick.
-    commands = (run, report, compare, explain, tune, demo, machine, first_fit, launch)
-    for command in (*commands, input_service):
+    for command in (run, report, compare, tune, demo, machine, launch):
         command.add_parser(subparsers)
     parser.epilog = _in_groups(subparsers)
     run_a_script = ("run", "launch", "memory", "batch-size", "tune")
