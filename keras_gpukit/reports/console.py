@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -36,19 +37,9 @@ _LEAST_SAVING = 0.05
 """Least share of the run that a remark next to the verdict would save; our choice."""
 
 
-def print_summary(
-    summary: RunSummary,
-    console: Console | None = None,
-    log_dir: Path | None = None,
-    *,
-    details: bool = False,
-    title: str | None = None,
-    name: str | None = None,
-    again: str | None = None,
-) -> None:
+def print_summary(summary: RunSummary, console: Console | None = None, **options: Any) -> None:
     """Prints the verdict on a run as a panel, to standard output by default; see `render`."""
-    shown = render(summary, log_dir, details=details, title=title, name=name, again=again)
-    print_anywhere(shown, console)
+    print_anywhere(render(summary, **options), console)
 
 
 def render(

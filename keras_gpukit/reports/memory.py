@@ -237,15 +237,12 @@ def _crossings(plan: SplitPlan) -> str:
     ends: dict[str, list[int | None]] = {}
     for each in plan.crossings:
         ends.setdefault(f"{each.from_device} to {each.to_device}", []).append(each.size_bytes)
-    return "The forward pass sends in each step: " + "; ".join(
-        f"{path} {len(sizes)} tensor{'s' if len(sizes) > 1 else ''}, {_sum(sizes)}"
-        for path, sizes in ends.items()
-    )
-
-
-def _sum(sizes: list[int | None]) -> str:
-    known = [size for size in sizes if size is not None]
-    return units.size(sum(known)) if len(known) == len(sizes) else "size unknown"
+    sent = []
+    for path, sizes in ends.items():
+        known = [size for size in sizes if size is not None]
+        size = units.size(sum(known)) if len(known) == len(sizes) else "size unknown"
+        sent.append(f"{path} {units.count(len(sizes), 'tensor')}, {size}")
+    return f"The forward pass sends in each step: {'; '.join(sent)}"
 
 
 show_as(SplitPlan, split_view)

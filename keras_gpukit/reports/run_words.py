@@ -83,8 +83,11 @@ def see_more(summary: RunSummary, again: str | None = None) -> str | None:
     if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
         return "Train for 10 s and 100 steps or more."
     can_profile = summary.breakdown is not None and summary.profile is None
-    is_unseen = can_profile and judged and unseen_compute(summary)
-    return how_to_see(again) if is_unseen else None
+    if not (can_profile and judged and unseen_compute(summary)):
+        return None
+    by = "he callback keras_gpukit.Profiler()"
+    by = f"{again}, or t{by}," if again else f"T{by}"
+    return f"{by} shows what the steps compute, by layer."
 
 
 def unseen_compute(summary: RunSummary) -> str | None:
@@ -103,13 +106,6 @@ def unseen_compute(summary: RunSummary) -> str | None:
     because = _unread_because(summary)
     said = f"{units.percentage(share)} of the time is compute, which was not looked into"
     return f"{said}: {one_line(because)}." if because else f"{said}."
-
-
-def how_to_see(again: str | None) -> str:
-    """Says how to see what steps compute; `again` is the command that profiles the script."""
-    by = "he callback keras_gpukit.Profiler()"
-    by = f"{again}, or t{by}," if again else f"T{by}"
-    return f"{by} shows what the steps compute, by layer."
 
 
 def _of_own_loop(summary: RunSummary) -> str | None:

@@ -94,7 +94,10 @@ def _sizes_table(trials: tuple[BatchSizeTrial, ...]) -> RenderableType:
     best = max((each.rate.median for each in trials if each.rate is not None), default=0.0)
     columns = {
         "batch size": [f"{each.batch_size:,}" for each in trials],
-        "examples/s (95 %)": [units.known(each.rate, _with_interval, "") for each in trials],
+        "examples/s (95 %)": [
+            f"{units.number(rate.median)} ({units.interval(rate.low, rate.high)})" if rate else ""
+            for rate in (each.rate for each in trials)
+        ],
         "": [
             "" if each.rate is None else "=" * round(_BAR * each.rate.median / best)
             for each in trials
@@ -106,10 +109,6 @@ def _sizes_table(trials: tuple[BatchSizeTrial, ...]) -> RenderableType:
         del columns["peak memory"]
     rows = zip(*columns.values(), strict=True)
     return table(rows, tuple(columns), ("batch size", "peak memory"))
-
-
-def _with_interval(rate: Rate) -> str:
-    return f"{units.number(rate.median)} ({units.interval(rate.low, rate.high)})"
 
 
 show_as(BatchSizeSearch, batch_size_view)

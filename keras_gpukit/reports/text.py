@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from keras_gpukit.records.finding import Verdict
 from keras_gpukit.records.placement import DeviceCopies, PlacedOperations, PlacementRecord
-from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.reports import phrases, units
@@ -21,6 +20,10 @@ _MOST_LAYERS = 8
 
 def markdown(summary: RunSummary) -> str:
     """Returns a run's figures and verdict as Markdown."""
+    layers = None
+    if summary.profile and summary.profile.layers:
+        table = markdown_table(kinds_table(summary.profile, _MOST_LAYERS))
+        layers = f"### Time by kind of layer\n\n{table}"
     parts = (
         ", ".join(phrases.headline(summary)) or "Nothing was measured.",
         phrases.time_spent(summary),
@@ -31,7 +34,7 @@ def markdown(summary: RunSummary) -> str:
         phrases.captured(summary),
         None if worst(summary) else all_well(summary),
         findings_markdown(summary.verdict),
-        _layers_markdown(summary.profile) if summary.profile and summary.profile.layers else None,
+        layers,
         _input_markdown(summary.input) if summary.input else None,
     )
     return "\n\n".join(part for part in parts if part)
@@ -46,11 +49,6 @@ def findings_markdown(verdict: Verdict) -> str:
         blocks.append("\n".join(f"- {line}" for line in finding.advice))
     blocks.append(checks(verdict) or "")
     return "\n\n".join(filter(None, blocks))
-
-
-def _layers_markdown(profile: ProfileRecord) -> str:
-    """Returns a table of the kinds of layers that take the most time."""
-    return f"### Time by kind of layer\n\n{markdown_table(kinds_table(profile, _MOST_LAYERS))}"
 
 
 def _input_markdown(record: InputRecord) -> str:

@@ -26,7 +26,10 @@ def causes(a: RunSummary, b: RunSummary, compared: RunComparison) -> tuple[Chang
 
     If the change is within the noise, only what makes the comparison doubtful.
     """
-    return (*_with_change(a, b, compared), *_other_processes(a, b))
+    used = [used_by_others(summary) for summary in (a, b)]
+    is_shared = max(each or 0.0 for each in used) >= OTHERS
+    others = (ChangeCause("other processes", "cores", *used),) if is_shared else ()
+    return (*_with_change(a, b, compared), *others)
 
 
 def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Iterator[ChangeCause]:
@@ -127,9 +130,3 @@ def _page_faults(a: RunSummary, b: RunSummary, changed_s: float) -> Iterator[Cha
     if (faults[1] - faults[0]) * changed_s > 0:
         for pair in _notable([TimePair(name, *kernel_s)], changed_s):
             yield ChangeCause("page faults", name, pair.a_s, pair.b_s)
-
-
-def _other_processes(a: RunSummary, b: RunSummary) -> Iterator[ChangeCause]:
-    used = [used_by_others(summary) for summary in (a, b)]
-    if max(each or 0.0 for each in used) >= OTHERS:
-        yield ChangeCause("other processes", "cores", *used)

@@ -82,16 +82,22 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
     values = [[_values(each) for each in runs] for runs in (a, b)]
     is_shared = max(used_by_others(each) or 0.0 for each in (*a, *b)) >= OTHERS
     step_counts = {each["steps"] for side in values for each in side}
+    fullest = [each.memory.fullest for each in (*a, *b) if each.memory]
+    on_cpu = any(each is not None and each.device.startswith("CPU") for each in fullest)
     found = []
     for name, how in FIGURES.items():
         has_other_steps = name == "run_time" and len(step_counts) > 1
         if has_other_steps or (is_shared and name in ("first_step", "run_time")):
             how = Compared(how.unit)
-        if name in ("peak_memory", "step_memory") and _on_cpu((*a, *b)):
+        if name in ("peak_memory", "step_memory") and on_cpu:
             how = Compared(how.unit)  # threads of a CPU decide which tensors there are at a time
         read_a, read_b = (_mean([each[name] for each in side]) for side in values)
-        over_a, over_b = (_estimates(runs, how) if how.tag else None for runs in (a, b))
-        change = _change(name, how, read_a, read_b, over_a, over_b, alternating)
+        over = [
+            [known for each in runs if (known := _estimate(each, how, len(runs)))]
+            for runs in (a, b)
+        ]
+        is_known = len(over[0]) == len(a) and len(over[1]) == len(b)
+        change = _change(name, how, read_a, read_b, over if is_known else None, alternating)
         if how.tag == INPUT_STALL:
             is_bound = not all(map(_wait_is_known, (*a, *b)))
             change = replace(change, wait_is_bound=is_bound)
@@ -99,11 +105,6 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
                 change = replace(change, mark=None)
         found.append(change)
     return tuple(found)
-
-
-def _on_cpu(runs: Runs) -> bool:
-    fullest = [each.memory.fullest for each in runs if each.memory]
-    return any(each is not None and each.device.startswith("CPU") for each in fullest)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -125,17 +126,16 @@ def _change(
     how: Compared,
     a: float | None,
     b: float | None,
-    over_a: list[Estimate] | None,
-    over_b: list[Estimate] | None,
+    over: Sequence[Sequence[Estimate]] | None,
     alternating: bool,
 ) -> FigureChange:
     if a is None or b is None:
         return FigureChange(name, how.unit, a, b)
-    if over_a is not None and over_b is not None:
+    if over is not None:
         compare = difference if how.unit == "share" else relative_change
-        changed, low, high = compare(over_a, over_b, alternating=alternating)
+        changed, low, high = compare(*over, alternating=alternating)
         if how.unit == "share":  # which stays within 0 and 1, whatever the interval says
-            share = over_runs(over_a).mean
+            share = over_runs(over[0]).mean
             low, high = max(low, -share), min(high, 1 - share)
         return _marked(FigureChange(name, how.unit, a, b, changed, low, high, True), how)
     if how.unit == "share":
@@ -188,12 +188,6 @@ def _mean_over_windows(runs: Runs, how: Compared) -> float | None:
     """Returns a figure over runs' windows after the warm-up; None if one's are too few."""
     found = [_windows(each, how, len(runs)) for each in runs]
     return _mean([None if each is None else mean(*each) for each in found])
-
-
-def _estimates(runs: Runs, how: Compared) -> list[Estimate] | None:
-    found = [_estimate(each, how, len(runs)) for each in runs]
-    known = [each for each in found if each is not None]
-    return known if len(known) == len(found) else None
 
 
 def _windows(
