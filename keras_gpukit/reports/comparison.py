@@ -14,7 +14,7 @@ from keras_gpukit.records.comparison import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
-from keras_gpukit.rules.comparing.causes import STAGE_FACTOR
+from keras_gpukit.rules.comparing.compare import STAGE_FACTOR
 
 _UNKNOWN = "unknown"
 _TOO_FEW = "a run has too few windows after its warm-up (train for half a minute)"

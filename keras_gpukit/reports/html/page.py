@@ -33,7 +33,7 @@ from keras_gpukit.reports.html.run_charts import (
 )
 from keras_gpukit.reports.html.runs_table import run_ids, runs_table, step_times_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
-from keras_gpukit.rules.comparing.settings import setup
+from keras_gpukit.rules.comparing.pairs import setup
 from keras_gpukit.rules.judging import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"

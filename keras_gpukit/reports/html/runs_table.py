@@ -27,7 +27,7 @@ from keras_gpukit.reports.html.over_time import TimeAxis, corners
 from keras_gpukit.reports.run_words import headline_of
 from keras_gpukit.reports.tables import Table
 from keras_gpukit.rules.comparing.compare import compare_runs
-from keras_gpukit.rules.comparing.settings import settings_of
+from keras_gpukit.rules.comparing.pairs import settings_of
 from keras_gpukit.rules.savings import input_of_run
 
 # Lines must differ by more than their colour.
