@@ -76,7 +76,7 @@ def test_a_slowdown_of_a_tenth_is_found(count, noise, drift, runs, least):
     assert called(0.1, count, noise, drift, runs) >= least
 
 
-@pytest.mark.parametrize("count", [16, 60, 128])
+@pytest.mark.parametrize("count", [16, 64])
 def test_a_burst_of_another_job_hides_no_large_change_and_makes_none(count):
     assert called(1.78, count, 0.05, 0.02, bursts=True) >= 0.9
     assert called(0.0, count, 0.05, 0.02, bursts=True) <= 0.05
