@@ -28,7 +28,7 @@ FIGURE = re.compile(r"\{\{ (\w+): (.+?)(?: as (.+?))? \}\}")
 
 def on_files(files: Files, config: Any) -> Files:
     """Called by mkdocs for the list of files: adds the schema of each command's `--json`."""
-    from keras_gpukit.cli.json_output import PRINTED, schema_of
+    from keras_gpukit.cli.command_line import PRINTED, schema_of
 
     for command in PRINTED:
         content = json.dumps(schema_of(command), indent=2)

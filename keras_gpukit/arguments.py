@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from inspect import signature
 from itertools import chain
@@ -21,6 +21,13 @@ def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> 
     raise error(f"`{argument}` must be {accepted}. Received: {argument}={value!r}")
 
 
+def likely(name: str, known: Iterable[str]) -> str:
+    """Returns "did you mean NAME?" of a known name that begins so or is close; "" without one."""
+    names = [*known]
+    near = [each for each in names if each.startswith(name)] or get_close_matches(name, names, 1)
+    return f"did you mean {near[0]}?" if name and near else ""
+
+
 def naming_likely(init: Callable[P, None]) -> Callable[P, None]:
     """Lets a constructor refuse an unknown argument with the name that was likely meant."""
     known = [*signature(init).parameters][1:]
@@ -29,9 +36,7 @@ def naming_likely(init: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(init)
     def checked(*args: P.args, **given: P.kwargs) -> None:
         for name in given.keys() - {*known}:
-            likely = [each for each in known if each.startswith(name)]
-            likely = likely or get_close_matches(name, known, 1)
-            hint = f"did you mean `{likely[0]}`?" if likely else f"it has {', '.join(known)}."
+            hint = likely(name, known) or f"it has {', '.join(known)}."
             received = f"Received: {name}={given[name]!r}"
             raise TypeError(f"{owner} has no argument `{name}`: {hint} {received}")
         init(*args, **given)

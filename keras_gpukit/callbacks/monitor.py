@@ -36,7 +36,7 @@ from keras_gpukit.monitoring.step_prediction import count_flops
 from keras_gpukit.records.run import Overhead, RunSummary
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.terminal import is_notebook
+from keras_gpukit.reports.terminal import is_notebook, profiled_again
 from keras_gpukit.rules import judge_run
 from keras_gpukit.saved_runs.exporting.services import check_log_to
 
@@ -217,7 +217,8 @@ class Monitor(WatchingCallback[RunSummary]):
         self._summary = summary = judge_run(replace(measured, workers=workers))
         output.record("summary", summary)
         if summary.ending == "completed" and self._prints(session, phase):
-            print_summary(summary, log_dir=self._log_dir, details=self.verbose == 2)
+            details = self.verbose == 2
+            print_summary(summary, log_dir=self._log_dir, details=details, again=profiled_again())
 
     def _prints(self, session: Session, phase: Phase) -> bool:
         if self.verbose == "auto":

@@ -1,14 +1,19 @@
-"""Handling of arguments that several commands share."""
+"""Arguments that several commands share, `--json`, and a terminal without TensorFlow's log."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
+
+from keras_gpukit.arguments import likely
 
 ValueFlags = Mapping[str, Collection[str] | None]
 """Flags that are followed by a value, each with the values it accepts; None for any value."""
@@ -34,8 +39,8 @@ class Parser(argparse.ArgumentParser):
             known = re.findall(r"[\w-]+", wrong[2].replace("choose from", ""))
         elif wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
             known = [flag for each in self._actions for flag in each.option_strings]
-        close = get_close_matches(wrong[1], known, 1) if wrong else []
-        super().error(f"{message}; did you mean {close[0]}?" if close else message)
+        hint = likely(wrong[1], known) if wrong else ""
+        super().error(f"{message}; {hint}" if hint else message)
 
 
 def split(
@@ -145,3 +150,94 @@ def folder(text: str) -> Path:
     if at.exists() and not at.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is not a folder")
     return Path(text)
+
+
+PRINTED = {
+    "report": ("keras_gpukit.records.report", "Report"),
+    "compare": ("keras_gpukit.records.comparison", "RunComparison"),
+    "doctor": ("keras_gpukit.cli.examination", "DoctorFindings"),
+    "bench": ("keras_gpukit.records.report", "MachineBenchmark"),
+    "tune": ("keras_gpukit.records.tuning", "SpeedupSearch"),
+}
+"""For each command with `--json`, the class of what it prints."""
+
+
+def add_json_flags(arguments: Any, command: str, described: str) -> None:
+    """Adds both flags to a parser, or to a group of one.
+
+    Args:
+        arguments: The parser or group.
+        command: One of `PRINTED`.
+        described: Help of `--json`.
+    """
+    arguments.add_argument("--json", action="store_true", help=described)
+    arguments.add_argument(
+        "--json-schema",
+        action=_PrintSchema,
+        nargs=0,
+        const=command,
+        default=argparse.SUPPRESS,
+        help="print the JSON Schema of --json",
+    )
+
+
+class _PrintSchema(argparse.Action):
+    """Prints the schema and ends, as `--help` does: without the other arguments."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *args: Any) -> None:
+        import json
+
+        print(json.dumps(schema_of(self.const), indent=2))
+        parser.exit()
+
+
+def schema_of(command: str) -> dict[str, Any]:
+    """Returns the JSON Schema of what a command prints with `--json`."""
+    # Imported here: records load msgspec, which a script that `run` runs would see.
+    from keras_gpukit.records.codec import json_schema
+
+    module, name = PRINTED[command]
+    return json_schema(getattr(import_module(module), name), command)
+
+
+def print_json(record: Any) -> None:
+    """Prints a record."""
+    import msgspec
+
+    print(msgspec.json.format(msgspec.json.encode(record), indent=2).decode())
+
+
+LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+@contextmanager
+def quiet_tensorflow() -> Iterator[Callable[[], None]]:
+    """Turns off TensorFlow's log from now on, unless the user chose a level.
+
+    TensorFlow's libraries log at any level while they load and look for GPUs. So within the
+    context, standard error goes to a file, which is shown if an exception leaves the context. With
+    level 0 or 1, the user asks for this log, and standard error stays as it is.
+
+    Yields:
+        A function that shows what was logged so far.
+    """
+    if os.environ.setdefault(LEVEL, "3") in ("0", "1"):
+        yield lambda: None
+        return
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+
+        def show() -> None:
+            log.seek(0)
+            os.write(terminal, log.read())
+
+        os.dup2(log.fileno(), 2)
+        try:
+            yield show
+        except BaseException:
+            show()
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)

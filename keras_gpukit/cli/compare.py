@@ -11,8 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail, path, written_file
-from keras_gpukit.cli.json_output import add_json_flags, print_json
+from keras_gpukit.cli.command_line import add_json_flags, fail, path, print_json, written_file
 
 if TYPE_CHECKING:
     from keras_gpukit.records.comparison import FailCondition, RunComparison
@@ -81,7 +80,6 @@ def _condition(text: str) -> FailCondition:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the comparison."""
-    from keras_gpukit.reports.junit import junit
     from keras_gpukit.rules.comparing.compare import compare_runs, is_inconclusive, judge_condition
     from keras_gpukit.whole_files import replace_file
 
@@ -106,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
         ]
         compared = replace(compared, a=a, b=b, conditions=tuple(conditions))
         if args.junit is not None:
-            replace_file(args.junit, junit(compared).encode())
+            replace_file(args.junit, _junit(compared).encode())
     except (OSError, ValueError) as error:
         return fail("compare", error)
     _print(compared, args)
@@ -210,3 +208,39 @@ def _print_text(compared: RunComparison) -> None:
         style = "bold red" if condition.is_met else ""
         parts.append(plain(comparison.condition_line(condition, compared), style))
     print_anywhere(Group(*parts))
+
+
+def _junit(compared: RunComparison) -> str:
+    """Returns the conditions as JUnit XML, which CI systems show as tests: one test case for each.
+
+    It is a failure if the condition is met, an error if it is unknown, skipped if inconclusive.
+    """
+    from xml.etree import ElementTree
+
+    from keras_gpukit.reports import comparison
+    from keras_gpukit.reports.units import printable
+
+    states = [each.is_met for each in compared.conditions]
+    suite = ElementTree.Element(
+        "testsuite",
+        name="keras-gpukit compare",
+        tests=str(len(states)),
+        failures=str(states.count(True)),
+        errors=str(states.count(None)),
+        skipped=str(sum(each.is_inconclusive for each in compared.conditions)),
+    )
+    why = "\n".join((comparison.headline(compared)[1], *comparison.reasons(compared)))
+    for each in compared.conditions:
+        name = f"{compared.a} → {compared.b}"
+        names = {"classname": printable(name), "name": printable(each.expression)}
+        case = ElementTree.SubElement(suite, "testcase", names, time="0")
+        line = comparison.condition_line(each, compared)
+        if each.is_met is not False or each.is_inconclusive:
+            tags = {None: "error", True: "failure", False: "skipped"}
+            made = ElementTree.SubElement(case, tags[each.is_met], message=printable(line))
+            made.text = printable(why)
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'

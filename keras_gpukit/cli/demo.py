@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail, folder
+from keras_gpukit.cli.command_line import fail, folder, quiet_tensorflow
 from keras_gpukit.cli.demo_pipelines import SIDE, as_advised, as_written
 from keras_gpukit.version import install_command
 
@@ -58,8 +58,6 @@ def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("sklearn") is None:
         needed = f"the photographs come from scikit-learn: {install_command('demo')}"
         return fail("demo", needed, code=1)
-    from keras_gpukit.cli.quiet import quiet_tensorflow
-
     with quiet_tensorflow():
         importlib.import_module("tensorflow")
     os.environ["KERAS_BACKEND"] = "tensorflow"  # the demo is about tf.data pipelines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import find_spec
@@ -54,38 +54,6 @@ Check = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Examination:
-    """Results of the examination.
-
-    Attributes:
-        planned: Plan of what `configure_gpus()` would do.
-        packages: NVIDIA's pip packages.
-        problems: Problems of libraries, GPUs and TensorBoard; those that block a GPU say so.
-        not_measured: Measurements that lack private names of the installed TensorFlow and Keras, or
-            found nothing in a trial; None if these cannot be loaded.
-    """
-
-    versions: dict[str, str | None]
-    machine: Machine
-    planned: Plan
-    health: tuple[GPUHealth, ...] = ()
-    packages: tuple[CUDAPackage, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    not_measured: tuple[MissingNames, ...] | None = ()
-
-    @property
-    def can_train(self) -> bool:
-        """Whether one of the GPUs that would be used is not blocked."""
-        machine = self.machine
-        blocking = {each.gpu for each in self.problems if each.blocks}
-        used = {machine.driver.position_of(machine.gpus[i].uuid) for i in self.planned.gpus}
-        if None in used:  # it could be any GPU of the machine, or the driver lists none
-            used |= {gpu.index for gpu in machine.driver.gpus}
-            used -= {None} if machine.driver.gpus else set()
-        return bool(used - blocking) and None not in blocking
-
-
-@dataclass(frozen=True)
 class DoctorFindings:
     """Findings of `keras-gpukit doctor`, as `--json` prints them.
 
@@ -116,8 +84,12 @@ class DoctorFindings:
     schema: int = SCHEMA
 
 
-def examine() -> Examination:
-    """Reads the machine, and plans what `configure_gpus()` would do on it."""
+def examine() -> tuple[DoctorFindings, str]:
+    """Reads the machine, and plans what `configure_gpus()` would do on it.
+
+    Returns:
+        The findings, and the framework that Keras runs on.
+    """
     not_measured, tried = None, TriedFit()
     try:
         machine = read_machine()
@@ -140,9 +112,31 @@ def examine() -> Examination:
         *_tensorboard_problems(installed := versions()),
         *_two_keras(),
     )
-    return Examination(
-        installed, machine, planned, health, packages, problems, not_measured=not_measured
+    found = DoctorFindings(
+        can_train_on_gpu=_can_train(machine, planned, problems),
+        versions=installed,
+        gpus=machine.gpus,
+        driver=machine.driver,
+        tensorflow_build=machine.build,
+        libraries=machine.libraries,
+        packages=packages,
+        environment=dict(machine.environment),
+        health=health,
+        problems=problems,
+        not_measured=not_measured,
+        plan=planned,
     )
+    return found, machine.keras_backend
+
+
+def _can_train(machine: Machine, planned: Plan, problems: Sequence[Problem]) -> bool:
+    """Whether one of the GPUs that would be used is not blocked."""
+    blocking = {each.gpu for each in problems if each.blocks}
+    used = {machine.driver.position_of(machine.gpus[i].uuid) for i in planned.gpus}
+    if None in used:  # it could be any GPU of the machine, or the driver lists none
+        used |= {gpu.index for gpu in machine.driver.gpus}
+        used -= {None} if machine.driver.gpus else set()
+    return bool(used - blocking) and None not in blocking
 
 
 def _tensorboard_problems(installed: dict[str, str | None]) -> tuple[Problem, ...]:
@@ -202,34 +196,15 @@ def versions() -> dict[str, str | None]:
     return {**found, "keras-gpukit": __version__}
 
 
-def findings_of(found: Examination) -> DoctorFindings:
-    """Returns all findings, ready for JSON."""
-    machine = found.machine
-    return DoctorFindings(
-        can_train_on_gpu=found.can_train,
-        versions=found.versions,
-        gpus=machine.gpus,
-        driver=machine.driver,
-        tensorflow_build=machine.build,
-        libraries=machine.libraries,
-        packages=found.packages,
-        environment=dict(machine.environment),
-        health=found.health,
-        problems=found.problems,
-        not_measured=found.not_measured,
-        plan=found.planned,
-    )
-
-
-def view(found: Examination) -> RenderableType:
+def view(found: DoctorFindings, backend: str) -> RenderableType:
     """Returns the answer and what `configure_gpus()` would do, then a line for each check."""
-    lines = (*_checks(found), *_packages(found), *_gpus(found), *_measurements(found))
+    lines = (*_checks(found, backend), *_packages(found), *_gpus(found), *_measurements(found))
     facts = table([(plain(mark, style=_STYLES[mark]), name, said) for mark, name, said in lines])
-    planned = found.planned
+    planned = found.plan
     shown: list[RenderableType] = [no_gpu_text(planned.causes, planned.not_applied)]
     if planned.gpus:
         heading = plain("\nconfigure_gpus() would set:", style="bold")
-        shown = [gpu_table(found.machine.gpus), heading, actions_table(planned.actions)]
+        shown = [gpu_table(found.gpus), heading, actions_table(planned.actions)]
     for problem in found.problems:
         kind, style = ("Blocked", "bold red") if problem.blocks else ("Problem", "yellow")
         shown.append(plain(f"{kind}: {problem}", style=style))
@@ -238,16 +213,14 @@ def view(found: Examination) -> RenderableType:
     return Group(*shown, "", facts)
 
 
-def _checks(found: Examination) -> Iterator[Check]:
-    machine = found.machine
+def _checks(found: DoctorFindings, backend: str) -> Iterator[Check]:
     for package, number in found.versions.items():
         yield _found(package, number, "not installed")
-    driver = machine.driver
+    driver, build = found.driver, found.tensorflow_build
     lacking = "not found" if driver.error == "LibraryNotFound" else f"NVML says {driver.error}"
     yield _found("NVIDIA driver", driver.version, lacking)
     if driver.cuda_version is not None:
         yield "ok", "  runs CUDA up to", "{}.{}".format(*driver.cuda_version)
-    backend, build = machine.keras_backend, machine.build
     if backend != "tensorflow":
         advice = "keras_gpukit works on TensorFlow only (set KERAS_BACKEND=tensorflow)"
         yield "missing", "Keras on TensorFlow", f"Keras runs on {backend}; {advice}"
@@ -256,15 +229,15 @@ def _checks(found: Examination) -> Iterator[Check]:
         with_cuda = ", ".join(f"{name} {number}" for name, number in known.items() if number)
         with_cuda = with_cuda or "a CUDA of unknown version"
         yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
-    missing = [each for each in machine.libraries if each.path is None]
+    missing = [each for each in found.libraries if each.path is None]
     if driver.version is None and missing:
-        count = f"{len(missing)} of {len(machine.libraries)} not found"
+        count = f"{len(missing)} of {len(found.libraries)} not found"
         yield "missing", "CUDA libraries", f"{count}; that matters once there is a driver"
     else:
-        yield from map(_library, machine.libraries)
-    gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in machine.gpus)
+        yield from map(_library, found.libraries)
+    gpus = ", ".join(gpu.name or f"GPU {gpu.index}" for gpu in found.gpus)
     yield _found("GPUs that TensorFlow sees", gpus or None, "none")
-    for name, value in machine.environment.items():
+    for name, value in found.environment.items():
         yield "set", name, repr(value)
 
 
@@ -281,18 +254,18 @@ def _library(library: CUDALibrary) -> Check:
     return "ok", name, f"{version}{library.path}{source}"
 
 
-def _packages(found: Examination) -> Iterator[Check]:
+def _packages(found: DoctorFindings) -> Iterator[Check]:
     """Yields a line per NVIDIA pip package whose version does not meet TensorFlow's requirement."""
     for each in found.packages:
         if each.fits is False:
             yield "broken", each.name, f"{each.installed}; TensorFlow asks for {each.needs}"
 
 
-def _gpus(found: Examination) -> Iterator[Check]:
+def _gpus(found: DoctorFindings) -> Iterator[Check]:
     """Yields a line per GPU of the machine: its PCI address, memory in use and TensorFlow index."""
-    machine, states = found.machine, {each.index: each for each in found.health}
-    own = {machine.driver.position_of(gpu.uuid): gpu.index for gpu in machine.gpus}
-    for gpu in machine.driver.gpus:
+    states = {each.index: each for each in found.health}
+    own = {found.driver.position_of(gpu.uuid): gpu.index for gpu in found.gpus}
+    for gpu in found.driver.gpus:
         name = f"GPU {gpu.index} of the machine"
         if gpu.error is not None:
             yield "broken", name, f"does not answer ({gpu.error})"
@@ -306,7 +279,7 @@ def _gpus(found: Examination) -> Iterator[Check]:
         yield "ok", name, f"{gpu.name or 'unknown name'} at {where}{memory}{parts}{listed}"
 
 
-def _measurements(found: Examination) -> Iterator[Check]:
+def _measurements(found: DoctorFindings) -> Iterator[Check]:
     """Yields a line per measurement that finds nothing or lacks names, or one if all are there."""
     if found.not_measured == ():
         yield "ok", "measurements", "all are available with this TensorFlow and Keras"

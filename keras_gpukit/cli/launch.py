@@ -1,8 +1,9 @@
-"""`keras-gpukit launch`: runs a training script as several processes that train together."""
+"""`keras-gpukit launch` and `input-service`: a script, or its input, in several processes."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import above_0, add_command, fail, folder
+from keras_gpukit.cli.command_line import above_0, add_command, fail, folder, positive
 from keras_gpukit.errors import NOT_ON_WINDOWS
 from keras_gpukit.records.names import FOLDER
 
@@ -30,7 +31,8 @@ _KINDS = ("trainjob", "job")
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds the command to the `keras-gpukit` parser."""
+    """Adds both commands to the `keras-gpukit` parser."""
+    _add_input_service(subparsers)
     parser = add_command(
         subparsers,
         "launch",
@@ -95,7 +97,6 @@ def run(args: argparse.Namespace) -> int:
 
     first = ("-m", args.module) if args.module is not None else (args.script,)
     command = (*(each for each in first if each is not None), *args.script_arguments)
-    log_dir: Path | None = args.log_dir
     try:
         job = Job(
             name=args.name or job_name(command) or "job",
@@ -105,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
             gpus_per_worker=args.gpus_per_worker,
             cpus_per_worker=args.cpus_per_worker,
             restarts=args.restarts,
-            log_dir=log_dir,
+            log_dir=args.log_dir,
         )
         return _launch_elsewhere(job, args) if _is_elsewhere(args) else _launch_here(job, args)
     except ValueError as error:
@@ -257,3 +258,64 @@ def _submit(text: str, command: tuple[str, ...]) -> int:
             f"{' '.join(command)} there."
         )
     return subprocess.run([program, *command[1:]], input=text, text=True, check=False).returncode
+
+
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]{0,48}[a-z0-9])?")
+
+
+def _add_input_service(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "input-service",
+        help="move input to other processes or machines (tf.data service)",
+        description="Starts a tf.data service on this machine until Ctrl-C, or prints the "
+        "manifests for Kubernetes. Python functions in a pipeline, such as numpy_function and "
+        "generators, cannot be moved.",
+    )
+    parser.add_argument(
+        "--workers", type=positive, default=2, metavar="N", help="number of workers (default: 2)"
+    )
+    parser.add_argument(
+        "--port", type=_port, default=5050, help="port of the dispatcher, 0 for any (default: 5050)"
+    )
+    parser.add_argument("--kubernetes", action="store_true", help="print manifests for kubectl")
+    parser.add_argument("--image", help="for Kubernetes: a container image with keras-gpukit")
+    parser.add_argument(
+        "--name",
+        type=_service_name,
+        default="input-service",
+        help="for Kubernetes: name of the service (default: input-service)",
+    )
+    parser.set_defaults(func=run_service)
+
+
+def run_service(args: argparse.Namespace) -> int:
+    """Runs the service until it is stopped, or prints the manifests."""
+    from keras_gpukit.distributed.launching.job_templates import input_service_manifest
+
+    try:
+        if args.kubernetes:
+            if not args.image:
+                raise ValueError("--kubernetes needs --image: a container image.")
+            sys.stdout.write(input_service_manifest(args.name, args.image, args.workers))
+            return 0
+        if sys.platform == "win32":
+            return fail("input-service", f"{NOT_ON_WINDOWS} --kubernetes works here.")
+        from keras_gpukit.distributed.launching.servers import serve_input
+
+        return serve_input(args.workers, args.port)
+    except (OSError, ValueError) as error:
+        return fail("input-service", error)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be a port from 0 to 65535, and is {text!r}")
+    return int(text)
+
+
+def _service_name(text: str) -> str:
+    if not _SERVICE.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"must be letters, digits and dashes that begin with a letter, and is {text!r}"
+        )
+    return text

@@ -11,14 +11,10 @@ from shutil import get_terminal_size
 from typing import Any
 
 from keras_gpukit.cli import (
-    bench,
     compare,
     demo,
-    doctor,
-    explain,
-    first_fit,
-    input_service,
     launch,
+    machine,
     report,
     run,
     tune,
@@ -43,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     ours, theirs = split(given, with_values)
-    args = argparse.Namespace(func=None, script_arguments=theirs)
+    args = argparse.Namespace(func=None, given=given, script_arguments=theirs)
     try:
         parser.parse_args(launch.complete(ours), args)
         code: int = args.func(args)
@@ -76,8 +72,7 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
         metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="keras-gpukit"
     )
     # Each command imports what it needs when it runs, so that --help is quick.
-    commands = (run, report, compare, explain, tune, demo, doctor, bench, first_fit, launch)
-    for command in (*commands, input_service):
+    for command in (run, report, compare, tune, demo, machine, launch):
         command.add_parser(subparsers)
     parser.epilog = _in_groups(subparsers)
     run_a_script = ("run", "launch", "memory", "batch-size", "tune")

@@ -1,14 +1,15 @@
-"""`keras-gpukit report`: writes saved runs as one page with charts, or as JSON."""
+"""`keras-gpukit report` and `explain`: saved runs as a page or JSON, and the rules behind it."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import fail, path, written_file
-from keras_gpukit.cli.json_output import add_json_flags
+from keras_gpukit.arguments import likely
+from keras_gpukit.cli.command_line import add_json_flags, fail, path, written_file
 from keras_gpukit.whole_files import replace_file
 
 if TYPE_CHECKING:  # loads msgspec, which a script that `run` runs would see
@@ -19,7 +20,12 @@ _HEAD_BYTES = 2000
 
 
 def add_parser(subparsers: Any) -> None:
-    """Adds the command to the `keras-gpukit` parser."""
+    """Adds both commands to the `keras-gpukit` parser."""
+    _add_report(subparsers)
+    _add_explain(subparsers)
+
+
+def _add_report(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "report",
         help="make one HTML page of the runs in a log folder",
@@ -91,3 +97,55 @@ def _is_ours(path: Path) -> bool:
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     return not head or any(mark in head for mark in _OURS)
+
+
+_PACKAGE = Path(__file__).parents[1]
+PAGES = (_PACKAGE.parent / "docs" / "reference" / "rules.md", _PACKAGE / "rules.md")
+"""The page's prose in a clone, and its copy in a wheel (`force-include` in pyproject.toml)."""
+_ROW = re.compile(r"^\| \[`([a-z0-9-]+)`\]\(#\1\) \| (.+?) \| (.+) \|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]*)\]\((?!https?://)[^)]*\)")
+"""A link within the documentation, which leads nowhere from a terminal."""
+
+
+def _add_explain(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "explain",
+        help="print what a verdict's code means, its thresholds and what to do",
+        description="Prints a rule: what it looks at, its threshold and where that comes from, "
+        "what it promises to save, and what to do. Without a code, it lists all rules.",
+    )
+    parser.add_argument(
+        "code", metavar="CODE", nargs="?", help="in parentheses in a verdict, such as input-bound"
+    )
+    parser.set_defaults(func=explain)
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Prints a rule, or the list of rules."""
+    from rich.console import Group
+    from rich.markdown import Markdown
+
+    from keras_gpukit.reports.terminal import plain, print_anywhere, table
+    from keras_gpukit.rules.reference import SECTION, filled
+
+    page = next((each for each in PAGES if each.is_file()), None)
+    if page is None:
+        return fail("explain", "this installation lacks the page with the rules")
+    source = filled(page.read_text(encoding="utf-8").replace("\r\n", "\n"))
+    text = _LINK.sub(r"\1", source)
+    says = {code: (words, to_do) for code, words, to_do in _ROW.findall(source)}
+    if args.code is None:
+        rows = [(code, words) for code, (words, _) in says.items()]
+        print_anywhere(table(rows, ("code", "says, such as")))
+        return 0
+    code = args.code.strip("()")
+    section = dict(SECTION.findall(text)).get(code)
+    if section is None:
+        hint = f"; {close}" if (close := likely(code, says)) else "."
+        listed = "`keras-gpukit explain` lists all rules"
+        return fail("explain", f"there is no rule {code!r}{hint} {listed}")
+    words, to_do = says[code]
+    heading = plain(f"{code}: {words}", "bold")
+    first = Markdown(f"First thing to do: {to_do}")
+    print_anywhere(Group(heading, first, plain(""), Markdown(section.strip())))
+    return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import atexit
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ def run(args: argparse.Namespace) -> int:
         chief_reports=job is not None and job.index > 0,
         started=started,
         follows=args.follow,
+        again=shlex.join(["keras-gpukit", "run", "--profile", *args.given[1:]]),
     )
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)

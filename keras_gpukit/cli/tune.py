@@ -1,14 +1,22 @@
-"""`keras-gpukit tune`: measures which changes make an unchanged script train faster."""
+"""`keras-gpukit tune`, `memory` and `batch-size`, which run a script up to its first `fit`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from keras_gpukit.cli.command_line import above_0, add_command, check_script, fail, folder
-from keras_gpukit.cli.json_output import add_json_flags, print_json
+from keras_gpukit.cli.command_line import (
+    above_0,
+    add_command,
+    add_json_flags,
+    check_script,
+    fail,
+    folder,
+    positive,
+    print_json,
+)
 from keras_gpukit.errors import NOT_ON_WINDOWS
 
 if TYPE_CHECKING:
@@ -23,8 +31,13 @@ happens once for each change. Exits with 0 if something was measured, with 2 if 
 could not be, and with 130 after Ctrl-C, which prints what is known by then."""
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the command to the `keras-gpukit` parser."""
+def add_parser(subparsers: Any) -> None:
+    """Adds the commands to the `keras-gpukit` parser."""
+    _add_tune(subparsers)
+    _add_first_fit(subparsers)
+
+
+def _add_tune(subparsers: Any) -> None:
     parser = add_command(
         subparsers,
         "tune",
@@ -71,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     if sys.platform == "win32":
         return fail("tune", NOT_ON_WINDOWS)
     from keras_gpukit.errors import TrialError
-    from keras_gpukit.reports.speedup import render
+    from keras_gpukit.reports.searches import speedup_view
     from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.first_fit import TunedScript
@@ -98,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     else:
-        print_anywhere(render(found))
+        print_anywhere(speedup_view(found))
     return 130 if found.ending == "interrupted" else 0
 
 
@@ -113,3 +126,64 @@ def _recorded(log_dir: Path) -> tuple[Promise, ...]:
         return ()
     fits = [each for each in runs if each.phase == "fit"]
     return promises(fits[0].summary) if fits else ()
+
+
+MEMORY = """\
+Runs a training script up to its first fit(), predicts the memory of its steps by cause without
+training, and ends the script. Exits with 2 if nothing could be predicted."""
+BATCH_SIZE = """\
+Runs a training script up to its first fit(), tries batch sizes by training with them, and ends the
+script. Exits with 2 if none could be found."""
+
+
+def _add_first_fit(subparsers: Any) -> None:
+    memory = add_command(
+        subparsers,
+        "memory",
+        predict_memory,
+        help="predict the memory that training needs, before it starts",
+        usage="keras-gpukit memory [--batch-size N] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        description=MEMORY,
+    )
+    memory.add_argument(
+        "--batch-size",
+        type=positive,
+        metavar="N",
+        help="predict for this batch size instead of the script's own",
+    )
+    sizes = add_command(
+        subparsers,
+        "batch-size",
+        find_size,
+        help="find the largest batch size that fits, and the fastest",
+        usage="keras-gpukit batch-size [--max N] [--seconds N] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        description=BATCH_SIZE,
+    )
+    sizes.add_argument("--max", type=positive, metavar="N", help="largest batch size to try")
+    sizes.add_argument(
+        "--seconds", type=positive, default=90, metavar="N", help="how long to search (default: 90)"
+    )
+
+
+def predict_memory(args: argparse.Namespace) -> int:
+    """Runs the script to its first `fit`; returns 0 after a prediction, else 2."""
+    from keras_gpukit.scripts import first_fit
+
+    return _ask("memory", first_fit.predict(args.batch_size), args)
+
+
+def find_size(args: argparse.Namespace) -> int:
+    """Runs the script to its first `fit`; returns 0 if batch sizes were found, else 2."""
+    if sys.platform == "win32":
+        return fail("batch-size", NOT_ON_WINDOWS)
+    from keras_gpukit.scripts import first_fit
+
+    return _ask("batch-size", first_fit.find_size(args.max, args.seconds), args)
+
+
+def _ask(command: str, question: Any, args: argparse.Namespace) -> int:
+    from keras_gpukit.scripts.first_fit import ask_first_fit
+
+    check_script(args)
+    failed_because = ask_first_fit(question, args)
+    return 0 if failed_because is None else fail(command, f"{failed_because}.")

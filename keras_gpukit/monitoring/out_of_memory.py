@@ -16,7 +16,7 @@ from keras_gpukit.monitoring.call_frame import batch_of, examples_of
 from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import MemoryPart, OutOfMemory
-from keras_gpukit.reports.out_of_memory import note
+from keras_gpukit.reports.memory import note
 from keras_gpukit.sensors.allocator import AllocatorSensor
 
 _PARTS: dict[str | None, MemoryPart] = {

@@ -14,7 +14,7 @@ from keras_gpukit.records.comparison import (
 )
 from keras_gpukit.reports import units
 from keras_gpukit.reports.tables import Table, markdown_table, stage_words
-from keras_gpukit.rules.comparing.causes import STAGE_FACTOR
+from keras_gpukit.rules.comparing.compare import STAGE_FACTOR
 
 _UNKNOWN = "unknown"
 _TOO_FEW = "a run has too few windows after its warm-up (train for half a minute)"
@@ -134,6 +134,7 @@ def _numbers(cause: ChangeCause) -> list[float | None]:
 
 def tables(compared: RunComparison) -> tuple[tuple[str, Table], ...]:
     """Returns the tables with their titles; those without a row are left out."""
+    operations = tuple((each.name, each.a or "0", each.b or "0") for each in compared.operations)
     found = (
         ("Figures", _figures(compared)),
         ("Settings that differ", _settings(compared)),
@@ -144,7 +145,7 @@ def tables(compared: RunComparison) -> tuple[tuple[str, Table], ...]:
             "Time by layer in a step, the largest differences",
             _times(compared, compared.layers, "layer"),
         ),
-        ("Operations of a step", _operations(compared)),
+        ("Operations of a step", Table(("operations", *_titles(compared)), operations)),
     )
     return tuple((title, table) for title, table in found if table.rows or table.note)
 
@@ -229,30 +230,18 @@ def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str
 
 
 def _times(compared: RunComparison, pairs: Sequence[TimePair], what: str) -> Table:
-    rows = tuple(
-        (
-            pair.name,
-            units.known(pair.a_s, units.duration),
-            units.known(pair.b_s, units.duration),
-            _signed(pair.difference_s) if None not in (pair.a_s, pair.b_s) else "",
-        )
-        for pair in pairs
-    )
-    differ = tuple(row for row in rows if row[1] != row[2])
-    return Table((what, *_titles(compared), "difference"), differ)
-
-
-def _operations(compared: RunComparison) -> Table:
-    rows = tuple((each.name, each.a or "0", each.b or "0") for each in compared.operations)
-    return Table(("operations", *_titles(compared)), rows)
+    rows = []
+    for pair in pairs:
+        times = [units.known(each, units.duration) for each in (pair.a_s, pair.b_s)]
+        by, sign = pair.difference_s, "-" if pair.difference_s < 0 else "+"
+        is_known = None not in (pair.a_s, pair.b_s)
+        if times[0] != times[1]:
+            rows.append((pair.name, *times, f"{sign}{units.duration(abs(by))}" * is_known))
+    return Table((what, *_titles(compared), "difference"), tuple(rows))
 
 
 def _text(figure: FigureChange, value: float | None) -> str:
     return units.known(value, _TEXTS[figure.unit])
-
-
-def _change(figure: FigureChange) -> str:
-    return "" if figure.change is None else _percent(figure, figure.change)
 
 
 def _interval(figure: FigureChange) -> str:
@@ -267,11 +256,6 @@ def _percent(figure: FigureChange, change: float) -> str:
     return f"{shown:+.1f} {of}"  # pp: percentage points
 
 
-def _signed(seconds: float) -> str:
-    sign = "-" if seconds < 0 else "+"
-    return f"{sign}{units.duration(abs(seconds))}"
-
-
 def condition_line(condition: FailCondition, compared: RunComparison) -> str:
     """Returns whether a condition is met, with the figure: "failed: step_time>+10%: +14 %, …"."""
     figure = compared.figure(condition.figure)
@@ -284,7 +268,8 @@ def condition_line(condition: FailCondition, compared: RunComparison) -> str:
         advice = f"; the change may be larger than allowed: {_more(compared)}"
     interval = f" ({_interval(figure)})" if figure.has_windows else ""
     values = f"{_text(figure, figure.a)} → {_text(figure, figure.b)}"
-    return f"{state}: {condition.expression}: {_change(figure)}{interval}, {values}{advice}"
+    change = "" if figure.change is None else _percent(figure, figure.change)
+    return f"{state}: {condition.expression}: {change}{interval}, {values}{advice}"
 
 
 def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -12,10 +13,15 @@ from rich.table import Table
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import Ending, RunSummary
-from keras_gpukit.reports import phrases
-from keras_gpukit.reports.evidence import capitalized, evidence_sentences, in_one_line
-from keras_gpukit.reports.layers import captured_step
-from keras_gpukit.reports.roofline import near_the_limits
+from keras_gpukit.reports import phrases, run_words
+from keras_gpukit.reports.evidence import (
+    capitalized,
+    checks,
+    evidence_sentences,
+    in_one_line,
+    saved,
+)
+from keras_gpukit.reports.layers import captured_step, near_the_limits
 from keras_gpukit.reports.terminal import is_notebook, panel, plain, print_anywhere, show_as
 
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
@@ -31,17 +37,9 @@ _LEAST_SAVING = 0.05
 """Least share of the run that a remark next to the verdict would save; our choice."""
 
 
-def print_summary(
-    summary: RunSummary,
-    console: Console | None = None,
-    log_dir: Path | None = None,
-    *,
-    details: bool = False,
-    title: str | None = None,
-    name: str | None = None,
-) -> None:
+def print_summary(summary: RunSummary, console: Console | None = None, **options: Any) -> None:
     """Prints the verdict on a run as a panel, to standard output by default; see `render`."""
-    print_anywhere(render(summary, log_dir, details=details, title=title, name=name), console)
+    print_anywhere(render(summary, **options), console)
 
 
 def render(
@@ -51,14 +49,16 @@ def render(
     details: bool = False,
     title: str | None = None,
     name: str | None = None,
+    again: str | None = None,
 ) -> RenderableType:
     """Returns the panel: the verdict, why, what to do next, and below them the run's figures.
 
     The other findings are one line: users change one thing at a time, and the next run has its own
     verdict. With `details`, each has its figures and all advice. The title says how the run ended,
-    and which of several it was, if its name is given.
+    and which of several it was, if its name is given. `again` is the command that runs the script
+    with a profile.
     """
-    lines: list[RenderableType] = [_verdict(summary)]
+    lines: list[RenderableType] = [_verdict(summary, again)]
     correction = phrases.correction(summary)
     if details:
         figures = ", ".join(phrases.headline(summary)) or "Nothing was measured."
@@ -87,19 +87,20 @@ def _dim(*texts: str | None) -> list[RenderableType]:
     return [plain(each, style="dim") for each in texts if each]
 
 
-def _verdict(summary: RunSummary) -> RenderableType:
+def _verdict(summary: RunSummary, again: str | None) -> RenderableType:
     """Returns the three lines that a person reads first."""
-    worst = phrases.worst(summary)
+    worst = run_words.worst(summary)
     if worst is None:
-        rows = [("Verdict", phrases.all_well(summary)), ("Next", more := phrases.see_more(summary))]
-        style = "green" if phrases.is_judged(summary) and more is None else ""
+        more = run_words.see_more(summary, again)
+        rows = [("Verdict", run_words.all_well(summary)), ("Next", more)]
+        style = "green" if run_words.is_judged(summary) and more is None else ""
     else:
         why = evidence_sentences(worst)
         shown = why[:_REASONS] + (why[_REASONS:][-1:] if worst.defined else ())
         rows = [("Verdict", worst.title), ("Why", " ".join(shown))]
         rows.append(("Next", worst.advice[0] if worst.advice else None))
-        saved = capitalized(phrases.saved(worst.saving)) if worst.saving else None
-        rows.append(("", saved))
+        saves = capitalized(saved(worst.saving)) if worst.saving else None
+        rows.append(("", saves))
         style = _STYLES[worst.severity]
     table = Table.grid(padding=(0, 1))
     for name, words in rows:
@@ -114,7 +115,7 @@ def _verdict(summary: RunSummary) -> RenderableType:
 
 
 def _others(summary: RunSummary) -> str | None:
-    worst = phrases.worst(summary)
+    worst = run_words.worst(summary)
     titles = [
         each.title
         for each in summary.findings
@@ -139,7 +140,7 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         for line in (in_one_line(finding), *(f"- {each}" for each in finding.advice)):
             if line:
                 yield Padding(plain(line), (0, 0, 0, _INDENT))
-    for counted in _dim(phrases.checks(summary.verdict)):
+    for counted in _dim(checks(summary.verdict)):
         yield from ("", counted)
 
 

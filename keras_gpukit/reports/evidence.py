@@ -1,13 +1,71 @@
-"""The evidence of a finding, in sentences, and its advice, with code apart from words."""
+"""A finding in sentences: its evidence, what it saves, and its advice, with code apart."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from keras_gpukit.records.finding import Advice, Finding
+from keras_gpukit.errors import one_line
+from keras_gpukit.records.finding import Advice, Finding, Saving, Verdict
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import saved
+from keras_gpukit.rules.rule import TOO_SHORT
+
+_NEARLY_EXACT = 1.25
+"""Ranges of a saving are shown as one figure, after "about", if their upper end is at most this
+many times their lower one. Our choice."""
+
+
+def checks(verdict: Verdict) -> str | None:
+    """Returns how many checks don't apply, and why: "no GPU (14)"; None if all did."""
+    reasons = Counter(
+        TOO_SHORT
+        if code in verdict.too_short
+        else "no profile"
+        if "a profile" in reason
+        else one_line(reason)
+        for code, reason in verdict.not_applicable.items()
+    )
+    if not reasons:
+        return None
+    listed = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+    count = reasons.total()
+    return f"{units.count(count, 'check')} {'does' if count == 1 else 'do'}n't apply: {listed}"
+
+
+def saved(saving: Saving) -> str:
+    """Formats a saving: "1.4× to 1.8× faster (saves 2.4 to 4.1 of 9 s)".
+
+    The factor is left out if it is unknown or would read 1: "saves up to 0.2 of 9 s".
+    """
+    low, high = (
+        _amount(each, saving.of_s) if each else None for each in (saving.low_s, saving.high_s)
+    )
+    span = _span(low, high)
+    if low and saving.low_s <= (saving.high_s or 0.0) <= _NEARLY_EXACT * saving.low_s:
+        span = f"about {_amount(float(f'{saving.expected_s:.2g}'), saving.of_s)}"
+    saves = f"saves {span} of {units.duration(saving.of_s)}"
+    low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)
+    return f"{_span(low, high)} faster ({saves})" if low or high else saves
+
+
+def _amount(part_s: float, of_s: float) -> str:
+    """Formats a part of a duration, without the unit if that is the unit of the whole."""
+    unit = units.duration(of_s).rpartition(" ")[2]
+    return units.duration_of(part_s, of_s).removesuffix(f" {unit}")
+
+
+def _span(low: str | None, high: str | None) -> str:
+    """Returns a range of two figures in words."""
+    if low is None:
+        return f"up to {high}" if high else "an unknown part"
+    return f"at least {low}" if high is None else units.span(low, high)
+
+
+def _factor(speed_up: float | None) -> str | None:
+    """Returns a factor with one decimal; None if it is unknown or would read 1."""
+    rounded = round(speed_up or 1.0, 1)
+    return f"{units.number(rounded)}×" if rounded > 1 else None
 
 
 class Words(NamedTuple):

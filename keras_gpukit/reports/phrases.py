@@ -1,37 +1,24 @@
-"""Sentences and figures in words, shared by all reports."""
+"""Figures of a run, and of a script, in words, shared by all reports."""
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import NamedTuple
 
-from keras_gpukit.errors import one_line
-from keras_gpukit.records.finding import Finding, Saving, Verdict
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_busy_percent
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import METHODS, ScriptRecord
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.unseen_compute import HOW, unseen_compute
 from keras_gpukit.rules.cluster.comparison import common_steps
-from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.input.pipeline_causes import compared_capture
-from keras_gpukit.rules.rule import TOO_SHORT
 from keras_gpukit.rules.savings import input_of_run, time_of_steps_s
-from keras_gpukit.rules.slowdown.captures import CPU_AFTER_S
 
 WIDE_RANGE = 0.03
 """Narrower ranges of a stall are shown as one figure, after "about". Our choice."""
 LEAST_SHARE = 0.005
 _LEAST_IN_SHORT = 0.02
 _PARTS_IN_SHORT = 4
-_NEARLY_EXACT = 1.25
-"""Ranges of a saving are shown as one figure, after "about", if their upper end is at most this
-many times their lower one. Our choice."""
-NOTHING_FOUND = "Nothing was found that slows this run down."
-NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
-_INTERRUPTED = "The run was interrupted."
-ACCOUNT_OF_TIME = "low-compute-share"
-"""Code of the rule that accounts for all of a run's time."""
 _CAPTURES_LISTED = 3
 
 MEMORY_CAUSES = {
@@ -148,115 +135,6 @@ def compared(summary: RunSummary) -> str | None:
     return f"{workers.expected} {workers.kind}s compared {over}"
 
 
-def worst(summary: RunSummary) -> Finding | None:
-    """Returns the finding that is the run's verdict; None if there are only remarks.
-
-    A short run in which compute took less than half of the time is not called healthy either.
-    """
-    for each in summary.findings:
-        if each.severity != "info" or each.code == ACCOUNT_OF_TIME:
-            return summary.findings[0]
-    return None
-
-
-def all_well(summary: RunSummary) -> str:
-    """Returns a sentence with the verdict on a run without a problem.
-
-    A run whose speed could not be judged is not called free of problems.
-    """
-    if summary.ending == "interrupted":
-        return _INTERRUPTED
-    is_profile = summary.input is not None and summary.input.mechanism == FROM_PROFILE
-    too_short = summary.verdict.too_short
-    if is_judged(summary) and is_profile:
-        return NOTHING_IN_PROFILE
-    if is_judged(summary) and _is_short(summary):
-        lasted = f" in {units.duration(summary.breakdown.wall_s)}" if summary.breakdown else ""
-        waited = input_share(summary)
-        seen = f": {waited} waiting" if waited else ""
-        return f"No problem seen{lasted}{seen}. Train longer to be sure."
-    if is_judged(summary):
-        return unseen_compute(summary) or NOTHING_FOUND
-    if "input-bound" in too_short:
-        return f"Too short to judge: {one_line(too_short['input-bound'])}."
-    because = one_line(summary.verdict.not_applicable["input-bound"])
-    return f"This {'profile' if is_profile else 'run'} could not be judged: {because}."
-
-
-def _is_short(summary: RunSummary) -> bool:
-    """Whether a run ended before its time, or what its steps compute, could be looked into."""
-    parts = summary.breakdown
-    ended_early = parts is not None and parts.wall_s < CPU_AFTER_S and summary.profile is None
-    is_unseen = ended_early and unseen_compute(summary) is not None
-    return ACCOUNT_OF_TIME in summary.verdict.too_short or is_unseen
-
-
-def is_judged(summary: RunSummary) -> bool:
-    """Whether the wait for input or the parts of the time could be judged."""
-    return not {"input-bound", ACCOUNT_OF_TIME} <= summary.verdict.not_applicable.keys()
-
-
-def see_more(summary: RunSummary) -> str | None:
-    """Returns the advice to a run that was too short, or whose compute was not looked into."""
-    judged = is_judged(summary)
-    if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
-        return "Train for 10 s and 100 steps or more."
-    can_profile = summary.breakdown is not None and summary.profile is None
-    return HOW if can_profile and judged and unseen_compute(summary) else None
-
-
-def checks(verdict: Verdict) -> str | None:
-    """Returns how many checks don't apply, and why: "no GPU (14)"; None if all did."""
-    reasons = Counter(
-        TOO_SHORT
-        if code in verdict.too_short
-        else "no profile"
-        if "a profile" in reason
-        else one_line(reason)
-        for code, reason in verdict.not_applicable.items()
-    )
-    if not reasons:
-        return None
-    listed = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
-    count = reasons.total()
-    return f"{units.count(count, 'check')} {'does' if count == 1 else 'do'}n't apply: {listed}"
-
-
-def saved(saving: Saving) -> str:
-    """Formats a saving: "1.4× to 1.8× faster (saves 2.4 to 4.1 of 9 s)".
-
-    The factor is left out if it is unknown or would read 1: "saves up to 0.2 of 9 s".
-    """
-    low, high = (
-        _amount(each, saving.of_s) if each else None for each in (saving.low_s, saving.high_s)
-    )
-    span = _span(low, high)
-    if low and saving.low_s <= (saving.high_s or 0.0) <= _NEARLY_EXACT * saving.low_s:
-        span = f"about {_amount(float(f'{saving.expected_s:.2g}'), saving.of_s)}"
-    saves = f"saves {span} of {units.duration(saving.of_s)}"
-    low, high = _factor(saving.speed_up), _factor(saving.highest_speed_up)
-    return f"{_span(low, high)} faster ({saves})" if low or high else saves
-
-
-def _amount(part_s: float, of_s: float) -> str:
-    """Formats a part of a duration, without the unit if that is the unit of the whole."""
-    unit = units.duration(of_s).rpartition(" ")[2]
-    return units.duration_of(part_s, of_s).removesuffix(f" {unit}")
-
-
-def _span(low: str | None, high: str | None) -> str:
-    """Returns a range of two figures in words."""
-    if low is None:
-        return f"up to {high}" if high else "an unknown part"
-    return f"at least {low}" if high is None else units.span(low, high)
-
-
-def _factor(speed_up: float | None) -> str | None:
-    """Returns a factor with one decimal; None if it is unknown or would read 1."""
-    rounded = round(speed_up or 1.0, 1)
-    return f"{units.number(rounded)}×" if rounded > 1 else None
-
-
 def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
     steps = units.count(throughput.steps, "step")
     parts = [steps if throughput.phase == "fit" else f"{throughput.phase}: {steps}"]
@@ -336,3 +214,60 @@ def predicted_peak(prediction: MemoryPrediction | None) -> str | None:
     if prediction.is_lower_bound:
         return f"at least {units.size(prediction.low.total_bytes)}"
     return f"{'at most ' if prediction.is_upper_bound else ''}{units.size(prediction.peak_bytes)}"
+
+
+_METHODS = {
+    "fit": ("fit", "fits"),
+    "evaluate": ("evaluation", "evaluations"),
+    "predict": ("prediction", "predictions"),
+}
+
+
+class ScriptPart(NamedTuple):
+    """A part of a script's wall time.
+
+    Attributes:
+        name: Name of the part, such as "14 fits".
+        spent_s: Seconds of the part.
+        starting_s: Seconds of it in which calls start; None if unknown, or if it is no call.
+    """
+
+    name: str
+    spent_s: float
+    starting_s: float | None = None
+
+
+def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
+    """Returns the parts of a script's time in their order; together they are all of it."""
+    calls = []
+    for method in METHODS:
+        those = [each for each in record.calls if each.method == method]
+        if those:
+            count = sum(each.count for each in those)
+            default = (f"call of {method}", f"calls of {method}")
+            name = _METHODS.get(method, default)[count != 1]
+            starting = [each.starting_s for each in those if each.starting_s is not None]
+            spent_s = sum(each.total_s for each in those)
+            if method.endswith("_on_batch"):  # each is a step
+                name += f" ({units.duration(spent_s / count)} each)"
+            calls.append(
+                ScriptPart(f"{count:,} {name}", spent_s, sum(starting) if starting else None)
+            )
+    before = "before the first call" if calls else "the script's own code"
+    return (
+        ScriptPart("imports", record.imports_s),
+        ScriptPart(before, record.before_s),
+        *calls,
+        ScriptPart("the rest", record.rest_s),
+    )
+
+
+def account(record: ScriptRecord) -> str:
+    """Returns where the time went on one line: "48 s in all: imports 9 s, 14 fits 31 s, ..."."""
+    least_s, parts = LEAST_SHARE * record.wall_s, []
+    for part in parts_of(record):
+        if part.spent_s > least_s:
+            parts.append(f"{part.name} {units.duration(part.spent_s)}")
+            if part.starting_s is not None and part.starting_s > least_s:
+                parts[-1] += f" ({units.duration(part.starting_s)} of it to start)"
+    return f"The script took {units.duration(record.wall_s)}: {', '.join(parts)}"

@@ -4,16 +4,149 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding
+from keras_gpukit.records.profile import BETWEEN, ProfileRecord
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
-from keras_gpukit.reports.unseen_compute import unseen_compute
+from keras_gpukit.rules.input.input_bound import FROM_PROFILE
+from keras_gpukit.rules.slowdown.captures import CPU_AFTER_S, MOST_COMPUTES
 from keras_gpukit.rules.verdict import ENDED_BY
 from keras_gpukit.rules.whole_run.endings import doing
 
 _RUNS_LISTED = 3
+NOTHING_FOUND = "Nothing was found that slows this run down."
+NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
+_INTERRUPTED = "The run was interrupted."
+ACCOUNT_OF_TIME = "low-compute-share"
+"""Code of the rule that accounts for all of a run's time."""
+LEAST_LOOP_S = 5.0
+"""Least time of the steps of an own loop that is said not to be looked into; our choice."""
+
+
+def worst(summary: RunSummary) -> Finding | None:
+    """Returns the finding that is the run's verdict; None if there are only remarks.
+
+    A short run in which compute took less than half of the time is not called healthy either.
+    """
+    for each in summary.findings:
+        if each.severity != "info" or each.code == ACCOUNT_OF_TIME:
+            return summary.findings[0]
+    return None
+
+
+def all_well(summary: RunSummary) -> str:
+    """Returns a sentence with the verdict on a run without a problem.
+
+    A run whose speed could not be judged is not called free of problems.
+    """
+    if summary.ending == "interrupted":
+        return _INTERRUPTED
+    is_profile = summary.input is not None and summary.input.mechanism == FROM_PROFILE
+    too_short = summary.verdict.too_short
+    if is_judged(summary) and is_profile:
+        return NOTHING_IN_PROFILE
+    if is_judged(summary) and _is_short(summary):
+        lasted = f" in {units.duration(summary.breakdown.wall_s)}" if summary.breakdown else ""
+        waited = phrases.input_share(summary)
+        seen = f": {waited} waiting" if waited else ""
+        return f"No problem seen{lasted}{seen}. Train longer to be sure."
+    if is_judged(summary):
+        return unseen_compute(summary) or NOTHING_FOUND
+    if "input-bound" in too_short:
+        return f"Too short to judge: {one_line(too_short['input-bound'])}."
+    because = one_line(summary.verdict.not_applicable["input-bound"])
+    return f"This {'profile' if is_profile else 'run'} could not be judged: {because}."
+
+
+def _is_short(summary: RunSummary) -> bool:
+    """Whether a run ended before its time, or what its steps compute, could be looked into."""
+    parts = summary.breakdown
+    ended_early = parts is not None and parts.wall_s < CPU_AFTER_S and summary.profile is None
+    is_unseen = ended_early and unseen_compute(summary) is not None
+    return ACCOUNT_OF_TIME in summary.verdict.too_short or is_unseen
+
+
+def is_judged(summary: RunSummary) -> bool:
+    """Whether the wait for input or the parts of the time could be judged."""
+    return not {"input-bound", ACCOUNT_OF_TIME} <= summary.verdict.not_applicable.keys()
+
+
+def see_more(summary: RunSummary, again: str | None = None) -> str | None:
+    """Returns the advice to a run that was too short, or whose compute was not looked into.
+
+    `again` is the command that runs its script with a profile, if that is known.
+    """
+    judged = is_judged(summary)
+    if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
+        return "Train for 10 s and 100 steps or more."
+    can_profile = summary.breakdown is not None and summary.profile is None
+    if not (can_profile and judged and unseen_compute(summary)):
+        return None
+    by = "he callback keras_gpukit.Profiler()"
+    by = f"{again}, or t{by}," if again else f"T{by}"
+    return f"{by} shows what the steps compute, by layer."
+
+
+def unseen_compute(summary: RunSummary) -> str | None:
+    """Returns a sentence if most of a run was compute and none of its profiles was read.
+
+    Nothing found then means little: only the time around compute was looked at.
+    """
+    parts = summary.breakdown
+    if parts is None:
+        return _of_own_loop(summary)
+    share = (parts.compute_s or 0.0) / parts.wall_s if parts.wall_s else 0.0
+    if share < MOST_COMPUTES:
+        return None
+    if summary.profile is not None:
+        return _between_operations(summary.profile)
+    because = _unread_because(summary)
+    said = f"{units.percentage(share)} of the time is compute, which was not looked into"
+    return f"{said}: {one_line(because)}." if because else f"{said}."
+
+
+def _of_own_loop(summary: RunSummary) -> str | None:
+    """Returns a sentence on a loop of the script's own, whose steps were not looked into."""
+    steps, record = summary.throughput, summary.input
+    is_monitored = summary.overhead_s is not None
+    if is_monitored or steps is None or steps.step_time_s is None or summary.profile is not None:
+        return None
+    computing_s = steps.steps * steps.step_time_s * (1 - ((record and record.stall_fraction) or 0))
+    if computing_s < LEAST_LOOP_S:
+        return None
+    took = f"{steps.steps:,} steps took {units.duration(computing_s)} without the wait for data"
+    return f"{took}; what they compute was not looked into."
+
+
+def _between_operations(profile: ProfileRecord) -> str | None:
+    """Returns a sentence if most of a captured step passes between its operations."""
+    layers_s = sum(each.time_s for each in profile.layers)
+    between_s = sum(each.time_s for each in profile.layers if each.path == BETWEEN)
+    if not layers_s or between_s < MOST_COMPUTES * layers_s:
+        return None
+    many = round(sum(each.kernels for each in profile.layers))
+    return (
+        f"{units.percentage(between_s / layers_s)} of a captured step passes between its {many:,} "
+        "operations, which are small; `compile(jit_compile=True)` may join them, as "
+        "`keras-gpukit tune` tries."
+    ).replace("`", "")
+
+
+def _unread_because(summary: RunSummary) -> str | None:
+    record = summary.captures
+    if record is None:
+        return "without a log directory, no profile is captured"
+    for capture in record.captures:
+        because = capture.failed_because or capture.unread_because
+        if because is not None:
+            return because
+    if record.captures:
+        return "the run read none of its profiles"
+    missed = next((each.because for each in record.missed), None)
+    return missed or record.none_automatic_because or record.unknown_because
 
 
 @dataclass(frozen=True)
@@ -35,15 +168,15 @@ class Headline:
 def headline_of(summary: RunSummary) -> Headline:
     """Returns the worst finding as a headline; without a finding, "good" or "unknown"."""
     verdict = summary.verdict
-    worst = phrases.worst(summary)
-    if worst is not None:
-        return Headline(worst.severity, worst.title, worst)
+    found = worst(summary)
+    if found is not None:
+        return Headline(found.severity, found.title, found)
     if not (verdict.findings or verdict.passed or verdict.not_applicable):
         return Headline("unknown", "Not judged: the run has no figures to judge by.")
     # Finding nothing is no good news if the run's time is not accounted for.
-    is_unclear = phrases.ACCOUNT_OF_TIME in verdict.not_applicable or unseen_compute(summary)
+    is_unclear = ACCOUNT_OF_TIME in verdict.not_applicable or unseen_compute(summary)
     severity = "unknown" if is_unclear or summary.ending == "interrupted" else "good"
-    return Headline(severity, phrases.all_well(summary))
+    return Headline(severity, all_well(summary))
 
 
 def verdict_lines(report: Report) -> list[str]:
@@ -98,10 +231,10 @@ def running(summary: RunSummary, progress: Progress | None) -> str:
     """Describes a run in progress: what it does, its figures, and the worst finding so far."""
     now = "starting" if progress is None else doing(progress)
     lines = [f"keras-gpukit: {now}", *filter(None, [", ".join(phrases.headline(summary))])]
-    worst = phrases.worst(summary)
-    if worst is not None:
-        lines.append(f"So far: {worst.title} ({worst.code})")
-        lines += [f"Next: {each}" for each in worst.advice[:1]]
+    found = worst(summary)
+    if found is not None:
+        lines.append(f"So far: {found.title} ({found.code})")
+        lines += [f"Next: {each}" for each in found.advice[:1]]
     return "\n".join(map(units.printable, lines))
 
 

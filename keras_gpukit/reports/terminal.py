@@ -6,6 +6,7 @@ import contextvars
 import errno
 import io
 import os
+import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Sequence
 from html import escape
@@ -103,6 +104,17 @@ def is_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return any(each.__name__ == _SHELL for each in type(shell).__mro__)
+
+
+def profiled_again() -> str | None:
+    """Returns the command that runs this process's script with a profile; None without a script."""
+    main = sys.modules.get("__main__")
+    name = getattr(getattr(main, "__spec__", None), "name", "__main__")
+    is_ours = name.startswith("keras_gpukit.") or sys.argv[0].endswith("keras-gpukit")
+    if is_ours or not getattr(main, "__file__", None):
+        return None
+    script = sys.argv[:1] if name == "__main__" else ["-m", name.removesuffix(".__main__")]
+    return shlex.join(["keras-gpukit", "run", "--profile", *script, *sys.argv[1:]])
 
 
 def print_anywhere(renderable: RenderableType, console: Console | None = None) -> None:

@@ -42,6 +42,7 @@ class Conclusion:
         chief_reports: Whether the job's chief reports on this worker, too.
         started: The Python processes that the script starts; None if they are not counted.
         follows: Whether they are monitored, too.
+        again: Command that runs the script with a profile; None if it is unknown.
     """
 
     fits: WatchedFits
@@ -54,6 +55,7 @@ class Conclusion:
     chief_reports: bool = False
     started: StartedProcesses | None = None
     follows: bool = False
+    again: str | None = None
 
     def __post_init__(self) -> None:
         self._began_s = time.time()
@@ -101,7 +103,7 @@ class Conclusion:
             self._say("nothing was recorded; a warning above says why.")
             return
         if script is not None:
-            from keras_gpukit.reports.script import account
+            from keras_gpukit.reports.phrases import account
             from keras_gpukit.saved_runs.log_folder import within_script
 
             runs = tuple(within_script(script, report.runs))
@@ -207,7 +209,7 @@ class Conclusion:
 
     def _print_script(self, script: ScriptRecord) -> None:
         """Prints the verdict on a script without a monitored fit, if there is any."""
-        from keras_gpukit.reports.script import account
+        from keras_gpukit.reports.phrases import account
         from keras_gpukit.rules.verdict import of_script
 
         summary = of_script(script)
@@ -221,13 +223,12 @@ class Conclusion:
         from keras_gpukit.reports.terminal import PipedConsole
 
         console = PipedConsole(file=self._error_output)
-        print_summary(summary, console, details=self.details, name=name)
+        print_summary(summary, console, details=self.details, name=name, again=self.again)
 
     def _print_verdicts(self, report: Report) -> None:
         """Prints the verdict on the script's calls and the longest run, then lines on others."""
         from keras_gpukit.records.profile import ProfilerRecord
-        from keras_gpukit.reports import phrases
-        from keras_gpukit.reports.run_words import verdict_lines
+        from keras_gpukit.reports.run_words import verdict_lines, worst
         from keras_gpukit.rules.whole_run.starting_again import ManyShortCalls
         from keras_gpukit.saved_runs.log_folder import fits_of, main_run
 
@@ -247,10 +248,10 @@ class Conclusion:
 
         def is_news(run: RunReport) -> bool:
             """Returns whether it adds to the panel; of many fits, remarks on each do not."""
-            worst = phrases.worst(run.summary)
-            if worst is None or worst.severity == "info":
+            finding = worst(run.summary)
+            if finding is None or finding.severity == "info":
                 return not is_many
-            return not is_many or worst.title not in titles
+            return not is_many or finding.title not in titles
 
         others = tuple(run for run in report.runs if run is not longest and is_news(run))
         for line in verdict_lines(replace(report, runs=others)):

@@ -64,7 +64,7 @@ def predict(batch_size: int | None) -> Question:
 
     def question(callback_list: Any) -> None:
         from keras_gpukit.monitoring.call_frame import batch_of, first_batch_of_fit
-        from keras_gpukit.reports.memory import render
+        from keras_gpukit.reports.memory import memory_view as render
         from keras_gpukit.reports.terminal import print_anywhere
         from keras_gpukit.tuning.predict_memory import predict_of_spec
 

@@ -13,7 +13,7 @@ from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.tuning import Diagnosis, Round
-from keras_gpukit.reports.diagnosis import render
+from keras_gpukit.reports.rates import diagnosis_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.gains import ceiling_gain
 from keras_gpukit.rules.input.contention import contention, contradicts

@@ -10,7 +10,7 @@ from typing import Any
 from keras_gpukit.arguments import Verbose, check_flag, check_verbose, check_whole
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import BatchSizeSearch
-from keras_gpukit.reports.batch_size import render
+from keras_gpukit.reports.searches import batch_size_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.compute import batch_size as rules
 from keras_gpukit.sensors.installation import read_state

@@ -26,7 +26,6 @@ from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, rebuil
 from keras_gpukit.memory.untouched import put_back
 from keras_gpukit.records.tuning import CACHE_NOT_ALLOWED, StageTraits
 from keras_gpukit.rules.gains import PROCESSES, WITHIN, advise
-from keras_gpukit.rules.input.tuning_advice import advise
 from keras_gpukit.tuning import caching
 from keras_gpukit.tuning import pipeline_changes as changes
 from keras_gpukit.tuning.as_code import code

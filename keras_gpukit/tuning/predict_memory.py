@@ -13,7 +13,7 @@ from keras_gpukit.memory.step_graph import build_by_tracing
 from keras_gpukit.memory.step_memory import StepMemory
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.memory import MemoryPrediction
-from keras_gpukit.reports.memory import render
+from keras_gpukit.reports.memory import memory_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus

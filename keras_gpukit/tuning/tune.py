@@ -11,7 +11,7 @@ from typing import Any
 from keras_gpukit.arguments import Verbose, check_number, check_verbose, check_whole, refuse
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records.tuning import Promise, SpeedupSearch
-from keras_gpukit.reports.speedup import render
+from keras_gpukit.reports.searches import speedup_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
 from keras_gpukit.tuning.measured_fit import started

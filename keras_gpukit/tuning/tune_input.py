@@ -14,8 +14,8 @@ from rich.console import RenderableType
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
+from keras_gpukit.reports.searches import tuning_view as render
 from keras_gpukit.reports.terminal import PipedConsole, as_html, as_text
-from keras_gpukit.reports.tuning import render
 from keras_gpukit.tuning.caching import CachePermission, Choice
 from keras_gpukit.tuning.measuring import compute_rate, hold, summarize
 from keras_gpukit.tuning.pipeline import PipelineTuning, PyDatasetTuning

@@ -99,7 +99,7 @@ def test_each_refuses_wrong_arguments(kind, tmp_path):
 
 
 def test_an_unknown_argument_gets_the_one_that_was_likely_meant():
-    with pytest.raises(TypeError, match=r"did you mean `at_steps`\? Received: at=\[5\]"):
+    with pytest.raises(TypeError, match=r"did you mean at_steps\? Received: at=\[5\]"):
         gpukit.Profiler(at=[5])
     with pytest.raises(TypeError, match="no argument `profile`: it has log_dir, verbose"):
         gpukit.Monitor(profile=True)

@@ -19,11 +19,10 @@ from helpers.recorded_runs import run_lines, write_lines
 from rich.console import Console
 
 import keras_gpukit
+from keras_gpukit.cli.command_line import LEVEL, PRINTED
 from keras_gpukit.cli.demo import image_files, print_code
 from keras_gpukit.cli.demo_pipelines import as_advised, as_written
-from keras_gpukit.cli.json_output import PRINTED
 from keras_gpukit.cli.main import GROUPS, main, parsers
-from keras_gpukit.cli.quiet import LEVEL
 from keras_gpukit.rules.verdict import RULES
 
 FRAMEWORKS = ("tensorflow", "keras", "tensorboard", "sklearn", "pandas")

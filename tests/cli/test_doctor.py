@@ -11,7 +11,8 @@ import pytest
 from helpers.json_output import valid_json
 
 from keras_gpukit import records
-from keras_gpukit.cli import doctor, examination
+from keras_gpukit.cli import examination
+from keras_gpukit.cli import machine as commands
 from keras_gpukit.cli.tried_fit import TriedFit
 from keras_gpukit.sensors.compilations import compilations
 from keras_gpukit.version import __version__
@@ -60,7 +61,7 @@ def examine(monkeypatch, capsys):
         monkeypatch.setattr(examination, "TriedFit", lambda: tried)
         monkeypatch.setenv("COLUMNS", "120")
         parser = argparse.ArgumentParser()
-        doctor.add_parser(parser.add_subparsers())
+        commands.add_parser(parser.add_subparsers())
         parsed = parser.parse_args(["doctor", *arguments])
         code, text = parsed.func(parsed), capsys.readouterr().out
         return code, valid_json("doctor", text) if "--json" in arguments else Words(text)
@@ -264,7 +265,7 @@ def test_a_tensorboard_that_cannot_start_is_named(
 def test_what_tensorflow_logs_is_shown_if_it_fails_or_if_asked_for(run_python):
     logs = (
         "import argparse, os, sys\n"
-        "from keras_gpukit.cli import doctor, examination\n"
+        "from keras_gpukit.cli import examination, machine\n"
         "from keras_gpukit.records import Build, Machine\n"
         "def read_machine():\n"
         "    os.write(2, b'logged')\n"
@@ -276,7 +277,7 @@ def test_what_tensorflow_logs_is_shown_if_it_fails_or_if_asked_for(run_python):
         "    os.environ.pop('TF_CPP_MIN_LOG_LEVEL', None)\n"
         "    os.environ.update(level)\n"
         "    for fails in (False, True):\n"
-        "        doctor.run(argparse.Namespace(json=True))\n"
+        "        machine.examine_machine(argparse.Namespace(json=True))\n"
         "        print('and then', file=sys.stderr, flush=True)\n"
     )
     shown = [f"{always}and then\nloggedand then\n" for always in ("", "", "logged")]
@@ -289,9 +290,9 @@ def test_this_very_machine(run_python):
     done = run_python(
         "import argparse, os, sys\n"
         "os.environ.pop('TF_CPP_MIN_LOG_LEVEL')\n"
-        "from keras_gpukit.cli import doctor\n"
+        "from keras_gpukit.cli import machine\n"
         "from keras_gpukit.frameworks.tf_runtime import is_initialized\n"
-        "code = doctor.run(argparse.Namespace(json=True))\n"
+        "code = machine.examine_machine(argparse.Namespace(json=True))\n"
         "assert not is_initialized()\n"
         "sys.exit(code)",
         check=False,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,14 +83,10 @@ def draw_verdict(charts: Path) -> None:
 def main(charts: Path) -> None:
     charts.mkdir(parents=True, exist_ok=True)
     draw_verdict(charts)
-    # The charts show where the runs are, so the folder has no name by chance.
-    folder = Path(tempfile.gettempdir(), "demo")
-    folder.mkdir()
-    try:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made, "demo")  # pages show the end of where the runs are
         train(folder / "logs", folder / "images")
         take(folder / "logs", charts)
-    finally:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from rich.console import Console
 
 import keras_gpukit as gpukit
 from keras_gpukit.reports import units
-from keras_gpukit.reports.memory import render
+from keras_gpukit.reports.memory import memory_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.saved_runs import load_report
 

@@ -7,7 +7,7 @@ import pytest
 from keras_gpukit.memory import out_of_memory
 from keras_gpukit.memory.out_of_memory import Call, explain
 from keras_gpukit.records import GPUHolder, GPUInfo
-from keras_gpukit.reports.out_of_memory import note
+from keras_gpukit.reports.memory import note
 
 pytestmark = pytest.mark.tensorflow
 GIB = 2**30

@@ -15,7 +15,7 @@ from keras_gpukit.monitoring.live_view import LiveView
 from keras_gpukit.monitoring.run_output import SHORTEST_S, RunOutput
 from keras_gpukit.monitoring.session import ProgressNotes
 from keras_gpukit.records import InputRecord, Progress, RunEvent, ThroughputRecord
-from keras_gpukit.reports.terminal import is_notebook
+from keras_gpukit.reports.terminal import is_notebook, profiled_again
 
 
 class Call:
@@ -172,6 +172,24 @@ def test_only_a_kernel_is_a_notebook(monkeypatch):
         assert is_notebook() == (shell is not SimpleNamespace)
     monkeypatch.delitem(sys.modules, "IPython")
     assert not is_notebook()
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "command"),
+    [
+        (["my train.py", "--epochs", "3"], None, "'my train.py' --epochs 3"),
+        (["/home/me/net/__main__.py", "-v"], "net.__main__", "-m net -v"),
+        (["/usr/bin/keras-gpukit", "demo"], None, None),
+        (["/lib/keras_gpukit/__main__.py", "demo"], "keras_gpukit.__main__", None),
+    ],
+)
+def test_the_command_that_profiles_names_the_script_that_runs(monkeypatch, words, module, command):
+    main = SimpleNamespace(__file__=words[0], __spec__=module and SimpleNamespace(name=module))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    monkeypatch.setattr(sys, "argv", words)
+    assert profiled_again() == (command and f"keras-gpukit run --profile {command}")
+    del main.__file__
+    assert profiled_again() is None
 
 
 def test_it_shows_the_run_and_goes_when_that_ends(shown):

@@ -18,7 +18,7 @@ from keras_gpukit.records import (
 )
 from keras_gpukit.reports.evidence import evidence_sentences
 from keras_gpukit.reports.html.words import key_figures
-from keras_gpukit.reports.out_of_memory import note
+from keras_gpukit.reports.memory import note
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
 

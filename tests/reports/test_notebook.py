@@ -26,7 +26,7 @@ from keras_gpukit.records import (
     TuningRecord,
     Verdict,
 )
-from keras_gpukit.reports import console, diagnosis, tuning
+from keras_gpukit.reports import console, rates, searches
 from keras_gpukit.tuning.tune_input import TunedInput
 
 NAME = "<b>[bold]a & b"
@@ -62,8 +62,8 @@ WITHOUT_GPU = GPUSetup(
 SHOWN = {
     "summary": (SUMMARY, console.render),
     "nothing measured": (RunSummary(Environment({})), console.render),
-    "diagnosis": (DIAGNOSIS, diagnosis.render),
-    "tuning": (TUNING, tuning.render),
+    "diagnosis": (DIAGNOSIS, rates.diagnosis_view),
+    "tuning": (TUNING, searches.tuning_view),
     "tuned": (TunedInput(None, "ds = ds.map(f)  # <b>", TUNING), TunedInput.__rich__),
     "setup": (SETUP, GPUSetup.__rich__),
     "no GPU": (WITHOUT_GPU, GPUSetup.__rich__),

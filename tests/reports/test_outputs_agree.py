@@ -14,8 +14,9 @@ from rich.console import Console
 from keras_gpukit import records
 from keras_gpukit.cli.main import main
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.diagnosis import conclusions
-from keras_gpukit.reports.phrases import input_share, saved, time_spent
+from keras_gpukit.reports.evidence import saved
+from keras_gpukit.reports.phrases import input_share, time_spent
+from keras_gpukit.reports.rates import conclusions
 from keras_gpukit.reports.run_words import headline_of
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.reports.units import percentage

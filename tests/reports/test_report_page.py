@@ -26,8 +26,8 @@ from helpers.series import series_of_points
 
 from keras_gpukit import records
 from keras_gpukit.reports.html import plotly_js, render
-from keras_gpukit.reports.html.captures import captures_chart
 from keras_gpukit.reports.html.chart import COLORS
+from keras_gpukit.reports.html.computation import captures_chart
 from keras_gpukit.reports.html.page import run_charts
 from keras_gpukit.rules import RULES, judge
 from keras_gpukit.saved_runs import load_report

@@ -10,9 +10,9 @@ from rich.console import Console
 from keras_gpukit import records
 from keras_gpukit.reports import units
 from keras_gpukit.reports.console import print_summary
-from keras_gpukit.reports.phrases import checks, headline, saved
-from keras_gpukit.reports.placement import placement_markdown
-from keras_gpukit.reports.text import markdown
+from keras_gpukit.reports.evidence import checks, saved
+from keras_gpukit.reports.phrases import headline
+from keras_gpukit.reports.text import markdown, placement_markdown
 from keras_gpukit.rules import judge
 
 GIB = 2**30
@@ -374,7 +374,7 @@ def test_the_panel_ends_with_the_captures_and_how_to_open_the_report():
     steps = (20, 1431, 5000, 6000, 7000)
     captures = records.ProfilerRecord(tuple(replace(CAPTURE, first_step=step) for step in steps))
     with (console := Console(width=120)).capture() as shown:
-        print_summary(replace(TROUBLED, captures=captures), console, Path("my logs"))
+        print_summary(replace(TROUBLED, captures=captures), console, log_dir=Path("my logs"))
     *_, told, last, _ = [line.strip("│ ") for line in shown.get().splitlines()]
     assert last == "Report with charts: keras-gpukit report 'my logs'"
     said = "5 profiles captured, at step 20, step 1,431, step 5,000, 2 more"

@@ -9,8 +9,8 @@ from keras_gpukit.records import GPUInfo, Report, RunReport, StepFlops
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.chart import Chart, Omitted
-from keras_gpukit.reports.html.roofline_table import roofline_table
-from keras_gpukit.reports.roofline import near_the_limits
+from keras_gpukit.reports.html.computation import roofline_table
+from keras_gpukit.reports.layers import near_the_limits
 from keras_gpukit.reports.text import markdown
 
 FLOPS = StepFlops({"bfloat16": 10**12}, 5 * 10**9, ("Relu", "Sum"))

@@ -15,10 +15,9 @@ from keras_gpukit.records import (
 )
 from keras_gpukit.reports.comparison import headline
 from keras_gpukit.reports.html import render
-from keras_gpukit.reports.html.run_comparison import common_prefix
-from keras_gpukit.reports.html.runs_table import run_id, run_ids, runs_table
+from keras_gpukit.reports.html.runs_table import common_prefix, run_id, run_ids, runs_table
 from keras_gpukit.rules.comparing.compare import compare_runs
-from keras_gpukit.rules.comparing.settings import settings_of
+from keras_gpukit.rules.comparing.pairs import settings_of
 
 
 def run(name: str, *, began_s: float = BEGAN_S, summary=SUMMARY, **environment) -> RunReport:

@@ -6,8 +6,7 @@ import pytest
 from helpers.recorded_runs import ENVIRONMENT, SUMMARY
 
 from keras_gpukit.records import Progress, RunReport, RunSummary, Verdict
-from keras_gpukit.reports.phrases import NOTHING_FOUND
-from keras_gpukit.reports.run_words import verdict_line
+from keras_gpukit.reports.run_words import NOTHING_FOUND, verdict_line
 
 WORST = (
     "critical: 38 % of the time is spent waiting for data: the bottleneck is decode (train.py:12)"

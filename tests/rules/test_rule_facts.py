@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keras_gpukit import rules
-from keras_gpukit.cli.explain import PAGES
+from keras_gpukit.cli.report import PAGES
 from keras_gpukit.rules import RULES
 from keras_gpukit.rules.reference import SECTION, filled
 from keras_gpukit.rules.rule import Measure

@@ -28,7 +28,7 @@ from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.phrases import headline
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.cluster.replica_advice import advise
-from keras_gpukit.rules.comparing.settings import setup
+from keras_gpukit.rules.comparing.pairs import setup
 
 
 def run(workers=None, step_time_s=0.05, **parts):

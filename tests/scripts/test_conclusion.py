@@ -10,7 +10,7 @@ import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 
 from keras_gpukit.records import Calls, Progress, ScriptError, ScriptRecord, TimeBreakdown
-from keras_gpukit.reports.script import account
+from keras_gpukit.reports.phrases import account
 from keras_gpukit.rules import judge
 from keras_gpukit.saved_runs import load_report
 from keras_gpukit.scripts.conclusion import REPORT, Conclusion

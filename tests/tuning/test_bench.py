@@ -10,7 +10,7 @@ from helpers.stopped_clock import StoppedClock
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records import BenchmarkRow, Driver, DriverGPU, from_dict
-from keras_gpukit.reports.benchmark import render
+from keras_gpukit.reports.rates import benchmark_view as render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.sensors.host import measured_ceilings
 from keras_gpukit.tuning import bench as machine

@@ -25,7 +25,8 @@ from helpers.training import (
 from keras_gpukit.frameworks import keras_models, tf_runtime
 from keras_gpukit.memory.untouched import put_back, untouched
 from keras_gpukit.records import Rate, Round
-from keras_gpukit.reports.diagnosis import conclusions, render
+from keras_gpukit.reports.rates import conclusions
+from keras_gpukit.reports.rates import diagnosis_view as render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning import diagnose as diagnosing
 from keras_gpukit.tuning.diagnose import conclude, diagnose

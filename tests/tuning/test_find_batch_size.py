@@ -22,7 +22,7 @@ from helpers.training import arrays, mirrored_model, sensitive_model, small_mode
 
 import keras_gpukit as gpukit
 from keras_gpukit.records import BatchSizeSearch, from_dict
-from keras_gpukit.reports.batch_size import render
+from keras_gpukit.reports.searches import batch_size_view as render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning.examples import examples_of
 from keras_gpukit.tuning.isolated_trials import TrialJob

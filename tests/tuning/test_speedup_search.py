@@ -7,7 +7,7 @@ import pytest
 
 from keras_gpukit.errors import TrialError
 from keras_gpukit.records import Change, Finding, Promise, Saving
-from keras_gpukit.reports.speedup import render
+from keras_gpukit.reports.searches import speedup_view as render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning.measured_fit import Ready, TrialFailedError
 from keras_gpukit.tuning.processes import OwnProcess

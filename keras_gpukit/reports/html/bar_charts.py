@@ -11,8 +11,8 @@ from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, bar, draw_bars, label, row_bars
 from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import compared
-from keras_gpukit.reports.placement import operations_table, placement_tables, placement_words
 from keras_gpukit.reports.tables import Table, stage_cost, stages_table
+from keras_gpukit.reports.text import operations_table, placement_tables, placement_words
 from keras_gpukit.rules.cluster.comparison import StepParts, late_member, slow_link, step_parts
 
 _MOST_STAGES = 30

@@ -108,10 +108,6 @@ class TimeAxis:
             unifiedhovertitle={"text": f"%{{x:.4~g}} {name}"},
         )
 
-    def begin_title(self) -> str:
-        """Returns the heading for start times in tables, such as "at (minutes)"."""
-        return f"at ({self.unit[1]})"
-
     def table(self, series: TimeSeries, figures: Sequence[tuple[str, str, float]]) -> Table:
         """Returns a table of a time series in at most 20 rows: mean, and lowest to highest.
 

@@ -15,22 +15,25 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import evidence, phrases, run_words, units
 from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
-from keras_gpukit.reports.html.captures import captures_chart, stage_names
 from keras_gpukit.reports.html.chart import Chart, Omitted
-from keras_gpukit.reports.html.layers import layers_chart
-from keras_gpukit.reports.html.machine_charts import (
-    device_memory_chart,
-    host_memory_chart,
-    utilization_chart,
+from keras_gpukit.reports.html.computation import (
+    captures_chart,
+    layers_chart,
+    roofline_table,
+    stage_names,
 )
 from keras_gpukit.reports.html.over_time import TimeAxis
-from keras_gpukit.reports.html.roofline_table import roofline_table
-from keras_gpukit.reports.html.run_comparison import step_times_chart
-from keras_gpukit.reports.html.runs_table import run_ids, runs_table
-from keras_gpukit.reports.html.step_charts import input_chart
+from keras_gpukit.reports.html.run_charts import (
+    device_memory_chart,
+    host_memory_chart,
+    input_chart,
+    script_chart,
+    utilization_chart,
+    wall_time_chart,
+)
+from keras_gpukit.reports.html.runs_table import run_ids, runs_table, step_times_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
-from keras_gpukit.reports.html.whole_time import script_chart, wall_time_chart
-from keras_gpukit.rules.comparing.settings import setup
+from keras_gpukit.rules.comparing.pairs import setup
 from keras_gpukit.rules.verdict import of_profile
 
 _FOLDER = "keras_gpukit.reports.html"
@@ -83,7 +86,7 @@ class Section:
     @property
     def first(self) -> list[Shown]:
         """The charts that follow the verdict directly: where the time went."""
-        worst = phrases.worst(self.summary) if self.summary else None
+        worst = run_words.worst(self.summary) if self.summary else None
         return list(words.first_charts(worst, self.shown))
 
     @property

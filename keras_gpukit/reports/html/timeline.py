@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from keras_gpukit.records.event import EventKind, RunEvent, Shift
 from keras_gpukit.records.finding import Figure
 from keras_gpukit.records.names import STEP_TIME
-from keras_gpukit.records.profile import CaptureRecord
 from keras_gpukit.records.report import RunReport, TimeSeries
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import (
@@ -177,12 +176,11 @@ def _lanes(run: RunReport) -> Iterator[Lane]:
     for kind, (name, color) in _KINDS.items():
         marks = tuple(_mark(each) for each in run.events if each.kind == kind)
         yield Lane(name, color, marks, _OTHER_EPOCH if kind == "epoch" else None)
-    captures = tuple(
-        Mark(each.time_s, each.duration_s, _capture(each), each.first_step)
-        for each in (report.capture for report in run.captures)
-        if each
-    )
-    yield Lane("captures", COLORS["input"], captures)
+    captures = []
+    for each in (report.capture for report in run.captures if report.capture):
+        says = f"capture at step {each.first_step:,}: {each.reason}"
+        captures.append(Mark(each.time_s, each.duration_s, says, each.first_step))
+    yield Lane("captures", COLORS["input"], tuple(captures))
     for index, series in run.gpus.items():
         yield Lane(f"GPU {index} throttled", _THROTTLED, tuple(_throttled(series)))
     began_s = run.began_s or 0.0
@@ -196,10 +194,6 @@ def _lanes(run: RunReport) -> Iterator[Lane]:
         for shift in shifts_of(run.summary)
     )
     yield Lane("changes", _CHANGES, tuple(changes))
-
-
-def _capture(capture: CaptureRecord) -> str:
-    return f"capture at step {capture.first_step:,}: {capture.reason}"
 
 
 def _mark(event: RunEvent) -> Mark:
@@ -286,7 +280,7 @@ def _events_table(lanes: Sequence[Lane], time: TimeAxis) -> Table:
     )
     is_cut = len(marks) > len(rows)
     note = f"The longest {_MOST_EVENTS} of {len(marks):,}." if is_cut else ""
-    return Table((time.begin_title(), "what", "", "took", "step"), rows, note)
+    return Table((f"at ({time.unit[1]})", "what", "", "took", "step"), rows, note)
 
 
 def _change_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.profile import CaptureRecord
 from keras_gpukit.records.report import RunReport, State
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports import evidence, phrases, units
 from keras_gpukit.rules import RULES
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ _IN_CAPTURES = {rule.code for rule in RULES if rule.in_captures}
 
 def saving(finding: Finding) -> str | None:
     """Returns the saving from fixing a finding; None if it is unknown."""
-    return None if finding.saving is None else phrases.saved(finding.saving)
+    return None if finding.saving is None else evidence.saved(finding.saving)
 
 
 def sentence(text: str) -> str:

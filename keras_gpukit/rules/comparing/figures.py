@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -21,8 +22,10 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.comparing.intervals import (
     PARTS,
     Estimate,
+    after_warm_up,
     difference,
     estimate,
+    mean,
     over_runs,
     relative_change,
 )
@@ -36,7 +39,6 @@ class Compared(NamedTuple):
         is_better: Whether more of it is better; None if it is neither.
         tag: Tag of its series; "" if it is read once a run.
         factor: Unit of the figure as a multiple of the series' unit.
-        over_time: Whether its mean is over time, not over steps.
         allowance: Allowed change of a figure that is read once a run, as a share; our choice. None
             if it is only shown.
     """
@@ -45,15 +47,14 @@ class Compared(NamedTuple):
     is_better: bool | None = None
     tag: str = ""
     factor: float = 1.0
-    over_time: bool = False
     allowance: float | None = None
 
 
 FIGURES = {
     "step_time": Compared("s", False, STEP_TIME, 1e-3),
-    "examples_per_s": Compared("/s", True, EXAMPLE_RATE, over_time=True),
+    "examples_per_s": Compared("/s", True, EXAMPLE_RATE),
     "input": Compared("share"),
-    "input_stall": Compared("share", False, INPUT_STALL, 1e-2, over_time=True),
+    "input_stall": Compared("share", False, INPUT_STALL, 1e-2),
     "peak_memory": Compared("B", False, allowance=0.02),
     "weights": Compared("B", allowance=0.0),
     "optimizer_slots": Compared("B", allowance=0.0),
@@ -70,6 +71,7 @@ EQUAL = 0.1
 OTHERS = 0.15
 """Share of the machine's cores, used by other processes, from which a comparison is doubtful; our
 choice."""
+MOST_TAKEN = 0.99  # what is left has a finite logarithm
 _INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 Runs = Sequence[RunSummary]
 """One run, or repeated runs of the same script."""
@@ -80,16 +82,22 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
     values = [[_values(each) for each in runs] for runs in (a, b)]
     is_shared = max(used_by_others(each) or 0.0 for each in (*a, *b)) >= OTHERS
     step_counts = {each["steps"] for side in values for each in side}
+    fullest = [each.memory.fullest for each in (*a, *b) if each.memory]
+    on_cpu = any(each is not None and each.device.startswith("CPU") for each in fullest)
     found = []
     for name, how in FIGURES.items():
         has_other_steps = name == "run_time" and len(step_counts) > 1
         if has_other_steps or (is_shared and name in ("first_step", "run_time")):
             how = Compared(how.unit)
-        if name in ("peak_memory", "step_memory") and _on_cpu((*a, *b)):
+        if name in ("peak_memory", "step_memory") and on_cpu:
             how = Compared(how.unit)  # threads of a CPU decide which tensors there are at a time
         read_a, read_b = (_mean([each[name] for each in side]) for side in values)
-        over_a, over_b = (_over_windows(runs, how) if how.tag else None for runs in (a, b))
-        change = _change(name, how, read_a, read_b, over_a, over_b, alternating)
+        over = [
+            [known for each in runs if (known := _estimate(each, how, len(runs)))]
+            for runs in (a, b)
+        ]
+        is_known = len(over[0]) == len(a) and len(over[1]) == len(b)
+        change = _change(name, how, read_a, read_b, over if is_known else None, alternating)
         if how.tag == INPUT_STALL:
             is_bound = not all(map(_wait_is_known, (*a, *b)))
             change = replace(change, wait_is_bound=is_bound)
@@ -99,11 +107,6 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
     return tuple(found)
 
 
-def _on_cpu(runs: Runs) -> bool:
-    fullest = [each.memory.fullest for each in runs if each.memory]
-    return any(each is not None and each.device.startswith("CPU") for each in fullest)
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [each for each in values if each is not None]
     return fmean(known) if len(known) == len(values) else None
@@ -111,11 +114,11 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _follows_wait(stall: FigureChange, a: Runs, b: Runs) -> bool:
     """Whether the wait explains half of its share's change: a slower model lowers the share too."""
-    waits = [over_windows(runs, _INPUT_WAIT) for runs in (a, b)]
-    steps = over_windows(a, FIGURES["step_time"])
-    if not stall.change or steps is None or waits[0] is None or waits[1] is None:
+    waits = [_mean_over_windows(runs, _INPUT_WAIT) for runs in (a, b)]
+    step_s = _mean_over_windows(a, FIGURES["step_time"])
+    if not (stall.change and step_s) or waits[0] is None or waits[1] is None:
         return False
-    return (waits[1].mean - waits[0].mean) / steps.mean / stall.change >= 0.5
+    return (waits[1] - waits[0]) / step_s / stall.change >= 0.5
 
 
 def _change(
@@ -123,21 +126,18 @@ def _change(
     how: Compared,
     a: float | None,
     b: float | None,
-    over_a: list[Estimate] | None,
-    over_b: list[Estimate] | None,
+    over: Sequence[Sequence[Estimate]] | None,
     alternating: bool,
 ) -> FigureChange:
     if a is None or b is None:
         return FigureChange(name, how.unit, a, b)
-    if over_a is not None and over_b is not None:
+    if over is not None:
         compare = difference if how.unit == "share" else relative_change
-        found = compare(over_a, over_b, alternating=alternating)
-        if found is not None:
-            changed, low, high = found
-            if how.unit == "share":  # which stays within 0 and 1, whatever the interval says
-                mean = over_runs(over_a).mean
-                low, high = max(low, -mean), min(high, 1 - mean)
-            return _marked(FigureChange(name, how.unit, a, b, changed, low, high, True), how)
+        changed, low, high = compare(*over, alternating=alternating)
+        if how.unit == "share":  # which stays within 0 and 1, whatever the interval says
+            share = over_runs(over[0]).mean
+            low, high = max(low, -share), min(high, 1 - share)
+        return _marked(FigureChange(name, how.unit, a, b, changed, low, high, True), how)
     if how.unit == "share":
         return FigureChange(name, how.unit, a, b, b - a)
     if a <= 0:
@@ -184,37 +184,46 @@ def _values(summary: RunSummary) -> dict[str, float | None]:
     }
 
 
-def over_windows(runs: Runs, how: Compared) -> Estimate | None:
+def _mean_over_windows(runs: Runs, how: Compared) -> float | None:
     """Returns a figure over runs' windows after the warm-up; None if one's are too few."""
-    found = _over_windows(runs, how)
-    return None if found is None else over_runs(found)
+    found = [_windows(each, how, len(runs)) for each in runs]
+    return _mean([None if each is None else mean(*each) for each in found])
 
 
-def _over_windows(runs: Runs, how: Compared) -> list[Estimate] | None:
-    # How much a run varies is only needed of a single one.
-    found = [_over_windows_of(each, how, 1 if len(runs) > 1 else PARTS) for each in runs]
-    known = [each for each in found if each is not None]
-    return known if len(known) == len(found) else None
-
-
-def _over_windows_of(summary: RunSummary, how: Compared, least: int = PARTS) -> Estimate | None:
+def _windows(
+    summary: RunSummary, how: Compared, runs: int
+) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Returns a figure in each window after the warm-up, and the windows' weights."""
     series = _series(summary, how.tag)
     if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
         return None
     weights = series.weight
-    if how.over_time:
+    if how.unit == "share":  # of time, not of steps
         steps_ms = _series(summary, STEP_TIME)
         each = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
         weights = tuple(
             weight * each.get(step, 0.0)
             for step, weight in zip(series.step, series.weight, strict=True)
         )
-    found = estimate([how.factor * value for value in series.mean], weights, least)
-    return found and found._replace(between=found.between + _taken_by_others(summary))
+    # How much a run varies is only needed of a single one.
+    least = 1 if runs > 1 else PARTS
+    return after_warm_up([how.factor * value for value in series.mean], weights, least)
+
+
+def _estimate(summary: RunSummary, how: Compared, runs: int) -> Estimate | None:
+    windows, taken = _windows(summary, how, runs), _taken_by_others(summary)
+    found = windows and estimate(*windows, of_ratio=how.unit != "share")
+    if not found:
+        return None
+    if how.unit == "share":
+        return found._replace(lower=taken, higher=taken)
+    # With all cores, the run is at most so much faster: its times fall, and its rates rise.
+    faster = -math.log1p(-min(taken, MOST_TAKEN))
+    return found._replace(higher=faster) if how.is_better else found._replace(lower=faster)
 
 
 def _taken_by_others(summary: RunSummary) -> float:
-    """Returns the share of the cores that others took from a run; it may vary by all of that."""
+    """Returns the share of the cores that others took from a run; 0 if cores were left."""
     used, host = used_by_others(summary), summary.host
     is_full = host is not None and (host.cpu_percent or 0.0) >= FULL_PERCENT
     return used if is_full and used is not None and used >= OTHERS else 0.0
@@ -238,10 +247,10 @@ def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:
     means: list[dict[str, float]] = []
     for runs in (a, b):
         found = {
-            name: over_windows(runs, Compared("s", tag=tag, factor=1e-3))
+            name: _mean_over_windows(runs, Compared("s", tag=tag, factor=1e-3))
             for name, tag in {**tags, "": STEP_TIME}.items()
         }
-        known = {name: each.mean for name, each in found.items() if each is not None}
+        known = {name: each for name, each in found.items() if each is not None}
         if len(known) < len(found):
             return ()
         rest_s = known.pop("") - sum(known.values())

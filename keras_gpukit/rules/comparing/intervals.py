@@ -25,6 +25,12 @@ LARGEST_LOG = 100.0
 BETWEEN_RUNS = 0.015
 """Standard deviation of a mean, as a share of it, from one run to the next of the same script where
 a run's parts do not differ: memory is laid out differently, threads get other cores. Our choice."""
+OUTLYING = 5.0
+"""Standard deviations from the median, estimated by the median distance from it, from which a part
+of a run stands out. Our choice: of runs whose noise is the machine's usual one, few parts do."""
+NORMAL_MAD = 0.6745  # median distance from the median of normal noise, in standard deviations
+MOST_OUTLYING = 0.25
+"""Share of a run's parts that may stand out; more of them are the run's way. Our choice."""
 # Two-sided 95 % quantiles of Student's t for 1 to 19 degrees of freedom.
 _STUDENT = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
@@ -40,41 +46,79 @@ def student(freedom: float) -> float:
 
 
 class Estimate(NamedTuple):
-    """Mean of a figure over a run, or over repeated runs.
+    """Mean of a figure over a run, or over repeated runs; of times and rates, of its logarithm.
 
     Attributes:
         deviation: Standard deviation of the mean.
         freedom: Degrees of freedom of `deviation`.
-        between: Standard deviation from one run to the next that a run's windows do not show, as a
-            share of the mean, or of a whole.
+        between: Standard deviation from one run to the next that a run's windows do not show.
+        lower: How much lower the mean may be on a machine that nothing else uses.
+        higher: How much higher it may be there.
     """
 
     mean: float
     deviation: float
     freedom: float
     between: float = BETWEEN_RUNS
+    lower: float = 0.0
+    higher: float = 0.0
+
+
+def after_warm_up(
+    values: Sequence[float], weights: Sequence[float], least: int = PARTS
+) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Returns windows after the warm-up; None if they are fewer than `least`, or damaged."""
+    skipped = math.ceil(WARM_UP * len(values))
+    values, weights = values[skipped:], weights[skipped:]
+    if len(values) < least or sum(weights) <= 0 or min(weights) < 0:
+        return None
+    return values, weights
 
 
 def estimate(
-    values: Sequence[float], weights: Sequence[float], least: int = PARTS
+    values: Sequence[float], weights: Sequence[float], *, of_ratio: bool = False
 ) -> Estimate | None:
-    """Returns the weighted mean of windows after the warm-up; None if they are fewer than `least`.
+    """Returns the weighted mean of windows; None for a ratio unless it is above 0 in each part.
 
-    Of fewer than two parts, the deviation is unknown, and infinite.
+    A part that others on the machine slowed down as a whole says little about the rest. So parts
+    that stand out are trimmed, as many at the other end, with the deviation of a trimmed mean: K.
+    K. Yuen, "The two-sample trimmed t for unequal population variances", Biometrika 61 (1974). Of
+    fewer than two parts, the deviation is unknown, and infinite.
     """
-    skipped = math.ceil(WARM_UP * len(values))
-    values, weights = values[skipped:], weights[skipped:]
-    count = len(values)
-    if count < least or sum(weights) <= 0 or min(weights) < 0:
+    ends = [len(values) * part // PARTS for part in range(PARTS + 1)]
+    slices = [slice(*each) for each in itertools.pairwise(ends)]
+    parts = [
+        (mean(values[each], weights[each]), sum(weights[each]))
+        for each in slices
+        if sum(weights[each]) > 0
+    ]
+    if of_ratio and min(parts)[0] <= 0:
         return None
-    ends = [count * part // PARTS for part in range(PARTS + 1)]
-    parts = [slice(*each) for each in itertools.pairwise(ends)]
-    means = [_mean(values[each], weights[each]) for each in parts if sum(weights[each]) > 0]
-    deviation = statistics.stdev(means) if len(means) > 1 else math.inf
-    return Estimate(_mean(values, weights), deviation, max(len(means) - 1, 1))
+    parts.sort()
+    scaled = [math.log(value) if of_ratio else value for value, _ in parts]
+    count, cut = len(parts), _outlying(scaled)
+    center = mean(*zip(*parts[cut : count - cut], strict=True))
+    center, left = math.log(center) if of_ratio else center, count - 2 * cut
+    if left < 2:
+        return Estimate(center, math.inf, 1)
+    clipped = [min(max(value, scaled[cut]), scaled[-1 - cut]) for value in scaled]
+    trimmed = math.sqrt(count * (count - 1) / (left * (left - 1)))  # 1 if none are
+    return Estimate(center, trimmed * statistics.stdev(clipped), left - 1)
 
 
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+def _outlying(values: Sequence[float]) -> int:
+    """Returns how many values stand out at the end that has more of them; 0 if that is usual."""
+    middle = statistics.median(values)
+    spread = statistics.median(abs(each - middle) for each in values) / NORMAL_MAD
+    far = OUTLYING * max(spread, BETWEEN_RUNS)
+    count = max(
+        sum(each > middle + far for each in values), sum(each < middle - far for each in values)
+    )
+    return count if count <= MOST_OUTLYING * len(values) else 0
+
+
+def mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Returns a weighted mean."""
     total: float = sum(map(operator.mul, values, weights))
     return total / sum(weights)
 
@@ -90,22 +134,16 @@ def over_runs(estimates: Sequence[Estimate]) -> Estimate:
 
 def relative_change(
     a: Sequence[Estimate], b: Sequence[Estimate], *, alternating: bool = False
-) -> tuple[float, float, float] | None:
-    """Returns b / a - 1 and its interval; None unless all means are above 0.
+) -> tuple[float, float, float]:
+    """Returns b / a - 1 and its interval.
 
     Args:
-        a: Estimate of one run, or of each of its repeats.
+        a: Estimate of one run, or of each of its repeats, of the logarithm.
         b: Estimates of the other side.
         alternating: Whether runs of both sides took turns. Each is then compared with the one next
             to it (a paired t-test), so that a machine that becomes slower does not matter.
     """
-    if min(each.mean for each in (*a, *b)) <= 0:
-        return None
-    logs = [
-        [Estimate(math.log(each.mean), each.deviation / each.mean, *each[2:]) for each in side]
-        for side in (a, b)
-    ]
-    center, low, high = difference(*logs, alternating=alternating)
+    center, low, high = difference(a, b, alternating=alternating)
     low, high = max(low, -LARGEST_LOG), min(high, LARGEST_LOG)
     return math.expm1(center), math.expm1(low), math.expm1(high)
 
@@ -113,7 +151,12 @@ def relative_change(
 def difference(
     a: Sequence[Estimate], b: Sequence[Estimate], *, alternating: bool = False
 ) -> tuple[float, float, float]:
-    """Returns b - a of shares and its interval; see `relative_change`."""
+    """Returns b - a and its interval; see `relative_change`.
+
+    What other processes may have taken is a bound, and added to the noise as independent errors
+    are: by the root of the sum of the squares.
+    """
+    low, high = 0.0, 0.0
     if alternating:
         changes = [theirs.mean - ours.mean for ours, theirs in zip(a, b, strict=True)]
         center, freedom = statistics.fmean(changes), float(len(changes) - 1)
@@ -121,9 +164,10 @@ def difference(
     else:
         sides = over_runs(a), over_runs(b)
         center = sides[1].mean - sides[0].mean
+        low, high = sides[1].lower + sides[0].higher, sides[1].higher + sides[0].lower
         squared = sum(each.deviation**2 + each.between**2 for each in sides)
         spent = sum(each.deviation**4 / each.freedom for each in sides)
         # Welch's t. Without noise in the runs, only `between` is left, which is given.
         freedom = min(squared**2 / spent, 1e6) if spent > 0 else 1e6
     half = student(freedom) * math.sqrt(squared)
-    return center, center - half, center + half
+    return center, center - math.hypot(half, low), center + math.hypot(half, high)

@@ -1,21 +1,87 @@
-"""Pairs of what two runs both have: settings, stages of their pipelines, layers, devices."""
+"""Pairs of what two runs have: settings, stages of their pipelines, layers, devices."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from operator import attrgetter
-from typing import TypeVar
 
 from keras_gpukit.records.comparison import SettingPair, StagePair, TimePair
+from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.pipeline import StageRecord
-from keras_gpukit.records.profile import LayerProfile
+from keras_gpukit.records.profile import ProfileRecord
+from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 
-T = TypeVar("T")
+
+def setup(environment: Environment) -> dict[str, str]:
+    """Returns versions, devices and execution settings as they are shown, by name."""
+    facts: dict[str, object] = {**environment.versions}
+    for gpu in environment.gpus:
+        memory = "" if gpu.memory_bytes is None else f", {gpu.memory_bytes / 2**30:.3g} GiB"
+        facts[f"GPU {gpu.index}"] = f"{gpu.name or 'of unknown name'}{memory}"
+    if environment.versions and not environment.gpus:
+        facts["GPUs"] = "none"
+    facts |= {
+        "TensorFlow built with CUDA": environment.cuda_build,
+        "cores": environment.cpu_count,
+        "precision": environment.precision,
+        "jit_compile": environment.jit_compile,
+        "run_eagerly": environment.run_eagerly,
+        "steps_per_execution": environment.steps_per_execution,
+        "strategy": environment.strategy,
+        "replicas": environment.replicas,
+        "worker": _worker_words(environment),
+        "TensorFloat-32 allowed": environment.tf32,
+    }
+    words = {True: "yes", False: "no"}
+    return {
+        name: words[value] if isinstance(value, bool) else str(value)
+        for name, value in facts.items()
+        if value is not None
+    }
+
+
+def settings_of(run: RunReport) -> dict[str, str]:
+    """Returns a run's settings by name, the most frequently changed ones first."""
+    environment = run.summary.environment
+    versions, trainable = environment.versions, environment.trainable_bytes
+    preprocessing = ", ".join(environment.preprocessing)
+    known = {
+        "call": run.phase,
+        "examples per step": examples_per_step(run.summary),
+        "trainable weights": None if trainable is None else f"{trainable:,} bytes",
+        "preprocessing in the model": preprocessing or None,
+        **{name: text for name, text in setup(environment).items() if name not in versions},
+        **{key: text if text != key else "on" for key, text in environment.settings.items()},
+        **versions,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def examples_per_step(summary: RunSummary) -> str | None:
+    """Returns the batch size of a step, computed from examples per second and the step time."""
+    rate, step_s = summary.examples_per_s, summary.step_time_s
+    if not rate or not step_s:
+        return None
+    examples = rate * step_s
+    # A smaller last batch lowers the mean slightly below the batch size.
+    whole = abs(examples - round(examples)) <= 0.01 * examples
+    return f"{examples:,.0f}" if whole or examples >= 100 else f"{examples:.3g}"
+
+
+def _worker_words(environment: Environment) -> str | None:
+    worker = environment.worker
+    if worker is None or worker.task_type is None:
+        return None
+    index = "" if worker.index is None else f", index {worker.index}"
+    together = " that train together"
+    how = ", trains alone: it made no strategy" if environment.trains_alone else together
+    count = "" if worker.count is None else f" of {worker.count:,}{how}"
+    return f"{worker.task_type}{index}{count}"
+
+
 MOST_LAYERS = 10
-_NAME, _KIND, _PATH = map(attrgetter, ("name", "kind", "path"))
 _NUMBER = re.compile(r"_\d+(?=/|$)")
 
 
@@ -32,9 +98,23 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     Stages are the same if they have the same name or, for names that only one pipeline has, such as
     those of functions on another line, the same kind, in the same order.
     """
+    ours, theirs = _stages(a), _stages(b)
+    shared = {each.name for each in ours} & {each.name for each in theirs}
+    keys = [
+        [each.name if each.name in shared else f" {each.kind}" for each in of]
+        for of in (ours, theirs)
+    ]
+    pairs: list[tuple[StageRecord | None, StageRecord | None]] = []
+    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
+    for same, a_from, a_to, b_from, b_to in matched.get_opcodes():
+        if same == "equal":
+            pairs += zip(ours[a_from:a_to], theirs[b_from:b_to], strict=True)
+        else:
+            pairs += [(each, None) for each in ours[a_from:a_to]]
+            pairs += [(None, each) for each in theirs[b_from:b_to]]
     return tuple(
-        StagePair(ours, theirs, (_is_bottleneck(a, ours), _is_bottleneck(b, theirs)))
-        for ours, theirs in _aligned(_stages(a), _stages(b), _NAME, _KIND)
+        StagePair(one, other, (_is_bottleneck(a, one), _is_bottleneck(b, other)))
+        for one, other in pairs
     )
 
 
@@ -64,23 +144,6 @@ def _after(names: Sequence[str], place: int) -> str:
     return f" after {names[place - 1]}" if place else ""
 
 
-def _aligned(
-    a: Sequence[T], b: Sequence[T], name: Callable[[T], str], kind: Callable[[T], str]
-) -> Iterator[tuple[T | None, T | None]]:
-    """Yields pairs of the same name; of other names, those of the same kind; and single ones."""
-    shared = set(map(name, a)) & set(map(name, b))
-    keys = [
-        [name(each) if name(each) in shared else f" {kind(each)}" for each in of] for of in (a, b)
-    ]
-    matched = SequenceMatcher(None, keys[0], keys[1], autojunk=False)
-    for same, a_from, a_to, b_from, b_to in matched.get_opcodes():
-        if same == "equal":
-            yield from zip(a[a_from:a_to], b[b_from:b_to], strict=True)
-        else:
-            yield from ((each, None) for each in a[a_from:a_to])
-            yield from ((None, each) for each in b[b_from:b_to])
-
-
 def _stages(summary: RunSummary) -> tuple[StageRecord, ...]:
     """Returns the stages of a pipeline, and the Python code that feeds it as another one."""
     stages = summary.pipeline.stages if summary.pipeline else ()
@@ -107,22 +170,33 @@ def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
     """Returns the layers whose time differs most; empty unless both profiles have layers.
 
     Keras numbers layers and models by process ("dense_7"). Those whose names differ in that number
-    only are the same, in the order of the forward pass.
+    only are the same, in the order of the forward pass. What has the same name is the same wherever
+    it stands: layers that run side by side have no fixed order.
     """
-    layers = [summary.profile.layers if summary.profile else () for summary in (a, b)]
-    if not all(layers):
+    ours_s, theirs_s = (_times_by_layer(each.profile) for each in (a, b))
+    if not (ours_s and theirs_s):
         return ()
-    pairs = []
-    for ours, theirs in _aligned(layers[0], layers[1], _PATH, _unnumbered):
-        paths = dict.fromkeys(each.path for each in (ours, theirs) if each is not None)
-        times_s = (None if each is None else each.time_s for each in (ours, theirs))
-        pairs.append(TimePair(" → ".join(paths), *times_s))
+    pairs = [TimePair(path, ours_s[path], theirs_s[path]) for path in ours_s if path in theirs_s]
+    others: dict[str, list[str]] = {}
+    for path in (each for each in theirs_s if each not in ours_s):
+        others.setdefault(_NUMBER.sub("", path), []).append(path)
+    for path in (each for each in ours_s if each not in theirs_s):
+        same = others.get(_NUMBER.sub("", path))
+        if same:
+            pairs.append(TimePair(f"{path} → {same[0]}", ours_s[path], theirs_s[same.pop(0)]))
+        else:
+            pairs.append(TimePair(path, ours_s[path], None))
+    pairs += [TimePair(path, None, theirs_s[path]) for left in others.values() for path in left]
     pairs.sort(key=lambda pair: -abs(pair.difference_s))
     return tuple(pairs[:MOST_LAYERS])
 
 
-def _unnumbered(layer: LayerProfile) -> str:
-    return _NUMBER.sub("", layer.path)
+def _times_by_layer(profile: ProfileRecord | None) -> dict[str, float]:
+    """Returns the seconds of each layer by its path, in the order of the forward pass."""
+    found: dict[str, float] = {}
+    for each in profile.layers if profile else ():
+        found[each.path] = found.get(each.path, 0.0) + each.time_s
+    return found
 
 
 def operation_pairs(a: RunSummary, b: RunSummary) -> tuple[SettingPair, ...]:

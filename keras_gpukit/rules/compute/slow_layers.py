@@ -59,9 +59,10 @@ class DenseEmbeddingUpdate(LayersRule):
             self.of_a_step_in_the_optimizer(share),
             *_rows_used(summary, profile),
             advice=(
-                "An optimizer without moments changes only the rows that a batch uses: "
-                "`keras.optimizers.SGD(...)` without momentum, and layers without "
-                "`embeddings_regularizer`, whose gradient is of all rows",
+                "An optimizer without moments changes only the rows that a batch uses, but it "
+                "trains otherwise, so compare the losses: `keras.optimizers.SGD(...)` without "
+                "momentum, and layers without `embeddings_regularizer`, whose gradient is of all "
+                "rows",
                 "Fewer or narrower rows: hash rare words into fewer, or a smaller `output_dim`",
                 "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
             ),

@@ -11,9 +11,8 @@ from keras_gpukit.records.machine import GPUSample, HostSample
 from keras_gpukit.records.names import RecordKind
 from keras_gpukit.records.placement import NO_STEP
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.reports.placement import placement_markdown
-from keras_gpukit.reports.text import markdown
-from keras_gpukit.rules.comparing.settings import setup
+from keras_gpukit.reports.text import markdown, placement_markdown
+from keras_gpukit.rules.comparing.pairs import setup
 
 Tags = dict[str, tuple[str, float]]
 """Tag of each figure, and the factor that converts the figure to the tag's unit."""

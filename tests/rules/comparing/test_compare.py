@@ -216,6 +216,21 @@ def test_slower_layers_and_moved_operations_are_named_with_slower_compute():
     assert layers[1].difference_s == 0.0
 
 
+def test_a_layer_has_one_row_whatever_its_place_and_its_roles():
+    first = profiled(conv=0.004, dense=0.002, optimizer=0.003, old=0.001)
+    second = profiled(optimizer=0.003, dense=0.001, new=0.002, conv=0.006)
+    again = replace(second.layers[1], role="other", time_s=0.0005)
+    second = replace(second, layers=(*second.layers, again))
+    rows = compared(summary(profile=first), summary(profile=second)).layers
+    assert {each.name: (each.a_s, each.b_s) for each in rows} == {
+        "conv": (0.004, 0.006),
+        "new": (None, 0.002),
+        "old": (0.001, None),
+        "dense": (0.002, 0.0015),
+        "optimizer": (0.003, 0.003),
+    }
+
+
 def test_a_callback_that_sleeps_is_named():
     def spending(seconds: float):
         parts = replace(SUMMARY.input.breakdown, by_callback={"Saver": seconds})
@@ -260,6 +275,15 @@ def test_a_machine_that_others_used_makes_a_comparison_doubtful():
 def test_others_on_busy_cores_make_the_interval_wide_enough_for_what_they_took(percent, is_real):
     result = compared(summary(), on_host(*percent, step_ms=40.0))
     assert result.figure("step_time").is_real is is_real
+
+
+def test_a_clear_change_is_clear_though_others_took_half_of_the_cores_from_both_runs():
+    slow, fast = (on_host(100.0, 42.0, step_ms=each) for each in (36.0, 13.0))
+    result = compared(slow, fast)
+    step = result.figure("step_time")
+    assert (step.mark, result.figure("examples_per_s").mark) == ("better", "better")
+    assert -1 < step.low < step.change < step.high < 0
+    assert marks(compared(slow, on_host(100.0, 42.0, step_ms=26.0))) == {}
 
 
 def test_findings_of_one_run_only_are_named():

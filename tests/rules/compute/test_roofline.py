@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keras_gpukit import records
-from keras_gpukit.reports.roofline import near_the_limits
+from keras_gpukit.reports.layers import near_the_limits
 from keras_gpukit.rules.compute.roofline import Roofline, data_sheet, roofline_of
 
 DOCS = Path(__file__).parents[3] / "docs" / "explanation" / "flops.md"

@@ -7,7 +7,8 @@ from helpers.findings import bounds, found
 from helpers.summaries import stall, throughput
 
 from keras_gpukit import records
-from keras_gpukit.reports.phrases import all_well, correction, headline, see_more
+from keras_gpukit.reports.phrases import correction, headline
+from keras_gpukit.reports.run_words import all_well, see_more
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.input.pipeline_causes import corrected
 from keras_gpukit.rules.slowdown.captures import AutomaticCaptures, CPUCaptures, events_of_step
@@ -243,7 +244,10 @@ def test_compute_that_nothing_looked_into_is_no_all_clear(captures, because):
     run = judged(captures=captures)
     said = f"88 % of the time is compute, which was not looked into: {because}"
     assert all_well(run).startswith(said)
-    assert "keras-gpukit run --profile" in see_more(run)
+    shows = "callback keras_gpukit.Profiler(){} shows what the steps compute, by layer."
+    again = "keras-gpukit run --profile train.py --epochs 3"
+    assert see_more(run, again) == f"{again}, or the {shows.format(',')}"
+    assert see_more(run) == f"The {shows.format('')}"  # in a notebook, there is no script to run
 
 
 def test_steps_of_an_own_loop_that_nothing_looked_into_are_no_all_clear():

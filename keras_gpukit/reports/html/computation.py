@@ -1,4 +1,4 @@
-"""Charts and tables of captured profiles: the parts of a step's time, and operations."""
+"""Charts and tables of what steps compute: captured profiles, layers, the limits of the GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from keras_gpukit.records.profile import (
     KernelProfile,
+    LayerProfile,
     MissedCapture,
     OperationProfile,
     ProfileRecord,
@@ -17,8 +18,18 @@ from keras_gpukit.records.profile import (
 from keras_gpukit.records.report import CaptureReport, RunReport
 from keras_gpukit.reports import units
 from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, draw_bars, row_bars, shortened
-from keras_gpukit.reports.layers import KINDS
+from keras_gpukit.reports.layers import (
+    KINDS,
+    achieved,
+    kernels_table,
+    kinds_of,
+    kinds_table,
+    layers_table,
+    limited_by,
+    names_of,
+)
 from keras_gpukit.reports.tables import Table
+from keras_gpukit.rules.compute.roofline import Roofline, roofline_of
 
 _MOST_DRAWN = 12
 _MOST_ROWS = 10
@@ -59,7 +70,7 @@ def captures_chart(
     if profiles:
         traces = [
             row_bars(part, place, spent_ms, "%{x:.3~f} ms", _PARTS[part])
-            for place, (part, spent_ms) in enumerate(_parts_ms(profiles).items())
+            for place, (part, spent_ms) in enumerate(_captured_ms(profiles).items())
         ]
         names = [
             f"step {each.capture.first_step:,}" if each.capture else each.name.split("/")[0]
@@ -71,11 +82,13 @@ def captures_chart(
             for title, table in _detail_tables(profiles[-1], stage_names)
         ]
     heads = ("capture", "because", "steps", "step time", "stall", "training blocked", "remarks")
-    table = Table(heads, tuple(_row(each) for each in captures))
-    return Chart(_words(captures, drawn[-1] if drawn else None), table, figure, tuple(more))
+    table = Table(heads, tuple(_capture_row(each) for each in captures))
+    return Chart(
+        _captures_words(captures, drawn[-1] if drawn else None), table, figure, tuple(more)
+    )
 
 
-def _row(each: CaptureReport) -> tuple[str, ...]:
+def _capture_row(each: CaptureReport) -> tuple[str, ...]:
     capture, profile = each.capture, each.profile
     remarks = [f"not read: {each.unread_because}" if each.unread_because else None]
     if capture:
@@ -142,7 +155,7 @@ def _longest(
     return Table((what, remark, "time per step", "count per step", "share"), rows)
 
 
-def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:
+def _captures_words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:
     count = "One profile" if len(captures) == 1 else f"{len(captures):,} profiles"
     if newest is None or newest.profile is None:
         return f"{count}, none with steps that could be read."
@@ -167,7 +180,7 @@ def _words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> s
     return f"{words} {', '.join(busy)}." if busy else words
 
 
-def _parts_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[StepPart, list[float | None]]:
+def _captured_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[StepPart, list[float | None]]:
     """Returns the milliseconds of each part, per step or capture, without parts that none has."""
     spent_s = {part: [each.parts_s.get(part) for each in of] for part in _PARTS}
     return {
@@ -202,3 +215,99 @@ def _plain(kind: str) -> str:
     """Normalizes a kind: "ParallelMapV2" to "map", "map and batch" to "mapandbatch"."""
     text = re.sub(r"[ _]", "", kind.lower())
     return re.sub(r"(dataset)?(v\d+)?$", "", text).removeprefix("parallel")
+
+
+_TRACES = (
+    ("forward", COLORS["compute"]),
+    ("backward", COLORS["validation"]),
+    ("optimizer", COLORS["callbacks"]),
+    ("of no layer", COLORS["other"]),
+)
+
+
+def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
+    """Returns a chart with a bar for each layer, the one that takes the most time on top.
+
+    What belongs to no layer comes last.
+    """
+    if profile is None or not profile.steps:
+        return None
+    whole_s = sum(each.time_s for each in profile.layers)
+    if not whole_s:
+        return Omitted("no operation in the profile names its layer")
+    named = [*zip(names_of(profile.layers), profile.layers, strict=True)]
+    named.sort(key=lambda layer: (layer[1].role == "other", -layer[1].time_s))
+    inside = sum(each.role != "other" for _, each in named)
+    left_out = named[_MOST_DRAWN:inside]
+    drawn = [*named[: min(inside, _MOST_DRAWN)], *named[inside:]]
+    traces = [
+        row_bars(name, place, spent_ms, "%{x:.3~f} ms", color)
+        for place, (name, color) in enumerate(_TRACES)
+        if any(spent_ms := [_parts_ms(each)[place] for _, each in drawn])
+    ]
+    names = [name for name, _ in drawn]
+    words = _layers_words(profile, whole_s)
+    if left_out:
+        share = sum(each.time_s for _, each in left_out) / whole_s
+        words += f" {units.count(len(left_out), 'smaller layer')}, {units.percentage(share)} of it"
+        words += " together, are in the numbers."
+    return Chart(
+        words,
+        layers_table(profile),
+        draw_bars(traces, names, "ms a step", "y unified"),
+        (("Largest kernels of each layer", kernels_table(profile)),),
+        shown=("By kind of layer", kinds_table(profile, _MOST_DRAWN)),
+    )
+
+
+def _layers_words(profile: ProfileRecord, whole_s: float) -> str:
+    where = ", ".join(each.device for each in profile.devices) or "the CPU"
+    words = f"A step computes for {units.duration(whole_s)} on {where}: "
+    words += f"{kinds_of(profile.kinds_s, 5)}."
+    cores = [
+        f"{units.percentage(each.tensor_core_fraction)} of it in Tensor Cores"
+        for each in profile.devices
+        if each.tensor_core_fraction is not None
+    ]
+    return f"{words} {cores[0]}." if len(cores) == 1 else words
+
+
+def _parts_ms(layer: LayerProfile) -> tuple[float, float, float, float]:
+    """Returns the milliseconds of a layer in each trace of the chart."""
+    time_ms, backward_ms = round(1e3 * layer.time_s, 5), round(1e3 * layer.backward_s, 5)
+    if layer.role == "optimizer":
+        return 0.0, 0.0, time_ms, 0.0
+    if layer.role == "other":
+        return 0.0, 0.0, 0.0, time_ms
+    return round(time_ms - backward_ms, 5), backward_ms, 0.0, 0.0
+
+
+def roofline_table(run: RunReport) -> Chart | Omitted | None:
+    """Returns the figures of a run on a GPU; None for others."""
+    found = roofline_of(run.summary)
+    if not isinstance(found, Roofline):
+        return Omitted(f"unknown is {found}") if found else None
+    uncounted = run.summary.flops.uncounted if run.summary.flops else ()
+    types = Table(("type",), tuple((each,) for each in uncounted))
+    more = (("Operations whose arithmetic is not counted", types),) if uncounted else ()
+    source = "keras-gpukit bench" if found.is_measured else "NVIDIA's data sheet"
+    words = f"{achieved(found)}: {limited_by(found)}. The GPU's limits are from {source}."
+    return Chart(words, _limits_table(found), more=more)
+
+
+def _limits_table(found: Roofline) -> Table:
+    ratio = None if found.moved_bytes is None else found.flops / found.moved_bytes
+    rows = [
+        ("FLOPs of a step", f"{found.flops:.4g}"),
+        ("step time", units.duration(found.step_s)),
+        ("achieved", f"{units.number(found.tflops)} TFLOP/s"),
+        ("share of the peak", units.percentage(found.share)),
+        ("bytes moved", units.known(found.moved_bytes, units.size)),
+        ("FLOPs per byte", units.known(ratio, units.number)),
+        ("memory, at most", f"{units.number(found.ceilings.device_gb_per_s)} GB/s"),
+    ]
+    rows += [
+        (f"products in {each}, at most", f"{units.number(reached)} TFLOP/s")
+        for each, reached in found.ceilings.tflops.items()
+    ]
+    return Table(("", ""), tuple(rows))

@@ -1,12 +1,82 @@
-"""Results of `keras-gpukit bench`, as a table with bars in a terminal."""
+"""Rates measured apart: the diagnosis of a training, and the benchmark of a machine."""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
 from keras_gpukit.records.report import BenchmarkRow, DeviceBenchmark, MachineBenchmark
+from keras_gpukit.records.tuning import Contention, Diagnosis
 from keras_gpukit.reports import units
-from keras_gpukit.reports.terminal import plain, table
+from keras_gpukit.reports.evidence import capitalized, saved
+from keras_gpukit.reports.terminal import panel, plain, show_as, table
+from keras_gpukit.rules.input.contention import ADVICE
+
+_CONTRADICTION = (
+    "The rates contradict each other: training got batches faster than the data alone gives them. "
+    "Something else used the cores, or the pipeline became faster meanwhile, as with a cache that "
+    "fills. Repeat the measurement."
+)
+
+
+def diagnosis_view(diagnosis: Diagnosis) -> RenderableType:
+    """Returns a panel with the three rates and the conclusions from them."""
+    heads = ("", "batches/s", "interval", "examples/s")
+    examples = diagnosis.examples_per_batch
+    rates = {
+        "data alone": diagnosis.data_only,
+        "compute alone": diagnosis.compute_only,
+        "together": diagnosis.actual,
+    }
+    rows = [
+        (
+            name,
+            units.number(rate.median),
+            units.interval(rate.low, rate.high),
+            "" if examples is None else units.number(rate.median * examples),
+        )
+        for name, rate in rates.items()
+    ]
+    return panel([table(rows, heads, heads[1:]), "", *map(plain, conclusions(diagnosis))])
+
+
+def conclusions(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """Returns the conclusions from the rates, one or two sentences per line."""
+    if diagnosis.is_contradictory:
+        return (_CONTRADICTION,)
+    lines = [_ceiling(diagnosis)]
+    if diagnosis.saving is not None:
+        lines.append(f"{capitalized(saved(diagnosis.saving))}.")
+    if diagnosis.contention is not None:
+        lines.append(_contention(diagnosis.contention))
+    return tuple(lines)
+
+
+def _ceiling(diagnosis: Diagnosis) -> str:
+    span = units.interval(diagnosis.ceiling_interval.low, diagnosis.ceiling_interval.high)
+    if diagnosis.ceiling_gain is None:
+        return f"Without input, steps are not measurably faster: {span}× the rate."
+    factor = units.number(diagnosis.ceiling_gain)
+    return (
+        f"Without input, steps are {factor}× faster ({span}): the rate of compute alone "
+        "divided by the rate together. Epoch starts, validation and callbacks are not included."
+    )
+
+
+def _contention(contention: Contention) -> str:
+    share = units.percentage(contention.shortfall.median)
+    evidence = []
+    if contention.cores_busy_fraction is not None:
+        evidence.append(f"cores {units.percentage(contention.cores_busy_fraction)} busy")
+    if contention.gil_wait_s is not None:
+        evidence.append(f"Python {units.duration(contention.gil_wait_s)} delayed")
+    cause = contention.cause
+    meaning = ADVICE[cause] if cause else "Cores were idle; the cause is unknown"
+    figures = f" ({', '.join(evidence)})" if evidence else ""
+    return f"Together they run {share} slower than the slower of the two alone. {meaning}{figures}."
+
+
+show_as(Diagnosis, diagnosis_view)
+
 
 _BAR = 10
 """Length of the longest bar of a model, in characters."""
@@ -15,14 +85,14 @@ DEFAULTS = ("TF32", "float32")
 """Keras' default precisions: TF32 where the GPU has it."""
 
 
-def render(found: MachineBenchmark) -> RenderableType:
+def benchmark_view(found: MachineBenchmark) -> RenderableType:
     """Returns ceilings, a table with a bar for each row, what is fastest, and what is missing."""
     devices = [line for device in found.devices for line in _device(device)]
     by_model: dict[str, list[BenchmarkRow]] = {}
     for device in found.devices:
         for row in filter(_was_tried, device.rows):
             by_model.setdefault(row.model, []).append(row)
-    rows = [line for each in by_model.items() for line in _rows(*each)]
+    rows = [line for each in by_model.items() for line in _model_rows(*each)]
     choices = [_choice(name, of_model) for name, of_model in by_model.items()]
     shown = [table(rows, _HEADS, ("step", "examples/s"))] if rows else []
     after = (*filter(None, choices), *_missing(found))
@@ -44,7 +114,7 @@ def _device(found: DeviceBenchmark) -> list[str]:
     return lines
 
 
-def _rows(model: str, rows: list[BenchmarkRow]) -> list[tuple[str, ...]]:
+def _model_rows(model: str, rows: list[BenchmarkRow]) -> list[tuple[str, ...]]:
     """Returns the rows of a model, the fastest first."""
     ordered = sorted(rows, key=_median, reverse=True)
     best = _median(ordered[0])
@@ -70,12 +140,12 @@ def _choice(model: str, rows: list[BenchmarkRow]) -> str | None:
     for kind in dict.fromkeys((best.device, "CPU")):
         of_kind = {row.precision: row for row in plain_rows if row.device == kind}
         bases.append(next((of_kind[each] for each in DEFAULTS if each in of_kind), None))
-    gains = [_gain(best, base) for base in bases if base is not None and base != best]
+    gains = [_how_much(best, base) for base in bases if base is not None and base != best]
     default = ", the default" if best == bases[0] else ""
     return ", ".join((f"{model}: fastest is {_setting(best)}{default}", *gains)) + "."
 
 
-def _gain(best: BenchmarkRow, base: BenchmarkRow) -> str:
+def _how_much(best: BenchmarkRow, base: BenchmarkRow) -> str:
     assert best.rate is not None
     assert base.rate is not None
     if best.rate.low <= base.rate.high:
