@@ -238,7 +238,7 @@ class InputRecord:
     """
 
     phase: Phase
-    mechanism: Mechanism | None = None
+    mechanism: str | None = None
     confidence: Confidence | None = None
     measured_steps: int = 0
     wait_s: float | None = None
