@@ -1,4 +1,4 @@
-"""Figures that records derive from their own, and the names of their tags."""
+"""Figures that records derive from their own, and tags, against the page that documents them."""
 
 import re
 

@@ -3,7 +3,7 @@
 tf.data frees an iterator only once the thread that tunes its pipeline has ended. That thread is
 woken before it is marked as cancelled, so it may go back to sleep until its next round: 10 ms after
 the first one, and twice as long after each, up to a minute (`Model::OptimizeLoop`). Training waits
-for it at the next epoch's start and at the end of the call (`epoch_starts.json` of the benchmarks).
+for it at the next epoch's start and at the end of the call: see `benchmarks/epoch_starts.py`.
 Threads that wake up now and then, as those of this package do, make it more likely.
 """
 
