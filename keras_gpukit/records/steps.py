@@ -139,6 +139,33 @@ class RetracedFunction:
         return self.spent_s * (1 - 1 / self.times)
 
 
+TimePart = Literal[
+    "compute",
+    "input",
+    "epoch_starts",
+    "first_step",
+    "tracing_again",
+    "hangs",
+    "validation",
+    "callbacks",
+    "other",
+    "unknown",
+]
+TIME_PARTS: dict[TimePart, str] = {
+    "compute": "compute",
+    "input": "input",
+    "epoch_starts": "epoch starts",
+    "first_step": "the first step",
+    "tracing_again": "tracing again",
+    "hangs": "hangs",
+    "validation": "validation",
+    "callbacks": "callbacks",
+    "other": "other",
+    "unknown": "unknown",
+}
+"""Words for the parts of a call's wall time."""
+
+
 @dataclass(frozen=True)
 class TimeBreakdown:
     """Wall time of a phase by part. Together with `unknown_s`, the parts add up to the whole.
@@ -200,14 +227,14 @@ class TimeBreakdown:
         return unknown_s if unknown_s > _ROUNDING * self.wall_s else 0.0
 
     @property
-    def parts(self) -> dict[str, float | None]:
-        """Seconds of the parts, by their names in reports."""
+    def parts(self) -> dict[TimePart, float | None]:
+        """Seconds of the parts; `TIME_PARTS` has their words."""
         return {
             "compute": self.compute_s,
             "input": self.input_s,
-            "epoch starts": self.epoch_start_s,
-            "the first step": self.first_step_s,
-            "tracing again": self.tracing_s,
+            "epoch_starts": self.epoch_start_s,
+            "first_step": self.first_step_s,
+            "tracing_again": self.tracing_s,
             "hangs": self.hangs_s,
             "validation": self.validation_s,
             "callbacks": self.callbacks_s,

@@ -8,7 +8,7 @@ from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_b
 from keras_gpukit.records.memory import MemoryPrediction
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import METHODS, ScriptRecord
-from keras_gpukit.records.steps import InputRecord, ThroughputRecord
+from keras_gpukit.records.steps import TIME_PARTS, InputRecord, ThroughputRecord, TimePart
 from keras_gpukit.reports import units
 from keras_gpukit.rules.cluster.comparison import common_steps
 from keras_gpukit.rules.input.pipeline_causes import compared_capture
@@ -79,12 +79,12 @@ def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
     parts = summary.breakdown
     if parts is None or not parts.wall_s:
         return None
-    named = {**parts.parts, "unknown": parts.unknown_s}
-    first = ("first step", named.pop("the first step"))
+    named: dict[TimePart, float | None] = {**parts.parts, "unknown": parts.unknown_s}
+    first = ("first step", named.pop("first_step"))
     largest = sorted(named.items(), key=lambda part: -(part[1] or 0.0))[:most]
     spent = [
         f"{name} {units.duration_of(spent_s, parts.wall_s)}"
-        for name, spent_s in (first, *largest)
+        for name, spent_s in (first, *((TIME_PARTS[part], each) for part, each in largest))
         if spent_s and spent_s > least * parts.wall_s
     ]
     return f"{units.duration(parts.wall_s)} in total: {', '.join(spent)}" if spent else None

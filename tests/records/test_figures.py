@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Figures that records derive from their own, tags against their page, and their names."""
-=======
-"""Figures that records derive from their own, and tags, against the page that documents them."""
->>>>>>> tests
 
 import re
 

@@ -12,6 +12,7 @@ from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.steps import TIME_PARTS
 
 
 def setup(environment: Environment) -> dict[str, str]:
@@ -219,5 +220,8 @@ def run_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
     parts = a.breakdown, b.breakdown
     if parts[0] is None or parts[1] is None:
         return ()
-    pairs = (TimePair(name, parts[0].parts[name], parts[1].parts[name]) for name in parts[0].parts)
+    pairs = (
+        TimePair(TIME_PARTS[part], spent_s, parts[1].parts[part])
+        for part, spent_s in parts[0].parts.items()
+    )
     return tuple(pair for pair in pairs if pair.a_s or pair.b_s)

@@ -44,7 +44,7 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
     requires = f"{REQUIRES}, and the start of an epoch after the first"
     charts = ("wall-time", "timeline", "stages")
     tried_by = ("input",)
-    supersedes = ("low-compute-share: epoch starts",)
+    supersedes = ("low-compute-share: epoch_starts",)
     of_the_time_in = SlowSettings.of_the_time_in
     start_of_an_epoch = Measure("An epoch takes {value} to start", "s")
     of_it_waiting_for_the_first_batch = Measure(", {value} of it to wait for the first batch", "s")

@@ -10,7 +10,7 @@ from keras_gpukit.records.event import Hang
 from keras_gpukit.records.finding import Finding, Severity
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.steps import TimeBreakdown
+from keras_gpukit.records.steps import TIME_PARTS, TimeBreakdown, TimePart
 from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
 from keras_gpukit.rules.rule import (
     Measure,
@@ -169,15 +169,15 @@ def _advice(hang: Hang) -> str:
 
 HALF = 0.5
 SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
-ONCE = "the first step"
-ADVICE: dict[str, tuple[str, ...]] = {
+ONCE: TimePart = "first_step"
+ADVICE: dict[TimePart, tuple[str, ...]] = {
     "input": ("Prepare batches ahead: `ds.prefetch(tf.data.AUTOTUNE)` last",),
-    "epoch starts": ("`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",),
+    "epoch_starts": ("`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",),
     ONCE: (
         "It traces and compiles the model, once: over a longer run it matters less",
         "Where it takes minutes: a smaller graph, without unrolled loops",
     ),
-    "tracing again": ("Create the step function once and reuse it",),
+    "tracing_again": ("Create the step function once and reuse it",),
     "validation": ("`fit(validation_freq=...)`, validation_steps, or a larger batch there",),
     "callbacks": ("In your own callbacks, do work every hundredth batch, not in each",),
     "other": ("Use longer epochs: Keras then does its work at an epoch's end less often",),
@@ -221,7 +221,7 @@ class MostlyNotCompute(TimeRule):
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
             return None
-        others = {**parts.parts, "unknown": parts.unknown_s}
+        others: dict[TimePart, float | None] = {**parts.parts, "unknown": parts.unknown_s}
         others.pop("compute")
         if parts.compute_s is None:
             others.pop("unknown")  # all of it may be compute
@@ -239,11 +239,11 @@ class MostlyNotCompute(TimeRule):
             is_first and not is_told and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
         )
         severity: Severity = "info" if short else "warning"
-        figures = [self.time_of(spent_s / parts.wall_s, name)]
+        figures = [self.time_of(spent_s / parts.wall_s, TIME_PARTS[name])]
         if parts.compute_s is not None:
             figures.append(self.compute(parts.compute_s / parts.wall_s))
         advice = BY_XLA if is_first and summary.environment.jit_compile else ADVICE[name]
-        title = f"{self.title}: the largest part is {name}"
+        title = f"{self.title}: the largest part is {TIME_PARTS[name]}"
         took = f"{seconds(spent_s)} of {seconds(parts.wall_s)} s"
         if short:
             title = f"The run was short: its first step took {took}"
@@ -257,7 +257,9 @@ class MostlyNotCompute(TimeRule):
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
             if UNROLLED in settings:
                 advice = (NOT_UNROLLED,)
-        saving = of_run(summary, 0.0, spent_s, basis=f"time of {name}", upper_bound=True)
+        saving = of_run(
+            summary, 0.0, spent_s, basis=f"time of {TIME_PARTS[name]}", upper_bound=True
+        )
         return self.find(
             severity,
             *figures,

@@ -69,7 +69,7 @@ class ManyShortCalls(ScriptRule):
     code = "many-short-calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
-    supersedes = ("low-compute-share: the first step",)
+    supersedes = ("low-compute-share: first_step",)
     comes_first = "always"
     calls = Measure("There are {value} calls")
     of_each_to_start = Measure(", each takes {value} to start", "s")
@@ -208,7 +208,7 @@ class TracingAgain(TimeRule):
 
     code = "retracing"
     title = "The step function was made and traced again"
-    supersedes = ("low-compute-share: tracing again", "low-compute-share: callbacks")
+    supersedes = ("low-compute-share: tracing_again", "low-compute-share: callbacks")
     of_the_time = SlowCallbacks.of_the_time
     traced_again = Measure("The step was traced again {value}", "times")
     compiled_again_by_XLA = Measure("XLA compiled a program {value}", "times")
