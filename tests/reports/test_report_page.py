@@ -400,7 +400,6 @@ def test_of_many_runs_only_the_newest_have_charts(tmp_path):
 # Captures
 
 PROFILE = records.ProfileRecord(
-    host="vm",
     steps=2,
     step_time_s=0.02,
     parts_s={"input wait": 0.012, "device compute": 0.006, "idle": 0.002},
