@@ -333,7 +333,7 @@ def test_units(text, expected):
 
 
 DECODE = records.StageRecord(
-    "decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, None, 0.1, 0.97
+    "decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, 0.1, 0.97
 )
 WATCHED = healthy(
     input=replace(
