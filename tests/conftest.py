@@ -18,6 +18,7 @@ from pathlib import Path
 # Before TensorFlow is loaded: its own log is not what the tests are about.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ["COLUMNS"] = "80"  # however wide the terminal is in which the tests run
 
 import pytest
 from helpers import prepared
