@@ -18,6 +18,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from mkdocs.structure.files import File, Files
 
@@ -66,14 +67,14 @@ def commands() -> str:
     """Returns the help of each command."""
     from keras_gpukit.cli.main import parsers
 
-    os.environ["COLUMNS"] = "74"  # the width of the column on the site
     parser, _ = parsers()
-    sections = [f"```text\n{parser.format_help()}```"]
     [subparsers] = [
         each for each in parser._actions if isinstance(each, argparse._SubParsersAction)
     ]
-    for name, command in subparsers.choices.items():
-        sections.append(f"## {name}\n\n```text\n{command.format_help()}```")
+    with patch.dict(os.environ, COLUMNS="74"):  # the width of the column on the site
+        sections = [f"```text\n{parser.format_help()}```"]
+        for name, command in subparsers.choices.items():
+            sections.append(f"## {name}\n\n```text\n{command.format_help()}```")
     return "\n\n".join(sections)
 
 

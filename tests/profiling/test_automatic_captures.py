@@ -237,11 +237,11 @@ def test_a_capture_that_fails_leaves_only_a_reason(tmp_path, monkeypatch, caplog
 
 def test_the_profile_is_read_on_another_thread_in_another_process(tmp_path, monkeypatch):
     threads, processes = [], []
-    read, run = automatic_capture.read_apart, subprocess.run
+    reads_apart, run = automatic_capture.read_apart, subprocess.run
 
     def noted(path):
         threads.append(threading.current_thread())
-        return read(path)
+        return reads_apart(path)
 
     def ran(command, **options):
         processes.append(command[0])

@@ -332,9 +332,7 @@ def test_units(text, expected):
     assert text == expected
 
 
-DECODE = records.StageRecord(
-    "decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, 0.1, 0.97
-)
+DECODE = records.StageRecord("decode", "map", "decoding", "train.py:12", 0.001, 0.016, 2, 0.1, 0.97)
 WATCHED = healthy(
     input=replace(
         TROUBLED.input,
