@@ -2,9 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Apart from the others, of which many wait: a browser and Slurm's daemons need a core, and what
-# cannot be tested for want of them is said last. To collect all tests takes as long as some of these.
-PROGRAMS = $(shell grep -rlE "mark\.(browser|slurm)" tests)
 FAST := $(wildcard $(addprefix tests/,project records input/pipelines distributed rules reports saved_runs configure tensorboard_plugin cli))
 
 .PHONY: demo test test-fast realtime-rounds test-all mutants versions wheel dist release lint docs screenshots clean
@@ -12,10 +9,10 @@ FAST := $(wildcard $(addprefix tests/,project records input/pipelines distribute
 demo: $(VENV)/installed
 	$(BIN)/keras-gpukit demo
 
+# Those of real time run alone; the others say last what cannot be tested for want of a program.
 test: $(VENV)/installed
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not (browser or slurm or long)" --ignore tests/realtime
 	$(BIN)/pytest -m "not long" tests/realtime
-	$(BIN)/pytest -n 3 --dist loadfile -m "(browser or slurm) and not long" $(PROGRAMS)
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not long" --ignore tests/realtime
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed

@@ -57,12 +57,21 @@ def pytest_unconfigure():
 
 
 def pytest_collection_modifyitems(items):
-    """Slow files first, so that nothing waits for one at the end; those of real time last."""
+    """Slow files first, so that nothing waits for one at the end; those of real time last.
+
+    Before them those that wait for a browser or for Slurm most of their time.
+    """
     tests = Counter(item.path for item in items)
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(
-        key=lambda item: (REALTIME in item.path.parents, item.path not in slow, -tests[item.path])
+    marks = ("browser", "slurm"), ("slow",)
+    wait, slow = (
+        {item.path for item in items if any(map(item.get_closest_marker, names))} for names in marks
     )
+
+    def order(item):
+        path = item.path
+        return REALTIME in path.parents, path not in wait, path not in slow, -tests[path]
+
+    items.sort(key=order)
 
 
 def pytest_collection_finish():

@@ -19,7 +19,7 @@ import pytest
 from helpers.processes import free_ports
 from helpers.processes import wait_for as wait_until
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # Each chart has the size of its place, whose height follows from its legend's lines.
 CHARTS_FIT = """[...document.querySelectorAll(".plot")].every((plot) =>

@@ -29,7 +29,7 @@ def free_ports(count: int = 1) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def wait_for(condition: Callable[[], Any], timeout_s: float = 60, what: str = "it") -> Any:
+def wait_for(condition: Callable[[], Any], timeout_s: float = 240, what: str = "it") -> Any:
     """Waits until a condition holds, and returns what it gave."""
     deadline_s = time.monotonic() + timeout_s
     while not (answer := condition()):

@@ -18,7 +18,7 @@ from helpers.processes import environment, free_ports, wait_for
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "sinfo")
 NODES = ("n1", "n2")
-DEADLINE_S = 60
+DEADLINE_S = 240
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY")
 # The times are short: how long Slurm waits for what does not respond is not what is tested.
 CONFIGURATION = """\

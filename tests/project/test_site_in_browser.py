@@ -33,7 +33,7 @@ def site(tmp_path_factory):
 def test_axe_finds_no_serious_violation(site, scheme, width):
     with needed_chromium() as browser:
         page = browser.new_page(viewport={"width": width, "height": 2000}, color_scheme=scheme)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(240_000)
         for name in PAGES:
             page.goto((site / f"{name}.html").as_uri())
             assert serious_violations(page) == [], name

@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def page(browser) -> Iterator[Any]:
     page = browser.new_page(viewport={"width": 1300, "height": 2000})
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(240_000)
     page.dialogs = []
     page.on("dialog", lambda dialog: page.dialogs.append(dialog.message) or dialog.dismiss())
     yield page

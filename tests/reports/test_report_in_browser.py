@@ -41,7 +41,7 @@ def page(report) -> Iterator[Any]:
     """One page for all: each test puts it back as it was."""
     with needed_chromium() as browser:
         page = browser.new_page(viewport=SCREEN)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(240_000)
         page.goto(report)
         page.locator(".plot .main-svg").first.wait_for()
         page.evaluate(MORE)
@@ -165,7 +165,7 @@ def test_in_a_notebook_the_frame_draws_its_charts_and_its_links_stay_within_it(p
     shown = load_report(tmp_path / "logs")._repr_html_()
     notebook.write_text(f"<!doctype html><title>Notebook</title>{shown}", encoding="utf-8")
     around = page.context.browser.new_page()
-    around.set_default_timeout(60_000)
+    around.set_default_timeout(240_000)
     around.goto(notebook.as_uri())
     frame = around.frame_locator("iframe")
     frame.locator(".plot .main-svg").first.wait_for()
