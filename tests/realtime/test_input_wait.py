@@ -181,11 +181,11 @@ record, model = callback.summary, callback.model
 steps = int(model.optimizer.iterations)
 print(json.dumps([steps, record.measured_steps, record.wait_s, record.distribution.worst_s]))
 """
-STOPPED_S = 2.0
+STOPPED_S = 3.0
 
 
 def test_a_process_that_was_stopped_has_not_waited_for_input(tmp_path):
-    """Its batches are made within four seconds; two in which it stood still would be one wait."""
+    """Its batches are made within four seconds; three in which it stood still would be one wait."""
     script, output = tmp_path / "script.py", tmp_path / "output"
     script.write_text(STOPPED)
     with output.open("wb") as written:
