@@ -12,7 +12,7 @@ demo: $(VENV)/installed
 # Those of real time run alone; the others say last what cannot be tested for want of a program.
 test: $(VENV)/installed
 	$(BIN)/pytest -m "not long" tests/realtime
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not long" --ignore tests/realtime
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long" --ignore tests/realtime
 
 # The tests that need no TensorFlow, and no process but their own: seconds.
 test-fast: $(VENV)/installed

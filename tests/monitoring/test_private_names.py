@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import sys
+import time
 
 import keras
 import numpy as np
@@ -101,7 +102,13 @@ class TracesAgain(keras.callbacks.Callback):
 def batches(count):
     parts = [each.reshape(count, BATCH, -1) for each in arrays(count)]
     spec = tf.TensorSpec((BATCH, FEATURES)), tf.TensorSpec((BATCH, 1))
-    made = tf.data.Dataset.from_generator(lambda: zip(*parts, strict=True), output_signature=spec)
+
+    def slowly():
+        for batch in zip(*parts, strict=True):
+            time.sleep(0.03)  # so that steps wait for some, also on a busy machine
+            yield batch
+
+    made = tf.data.Dataset.from_generator(slowly, output_signature=spec)
     return made.map(lambda x, y: (2.0 * x, y))
 
 
@@ -111,7 +118,7 @@ def trained(*callbacks):
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
     optimizer = keras.optimizers.SGD(0.01, gradient_accumulation_steps=2)
     model.compile(optimizer, "mse", jit_compile=False)
-    data = {"x": batches(40), "validation_data": batches(2), "epochs": 2, "verbose": 0}
+    data = {"x": batches(24), "validation_data": batches(2), "epochs": 2, "verbose": 0}
     history = model.fit(**data, callbacks=[*callbacks, TracesAgain()]).history
     return history, [each.numpy() for each in model.weights], model
 
