@@ -39,7 +39,7 @@ NAMES = sorted({name for kind in NEEDED_FOR.keys() - ELSEWHERE for name in NEEDE
 
 # Counts of what was measured, and details of the wait, which may really be 0.
 VARYING = ("measured_steps", "batches", "costs", "_fraction", "bursts")
-VARYING += ("median_s", "p95_s", "gil_wait_s")
+VARYING += ("median_s", "p95_s", "gil_wait_s", "buffered_after")
 SHORT = "only the first execution of each epoch was measured"
 SAID: dict[str, tuple[str, str, str | None]] = {
     "OwnedIterator._iterator_resource": ("input", "unknown_because", "could not be read"),
