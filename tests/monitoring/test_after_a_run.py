@@ -44,7 +44,7 @@ def test_data_monitor_and_session_of_a_fit_are_freed_with_it_and_wait_for_no_gar
     kept, sessions = [], []
 
     def note(epoch, logs):
-        sessions.append(weakref.ref(watching[0]._session))
+        sessions.extend(map(weakref.ref, (watching[0]._session, watching[0]._session.steps)))
 
     noting = keras.callbacks.LambdaCallback(on_epoch_end=note)
     gc.collect()
@@ -58,7 +58,7 @@ def test_data_monitor_and_session_of_a_fit_are_freed_with_it_and_wait_for_no_gar
         # Iterators are freed on a thread of their own.
         wait_for(lambda: [each() for each in kept] == [None] * 3)
         kept = [weakref.ref(watching.pop()), *sessions]
-        assert [each() for each in kept] == [None] * 4
+        assert [each() for each in kept] == [None] * 7
     finally:
         gc.enable()
 

@@ -136,8 +136,9 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
 
 
 OUTPUT = RunOutput(None)
-OUTPUT.record("throughput", ThroughputRecord("fit", 40, 38, 0.02, 640.0), 40)
-OUTPUT.record("progress", Progress("fit", "steps", 40, 2, 3), 40)
+OUTPUT.start(None, "fit", lambda: 40)
+OUTPUT.record("throughput", ThroughputRecord("fit", 40, 38, 0.02, 640.0))
+OUTPUT.record("progress", Progress("fit", "steps", 0, 2, 3))
 
 
 class ZMQInteractiveShell:
