@@ -21,7 +21,7 @@ _TOO_FEW = "a run has too few windows after its warm-up (train for half a minute
 _BOUND = "the windows of a run show its wait only as an upper bound"
 _SHORT_NAME = 16
 """Longest name of a run, in characters, that titles a column as it is."""
-_AFTER_WARM_UP = "Intervals leave out the first fifth of each run, in which caches are cold."
+_LEFT_OUT = "Intervals leave out a run's first fifth, with cold caches, and parts that stand out."
 _AS_FACTOR = 1.2
 """Changes from this factor on are said as one, as people say them; our choice."""
 _EQUAL = 0.005
@@ -73,7 +73,7 @@ def headline(compared: RunComparison) -> tuple[str, str]:
         return "unknown", f"Not distinguishable from noise: {found} To tell, {_more(compared)}."
     is_better = figure.mark == "better"
     if is_better != (factor > 1) or factor == 1:
-        which = f"{b} is {'faster' if is_better else 'slower'} than {a} after the warm-up only"
+        which = f"{b} is {'faster' if is_better else 'slower'} than {a} but for what is left out"
     return "good" if is_better else "warning", f"{which}: {found}"
 
 
@@ -178,7 +178,7 @@ def _figures(compared: RunComparison) -> Table:
         if each.name == compared.headline or _text(each, each.a) != _text(each, each.b)
     )
     columns = ("figure", *_titles(compared), "change", "95 % interval", "")
-    return Table(columns, rows, _AFTER_WARM_UP if any(row[4] for row in rows) else "")
+    return Table(columns, rows, _LEFT_OUT if any(row[4] for row in rows) else "")
 
 
 def _said(figure: FigureChange) -> str:

@@ -69,13 +69,13 @@ def _facts(rule: Rule) -> Iterator[str]:
     if rule.yields_to_all:
         yield f"Left out next to other findings{'' if rule.yields_to_remarks else ' but remarks'}."
     if rule.supersedes:
-        parts = (each.partition(": ") for each in rule.supersedes)
+        parts = (each.replace("_", " ").partition(": ") for each in rule.supersedes)
         others = (f"[{code}](#{code}){about and f' ({about})'}" for code, _, about in parts)
         yield f"Next to it is left out: {', '.join(others)}."
 
 
 def _faults() -> Iterator[str]:
-    yield "| versions | behaviour | explains | where the run shows |"
+    yield "| versions | behaviour | explains | what the run shows |"
     yield "|---|---|---|---|"
     for fault in KNOWN_FAULTS:
         repository, _, number = fault.thread.split("/")[-3:]

@@ -198,7 +198,7 @@ def _windows(
     if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
         return None
     weights = series.weight
-    if how.unit == "share":  # of time, not of steps
+    if how.unit in ("share", "/s"):  # of time, not of steps
         steps_ms = _series(summary, STEP_TIME)
         each = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
         weights = tuple(

@@ -168,6 +168,6 @@ def difference(
         squared = sum(each.deviation**2 + each.between**2 for each in sides)
         spent = sum(each.deviation**4 / each.freedom for each in sides)
         # Welch's t. Without noise in the runs, only `between` is left, which is given.
-        freedom = min(squared**2 / spent, 1e6) if spent > 0 else 1e6
+        freedom = min(squared**2 / spent, 1e6) if 0 < spent < math.inf else 1e6
     half = student(freedom) * math.sqrt(squared)
     return center, center - math.hypot(half, low), center + math.hypot(half, high)

@@ -277,6 +277,15 @@ def test_others_on_busy_cores_make_the_interval_wide_enough_for_what_they_took(p
     assert result.figure("step_time").is_real is is_real
 
 
+def test_a_rate_is_all_examples_over_all_time_so_it_changes_as_the_step_time_does():
+    steps = [20.0, 60.0] * 16
+    means = {records.STEP_TIME: steps, records.EXAMPLE_RATE: [32e3 / each for each in steps]}
+    uneven = replace(summary(40.0), series=tuple(map(series_of_points, means, means.values())))
+    figures = compared(summary(40.0), uneven).figures
+    step, rate = (each.change for each in figures if each.name in ("step_time", "examples_per_s"))
+    assert 1 + rate == pytest.approx(1 / (1 + step))
+
+
 def test_a_clear_change_is_clear_though_others_took_half_of_the_cores_from_both_runs():
     slow, fast = (on_host(100.0, 42.0, step_ms=each) for each in (36.0, 13.0))
     result = compared(slow, fast)

@@ -90,6 +90,8 @@ def test_parts_that_stand_out_are_trimmed_but_not_what_is_the_run_s_way():
     every_second = estimate([10.0, 60.0] * 4, [1.0] * 8, of_ratio=True)
     assert math.exp(every_second.mean) == pytest.approx(35)
     assert every_second.deviation > 0.9
+    single = estimate([10.0] * 8, [1.0] + [0.0] * 7, of_ratio=True)
+    assert relative_change([one], [single])[1:] == pytest.approx((-1, math.exp(100)))
 
 
 def test_what_others_may_have_taken_widens_the_end_on_which_it_would_lie():
