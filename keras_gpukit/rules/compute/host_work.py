@@ -204,7 +204,6 @@ def _advice(roles: set[PythonRole]) -> tuple[str, ...]:
     )
 
 
-MOST_NAMED = 3
 MARGIN = 0.1
 BUSY_PERCENT = 100 * CORES_BUSY_FRACTION
 TO_INPUT = (
