@@ -31,7 +31,7 @@ class BatchesAhead:
     _fetching_s: float = 0.0
 
     def gpukit_fetch_time(self) -> float:
-        """Returns the seconds of all fetches so far; `pipelines.measurable` calls it by name."""
+        """Returns the seconds of all fetches so far; `pipelines.rebuilding` calls it by name."""
         return self._fetching_s
 
     def __iter__(self) -> BatchesAhead:

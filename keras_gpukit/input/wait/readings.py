@@ -79,7 +79,7 @@ class MeasuredNode:
         pass_bytes: Total size of the elements of the longest pass that was seen; 0 if unknown.
         asked_parallelism: Setting of `parallelism` where the thread pool allows less; None
             otherwise.
-        written: The stage in user code, if it is known; of most it is found by `aligning`.
+        written: The stage in user code, if it is known; of most it is found by `align`.
         elements: Number of elements that it produced between the readings.
         held: By how many elements its buffer grew between the readings.
     """
