@@ -71,7 +71,7 @@ def _facts(rule: Rule) -> Iterator[str]:
     if rule.supersedes:
         parts = (each.replace("_", " ").partition(": ") for each in rule.supersedes)
         others = (f"[{code}](#{code}){about and f' ({about})'}" for code, _, about in parts)
-        yield f"Next to it is left out: {', '.join(others)}."
+        yield f"It stands for: {', '.join(others)}."
 
 
 def _faults() -> Iterator[str]:
