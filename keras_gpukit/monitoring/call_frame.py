@@ -31,6 +31,8 @@ from keras_gpukit.frameworks.keras_trainer import epoch_dataset, first_batches_i
 from keras_gpukit.frameworks.tf_datasets import batch_size as batch_size_of
 from keras_gpukit.sensors.stacks import outwards, stack_of_thread
 
+_PAUSES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
 
 class CallFrame:
     """Stack frame of the innermost running call of a function on this thread."""
@@ -51,13 +53,21 @@ class CallFrame:
 
     @property
     def over(self) -> bool:
-        """Whether the call has ended."""
+        """Whether the call has ended.
+
+        A thread that goes on while its stack is read may leave a generator, which ends the stack
+        that is read there: that does not show what was called from where.
+        """
         if self._frame is None:
             return False
         # Reading the frames of all threads takes ten times longer.
         on_this_thread = threading.get_ident() == self.thread
         frames = outwards(sys._getframe(1)) if on_this_thread else stack_of_thread(self.thread)
-        return all(each is not self._frame for each in frames)
+        outermost = None
+        for outermost in frames:
+            if outermost is self._frame:
+                return False
+        return outermost is None or not outermost.f_code.co_flags & _PAUSES
 
 
 def epoch_iterator(function: str) -> Any:

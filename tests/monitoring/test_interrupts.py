@@ -1,11 +1,14 @@
 """An interrupt at any line of a measurement leaves what was measured before it, or all of it."""
 
+import sys
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
+from helpers.processes import wait_for
 from interrupts import InterruptAt
 
 from keras_gpukit.input.wait.calls import CallTimes
@@ -13,6 +16,8 @@ from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import StepTotals, WaitHistogram
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.input.wait.watch import PipelineWatch
+from keras_gpukit.monitoring import call_frame
+from keras_gpukit.monitoring.call_frame import CallFrame
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records import EpochMemory, GPUSample, HostSample, StepWindow
 from keras_gpukit.saved_runs.folding.run_fold import RunFold
@@ -173,3 +178,27 @@ def test_a_function_that_was_restored_was_not_replaced_by_others():
         assert attribute.restore() == "restored"
         assert attribute.current is len
         assert not attribute.is_replaced
+
+
+def test_a_stack_that_a_generator_cut_while_it_was_read_ends_no_call(monkeypatch):
+    """As Python ends it where the generator that it was read in has paused meanwhile."""
+    left, frames = threading.Event(), []
+
+    def fit():
+        frames.append(CallFrame("fit"))
+        left.wait()
+
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    wait_for(lambda: frames)
+    [frame] = frames
+    paused = (each for each in "a")
+    monkeypatch.setattr(call_frame, "stack_of_thread", lambda thread: [paused.gi_frame])
+    assert not frame.over
+    monkeypatch.setattr(call_frame, "stack_of_thread", lambda thread: [sys._getframe()])
+    assert frame.over
+    monkeypatch.undo()
+    assert not frame.over
+    left.set()
+    thread.join()
+    assert frame.over
