@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     hangs.FirstStepNotOver(),
     settings.SlowSettings(),
     starting_again.ManyShortCalls(),
+    starting_again.LongEvaluation(),
     whole_script.StepRunsEagerly(),
     whole_script.OwnProfile(),
     whole_script.TimeOutsideCalls(),

@@ -1237,7 +1237,7 @@ ELSEWHERE = (
     "loss-not-finite not-learning data-ran-out "
     # memory/, whole_run/ and setup/test_slow_settings.py
     "host-memory-runs-out first-step-memory many-short-calls own-profile outside-calls eager-step "
-    "slow-settings preprocessing-in-model"
+    "long-evaluation slow-settings preprocessing-in-model"
 )
 
 

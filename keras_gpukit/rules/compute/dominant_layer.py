@@ -23,8 +23,8 @@ ADVICE: dict[LayerRole, str] = {
     "metrics": "Fewer metrics while training, and all of them in `evaluate` once per epoch",
 }
 NO_LAYER = (
-    "Metrics and losses compute so, and a training step of your own. Train once with "
-    "`compile(metrics=[])`, and compare",
+    "Metrics and losses compute so, and a `train_step` of your own. Train once with "
+    "`compile(metrics=[])`, or without what that step computes for metrics, and compare",
     "Metrics with many `thresholds`, or many metrics: all of them in `evaluate`, once per epoch",
 )
 BY_CLASS: dict[str, str] = {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Outcome, ScriptRule, Share, seconds, times
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION, of_run, severity
+from keras_gpukit.rules.whole_run.between_epochs import LONG_VALIDATION_FRACTION
 from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, SlowCallbacks, TimeRule
 
 MANY = 5
@@ -63,13 +66,21 @@ MORE_BATCHES = {
 }
 
 
+LESS_EVALUATION = (
+    "`evaluate(..., batch_size=1024)`: without it, a batch has 32 examples; nothing is kept for "
+    "gradients, so a larger one fits than in training",
+    "evaluate less often, or a part of the data: `evaluate(..., steps=20)`",
+    "of the training data, `fit` returns loss and metrics already: `history.history`",
+)
+
+
 class ManyShortCalls(ScriptRule):
     """A script whose calls of `fit`, `evaluate` or `predict` take long to start."""
 
     code = "many-short-calls"
     title = "Starting calls takes much of the script's time"
     requires = "the calls of a whole script, as `keras-gpukit run` sees them"
-    supersedes = ("low-compute-share: first_step",)
+    supersedes = ("low-compute-share: first_step", "long-evaluation")
     comes_first = "always"
     calls = Measure("There are {value} calls")
     of_each_to_start = Measure(", each takes {value} to start", "s")
@@ -92,6 +103,37 @@ class ManyShortCalls(ScriptRule):
             advice=advice,
             saving=saving,
             title=title,
+        )
+
+
+class LongEvaluation(ScriptRule):
+    """A script that trains, and whose calls of `evaluate` take a large part of its time."""
+
+    code = "long-evaluation"
+    title = "Evaluation takes a large part of the script's time"
+    requires = ManyShortCalls.requires
+    evaluations = Measure("There are {value} calls of evaluate")
+    of_each = Measure(", each takes {value}", "s")
+
+    def judge_script(self, script: ScriptRecord) -> Finding | None:
+        calls = [each for each in script.calls if each.method == "evaluate"]
+        count, spent_s = (sum(map(attrgetter(name), calls)) for name in ("count", "total_s"))
+        trains = any(each.method in ("fit", "train_on_batch") for each in script.calls)
+        own_s = max(script.wall_s - script.imports_s, spent_s)
+        if not trains or count < MANY or spent_s < LONG_VALIDATION_FRACTION * own_s:
+            return None
+        most = max(calls, key=lambda each: each.total_s)
+        by = _named(most) if len(calls) == 1 else f"{_named(most)} and others"
+        saving = Saving(
+            0.0, spent_s * (1 - 1 / count), script.wall_s, "calls of evaluate", upper_bound=True
+        )
+        return self.find(
+            "warning",
+            self.evaluations(count),
+            self.of_each(spent_s / count),
+            advice=LESS_EVALUATION,
+            saving=saving,
+            title=f"{count:,} calls of {by} take {seconds(spent_s)} of {seconds(script.wall_s)} s",
         )
 
 

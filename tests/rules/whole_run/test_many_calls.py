@@ -108,3 +108,25 @@ def test_tracing_in_each_fit_is_not_said_to_matter_less_over_a_longer_run():
     assert "low-compute-share" in alone
     assert one_of_many[0] == "many-short-calls"
     assert "low-compute-share" not in one_of_many
+
+
+EVALUATED = records.Calls("evaluate", "train.py:31", 14, 40.0, 1.0, 14 * 1000)
+SHORT_FITS = records.Calls("fit", "train.py:30", 14, 16.0, 4.0, 14 * 157)
+
+
+def test_evaluations_that_take_longer_than_training_are_named_unless_starts_are_the_cause():
+    others = replace(EVALUATED, place="train.py:33", total_s=12.0)
+    first, *_ = verdict(SHORT_FITS, EVALUATED, others, wall_s=74.0).findings
+    assert (first.code, first.severity) == ("long-evaluation", "warning")
+    assert first.title == "28 calls of evaluate (train.py:31) and others take 52 of 74 s"
+    assert bounds(first) == (0.0, pytest.approx(52.0 * 27 / 28))
+    assert by_name(first)["evaluations"] == 28
+    assert "batch_size" in first.advice[0]
+    few = SHORT_FITS, replace(EVALUATED, count=4)
+    for calls in ((EVALUATED,), few):  # in the first, nothing trains
+        assert "long-evaluation" in verdict(*calls, wall_s=74.0).passed
+    assert "long-evaluation" in verdict(SHORT_FITS, EVALUATED, wall_s=200.0).passed
+    starts = traced_again(EVALUATED, 13, 38.0, 36.0)
+    codes = [each.code for each in verdict(SHORT_FITS, starts, wall_s=74.0).findings]
+    assert "many-short-calls" in codes
+    assert "long-evaluation" not in codes
