@@ -587,7 +587,11 @@ def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
 def test_what_flat_map_makes_is_its_own_cost():
     data = tf.data.Dataset.range(400).window(50, shift=1, drop_remainder=True)
     watch = PipelineWatch()
-    _iterator = follow(watch, data.flat_map(lambda window: window.batch(50)).batch(16), 12)
+
+    def slowly(window):  # so that no load of the machine makes another stage slower
+        return window.batch(50).apply(sleep_in_tensorflow(0.005))
+
+    _iterator = follow(watch, data.flat_map(slowly).batch(16), 12)
     made_by = max(watch.record(None).stages, key=lambda stage: stage.share)
     assert made_by.kind == "flat_map"
     assert made_by.location is not None
