@@ -213,3 +213,7 @@ class ScriptRecord:
         """Seconds between the calls and after the last one."""
         known_s = self.imports_s + self.before_s + sum(each.total_s for each in self.calls)
         return max(self.wall_s - known_s, 0.0)
+
+    def share(self, spent_s: float) -> float:
+        """Returns seconds as a share, at most 1, of the time without the imports."""
+        return spent_s / max(self.wall_s - self.imports_s, spent_s, 1e-9)

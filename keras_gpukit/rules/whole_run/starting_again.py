@@ -92,7 +92,7 @@ class ManyShortCalls(ScriptRule):
         if not found:
             return None
         (calls, saving, title, advice) = max(found, key=lambda each: each[1].expected_s)
-        share = saving.low_s / max(script.wall_s - script.imports_s, saving.low_s)
+        share = script.share(saving.low_s)
         if saving.low_s < LEAST_S or share < WARNING_FRACTION:
             return None
         return self.find(
@@ -119,11 +119,9 @@ class LongEvaluation(ScriptRule):
         calls = [each for each in script.calls if each.method == "evaluate"]
         count, spent_s = (sum(map(attrgetter(name), calls)) for name in ("count", "total_s"))
         trains = any(each.method in ("fit", "train_on_batch") for each in script.calls)
-        own_s = max(script.wall_s - script.imports_s, spent_s)
-        if not trains or count < MANY or spent_s < LONG_VALIDATION_FRACTION * own_s:
+        if not trains or count < MANY or script.share(spent_s) < LONG_VALIDATION_FRACTION:
             return None
-        most = max(calls, key=lambda each: each.total_s)
-        by = _named(most) if len(calls) == 1 else f"{_named(most)} and others"
+        by = _first_named(calls, max(calls, key=lambda each: each.total_s))
         saving = Saving(
             0.0, spent_s * (1 - 1 / count), script.wall_s, "calls of evaluate", upper_bound=True
         )
@@ -150,7 +148,7 @@ def _tracing(record: ScriptRecord) -> _Cause | None:
     high_s = sum(each.traced_again_s for each in again)
     new_models = most.models > most.traced_again / 2
     building_s = min(record.rest_s, high_s) if new_models else 0.0
-    by = _named(most) if len(again) == 1 else f"{_named(most)} and others"
+    by = _first_named(again, most)
     after = f", each after compile ({most.compiled})" if most.compiled else ""
     what = (
         f"{most.models:,} new models were traced by {by}"
@@ -204,6 +202,10 @@ def _advice(calls: Calls) -> dict[str, tuple[str, ...]]:
 
 def _named(calls: Calls) -> str:
     return f"{calls.method} ({calls.place})"
+
+
+def _first_named(calls: list[Calls], most: Calls) -> str:
+    return _named(most) if len(calls) == 1 else f"{_named(most)} and others"
 
 
 WITHOUT_XLA = (
@@ -266,11 +268,10 @@ class TracingAgain(TimeRule):
     def _of_loop(self, script: ScriptRecord, retraced: tuple[RetracedFunction, ...]) -> Outcome:
         """Judges functions that a training loop of the script's own traced again."""
         again_s = sum(each.again_s for each in retraced)
-        whole_s = max(script.wall_s - script.imports_s, again_s)
-        if again_s < NOTABLE_FRACTION * whole_s:
+        share = script.share(again_s)
+        if share < NOTABLE_FRACTION:
             return None
         what, advice = _function(retraced[0])
-        share = again_s / whole_s
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
             self.of_the_script(share),

@@ -42,7 +42,7 @@ class OwnProfile(ScriptRule):
                 advice=_ADVICE,
                 title=f"{_recorded(most)}, and was never stopped: its profile is lost",
             )
-        share = most.stop_s / max(script.wall_s - script.imports_s, most.stop_s, 1e-9)
+        share = script.share(most.stop_s)
         if most.stop_s < LEAST_STOP_S or share < WARNING_FRACTION:
             return None
         return self.find(
