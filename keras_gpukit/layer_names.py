@@ -72,3 +72,10 @@ def layers_in(model: Any) -> Iterator[Any]:
 def is_backward(operation: str) -> bool:
     """Whether an operation belongs to the backward pass."""
     return _BACKWARD in operation
+
+
+def forward_of(operation: str) -> str:
+    """Returns the operation whose gradient one of the backward pass computes, or itself."""
+    if not is_backward(operation):
+        return operation
+    return operation.replace(_BACKWARD, "", 1).rpartition("/")[0]

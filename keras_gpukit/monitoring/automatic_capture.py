@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.layer_names import layers_in
+from keras_gpukit.monitoring.operation_lines import with_lines
 from keras_gpukit.monitoring.script_globals import with_sources
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.capturing.recorder import (
@@ -139,8 +140,9 @@ class AutomaticCapture:
     def _read(self, path: Path, record: CaptureRecord) -> None:
         try:
             profile = read_profile(path) if self._reader is None else read_apart(path)
-            with suppress(Exception):  # the profile is right without them
-                profile = with_sources(profile, self._session.model)
+            for add in (with_sources, with_lines):
+                with suppress(Exception):  # the profile is right without them
+                    profile = add(profile, self._session.model)
             self.profile, self._unread_because = profile, None
             output = self._session.output
             output.record("profile", self.profile, record.first_step)

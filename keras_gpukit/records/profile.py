@@ -180,7 +180,7 @@ class KernelProfile:
 
 BETWEEN = "between operations"
 """Path of the pauses between operations, among the layers of a profile."""
-LayerRole = Literal["layer", "loss", "metrics", "optimizer", "other"]
+LayerRole = Literal["layer", "loss", "metrics", "optimizer", "line", "other"]
 
 
 @dataclass(frozen=True)
@@ -189,18 +189,22 @@ class LayerProfile:
 
     Attributes:
         path: Names of the layer and of the models around it, outermost first, such as
-            "functional/dense_7"; without a layer, the name of the role.
-        role: "optimizer": operations that update the weights. "other": what no name attributes.
+            "functional/dense_7"; without a layer, the name of the role, of a metric's class, or the
+            line of the script.
+        role: "optimizer": operations that update the weights. "line": those that a line of the
+            script makes outside of layers. "other": what neither name nor stack attributes.
         time_s: Seconds per step. The layers of a profile add up to the computation in `parts_s`.
         backward_s: The part of `time_s` that belongs to the backward pass.
         kinds_s: Seconds per step by kind of computation.
         kernels: Number of kernels per step; without a GPU, of operations.
         tensor_core_fraction: Share of the time in kernels whose names say that they use Tensor
             Cores; None without a GPU.
-        largest: The kernels, or operations, that took the most time, at most three. Their times are
-            sums over all steps, their shares are of the layer.
+        largest: The kernels, or operations, that took the most time, at most three; of what belongs
+            to no layer and is not divided, at most 20. Their times are sums over all steps, their
+            shares are of the layer.
         class_name: Class of the layer, such as "Embedding"; None if the model was not looked at.
-        place: Line of the script that makes the layer, such as "train.py:23", if it shows it.
+        place: Line of the script that makes the layer, such as "train.py:23", if it shows it, or
+            the operations.
         weight_shape: Shape of its largest weight.
         inputs: Numbers that it gets for each example.
     """

@@ -53,7 +53,7 @@ def names_of(layers: Sequence[LayerProfile]) -> list[str]:
     models = {each.path.partition("/")[0] for each in layers if each.role == "layer"}
     if len(models) != 1:
         return [each.path for each in layers]
-    return [each.path.partition("/")[2] or each.path for each in layers]
+    return [(each.role == "layer" and each.path.partition("/")[2]) or each.path for each in layers]
 
 
 def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile]]:

@@ -85,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),
     dominant_layer.DominantLayer(),
+    dominant_layer.ComputeOutsideLayers(),
     launch_bound.LowUtilization(),
     host_cpu.HostCPUSaturated(),
     host_cpu.PageFaults(),

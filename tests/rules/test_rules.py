@@ -290,6 +290,15 @@ def in_no_layer(other_ms):
     return on_cpu(computing(layers=layers_of(other=other_ms)))
 
 
+def in_lines(line_ms, *, backward=False):
+    """A run on a CPU in which a line of the script takes some milliseconds of each step."""
+    summary = on_cpu(computing(layers=layers_of(other=line_ms)))
+    *layers, line = summary.profile.layers
+    backward_s = 0.2 * line.time_s if backward else 0.0
+    line = replace(line, path="train.py:9", role="line", backward_s=backward_s)
+    return replace(summary, profile=replace(summary.profile, layers=(*layers, line)))
+
+
 def in_float32(casts_ms=0.2, precision="mixed_bfloat16", kernel="Mul_GPU_DT_FLOAT_DT_FLOAT_kernel"):
     """A run in which an activation takes 0.5 ms of a step, and casts between layers take some."""
     layers = (
@@ -411,7 +420,9 @@ FIRES = [
     ("float16-on-cpu warning: dense products slower by 2", run((), HALF)),
     ("dominant-layer info: of the computation gram 62", computing(layers=layers_of(gram_2=1.0))),
     ("dominant-layer info: layers the loss 1", computing(layers=layers_of(loss=1.0))),
-    ("dominant-layer warning: of the computation What belongs to no layer 62", in_no_layer(1.0)),
+    ("compute-outside-layers warning: of the computation 62", in_no_layer(1.0)),
+    ("compute-outside-layers warning: of it by line train.py:9 40 %", in_lines(0.4)),
+    ("compute-outside-layers info: of it backward 20 %", in_lines(0.4, backward=True)),
     ("low-utilization warning: busy time of GPU:0 49 %", hot(busy(49.0))),
     ("host-cpu-saturated warning: cores busy 70 %", run(input=stall(0.5), utilization=BUSY_HOST)),
     ("host-cpu-saturated info: this process 50 %", hot(BUSY_HOST)),
@@ -509,7 +520,8 @@ QUIET = [
     ("float32-layers", in_float32(kernel="EigenMetaKernel<Eigen::bfloat16>")),
     ("dominant-layer", computing(layers=layers_of(gram_2=0.25))),
     ("dominant-layer", computing(layers=layers_of())),
-    ("dominant-layer", in_no_layer(0.85)),
+    ("compute-outside-layers", in_no_layer(0.85)),
+    ("compute-outside-layers", in_lines(0.29)),
     ("dominant-layer", damaged(computing(layers=layers_of(gram_2=1.0)))),
     ("launch-bound", launching(0.42)),
     ("launch-bound", launching(0.42, slowed_ms=2.0)),
@@ -610,6 +622,7 @@ ABSTAINS = [
     ("host-to-device-copy", on_gpu(), "needs a profile"),
     ("host-to-device-copy", on_cpu(copying(1.0)), "no GPU"),
     ("dominant-layer", computing(), "needs a profile"),
+    ("compute-outside-layers", computing(), "needs a profile"),
     ("float16-on-cpu", run(), "needs the precision"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", run((A100,)), "needs a profile"),

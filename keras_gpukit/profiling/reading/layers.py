@@ -161,7 +161,10 @@ def _layer(
                 tensor_core=uses_tensor_cores(name) if of_gpu else None,
                 operation=operation_name(operation)[0] or None,
             )
-            for (name, operation), ps in total.largest_ps.most_common(LARGEST)
+            # What belongs to no layer is divided later, by what made its operations.
+            for (name, operation), ps in total.largest_ps.most_common(
+                MOST if role == "other" else LARGEST
+            )
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Whether one kind of layer takes much of the computation, for whatever reason."""
+"""Whether one kind of layer, or what is in none, takes much of the computation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from keras_gpukit.records.finding import Finding, Severity
-from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole
+from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import BATCHED
 from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
@@ -22,11 +22,6 @@ ADVICE: dict[LayerRole, str] = {
     "loss": "Compute the loss of the whole batch together, as those of `keras.losses` do",
     "metrics": "Fewer metrics while training, and all of them in `evaluate` once per epoch",
 }
-NO_LAYER = (
-    "Metrics and losses compute so, and a `train_step` of your own. Train once with "
-    "`compile(metrics=[])`, or without what that step computes for metrics, and compare",
-    "Metrics with many `thresholds`, or many metrics: all of them in `evaluate`, once per epoch",
-)
 BY_CLASS: dict[str, str] = {
     "TimeDistributed": "{name} calls its layer once for each time step. `Dense` and the like "
     "work on the last axis of all steps together: leave the wrapper out. For others, fold the "
@@ -43,20 +38,23 @@ RECURRENT = frozenset({"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "Conv
 MANY_OPERATIONS = 100
 """Least number of operations of one layer from which they are called small; our choice. A batch
 normalization has 39."""
+MOST_LINES = 3
+"""Lines, or operations, that are named."""
+LEAST_NAMED = 0.05
+"""Least share of the computation of a line that is named; our choice."""
 
 
 class DominantLayer(Rule):
     """Layers of one kind, or another part of the step, that take a third of the computation.
 
-    And at least twice as long as other layers, each for itself. Or what belongs to no layer, if it
-    is most of the computation. All are our choice.
+    And at least twice as long as other layers, each for itself. Both are our choice.
     """
 
     code = "dominant-layer"
     title = "One kind of layer takes much of the computation"
     requires = REQUIRES
     charts = ("captures", "layers")
-    least, ratio, least_unnamed = 1 / 3, 2.0, 0.6
+    least, ratio = 1 / 3, 2.0
     of_the_computation = Share("{of} takes {value} of the computation")
     of_it_in = Share(", {value} of it {of}")
     of_it_backward = Share(", {value} of it in the backward pass")
@@ -66,16 +64,12 @@ class DominantLayer(Rule):
         profile = summary.profile
         if profile is None or not profile.layers:
             return self.abstain()
-        # Without pauses between operations, and what a damaged file says nothing of.
-        layers = [each for each in profile.layers if each.kernels and each.kinds_s and each.time_s]
+        layers = _computing(profile)
         groups: dict[str, list[LayerProfile]] = {}
         for layer in layers:
             groups.setdefault(group_of(layer), []).append(layer)
         total_s = sum(map(_time_s, layers))
-        unnamed = groups.pop("", [])
-        unnamed_s = sum(map(_time_s, unnamed))
-        if unnamed and unnamed_s >= self.least_unnamed * total_s:
-            return self._in_no_layer(summary, unnamed_s / total_s, unnamed)
+        groups.pop("", None)
         least_s = self.least * total_s
         fitting = {
             name: sum(map(_time_s, group))
@@ -99,22 +93,6 @@ class DominantLayer(Rule):
         own_s = sum(map(_time_s, group)) / len(group)
         return group[0].role != "layer" or own_s >= self.ratio * usual_s
 
-    def _in_no_layer(self, summary: RunSummary, share: float, of: list[LayerProfile]) -> Finding:
-        largest = (each for layer in of for each in layer.largest)
-        kinds = (plain_name(each.operation or each.name) for each in largest)
-        mostly = ", ".join(dict.fromkeys(kinds))
-        # Of a GPU, other rules judge what changes save.
-        gpus = summary.profile and summary.profile.devices
-        saving = None if gpus else of_compute(summary, share, basis="operations of no layer")
-        return self.find(
-            "info" if gpus else "warning",
-            self.of_the_computation(share, "What belongs to no layer"),
-            advice=NO_LAYER,
-            saving=saving,
-            title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
-            f"{mostly or 'unnamed'}",
-        )
-
     def _found(
         self,
         level: Severity,
@@ -134,6 +112,82 @@ class DominantLayer(Rule):
             advice=advice,
             title=f"{100 * share:.0f} % of the computation is {name}{_made(group)}{mostly}",
         )
+
+
+class ComputeOutsideLayers(Rule):
+    """Lines of the script outside of layers that take a third of the computation.
+
+    Or what belongs to no layer for whatever reason, if it takes three fifths. Both are our choice.
+    """
+
+    code = "compute-outside-layers"
+    title = "Much of the computation belongs to no layer"
+    requires = REQUIRES
+    charts = ("captures", "layers")
+    least_of_lines, least = 1 / 3, 0.6
+    of_the_computation = Share("What belongs to no layer takes {value} of the computation")
+    of_it_by_line = Share(", {of} {value}")
+    of_it_backward = Share(", {value} of it in the backward pass")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        profile = summary.profile
+        if profile is None or not profile.layers:
+            return self.abstain()
+        layers = _computing(profile)
+        total_s = sum(map(_time_s, layers)) or 1.0
+        lines = [each for each in layers if each.role == "line"]
+        unnamed = [each for each in layers if each.role == "other"]
+        share = sum(map(_time_s, (*lines, *unnamed))) / total_s
+        if sum(map(_time_s, lines)) < self.least_of_lines * total_s and share < self.least:
+            return None
+        lines.sort(key=_time_s, reverse=True)
+        lines = [each for each in lines[:MOST_LINES] if each.time_s >= LEAST_NAMED * total_s]
+        removable = [each for each in lines if not each.backward_s]
+        left_out = sum(map(_time_s, (*removable, *unnamed))) / total_s
+        # Of a GPU, other rules judge what changes save.
+        is_info = bool(profile.devices) or not left_out
+        basis = "operations of no layer"
+        return self.find(
+            "info" if is_info else "warning",
+            self.of_the_computation(share),
+            *(self.of_it_by_line(each.time_s / total_s, each.path) for each in lines),
+            self.of_it_backward(sum(e.backward_s for e in (*lines, *unnamed)) / total_s / share),
+            advice=_outside(lines, removable),
+            saving=None if is_info else of_compute(summary, left_out, basis=basis),
+            title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
+            f"{_lines_in_words(lines) or _operations((*lines, *unnamed)) or 'unnamed'}",
+        )
+
+
+def _computing(profile: ProfileRecord) -> list[LayerProfile]:
+    """Returns layers without pauses between operations, and what damaged files say nothing of."""
+    return [each for each in profile.layers if each.kernels and each.kinds_s and each.time_s]
+
+
+def _lines_in_words(lines: Sequence[LayerProfile]) -> str:
+    return ", ".join(f"{each.path} ({_operations([each])})" for each in lines)
+
+
+def _operations(layers: Sequence[LayerProfile]) -> str:
+    """Returns the kinds of the largest operations: "TopKV2, MatMul"."""
+    largest = [each for layer in layers for each in layer.largest][:MOST_LINES]
+    return ", ".join(dict.fromkeys(plain_name(each.operation or each.name) for each in largest))
+
+
+def _outside(lines: Sequence[LayerProfile], removable: Sequence[LayerProfile]) -> tuple[str, ...]:
+    """Returns what to change in lines outside of layers; in general if they are not known."""
+    if not lines:
+        return (
+            "Losses compute so, and a `train_step` of your own. Train once without what that step "
+            "computes for metrics, and compare",
+        )
+    if not removable:
+        return (f"Look at {lines[0].path} first: its sizes, and whether each step needs all of it",)
+    names = ", ".join(each.path for each in removable)
+    return (
+        f"If {names} is for a metric only, leave it out, or compute it in `evaluate` once per "
+        "epoch; else look at its sizes",
+    )
 
 
 def _advice(name: str, group: list[LayerProfile], compiled: bool) -> tuple[str, ...]:

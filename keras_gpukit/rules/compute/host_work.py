@@ -113,6 +113,7 @@ class PythonInStep(Rule):
     supersedes = (
         "low-utilization",
         "dominant-layer",
+        "compute-outside-layers",
         "host-to-device-copy",
         "cpu-fallback: host function",
     )

@@ -50,6 +50,7 @@ _ROLES = {
     "optimizer": "the optimizer's update of the weights",
     "loss": "the loss",
     "metrics": "the metrics",
+    "line": "",
     "other": "",
 }
 

@@ -122,7 +122,7 @@ class SlowMetrics(LayersRule):
 
     code = "slow-metrics"
     title = "Metrics take much of each step"
-    supersedes = ("dominant-layer",)
+    supersedes = ("dominant-layer", "compute-outside-layers")
     of_a_step_in_metrics = Share("Metrics take {value} of a step")
     of_the_kernels_of_a_step = Share(", and run {value} of its kernels")
 
@@ -144,8 +144,16 @@ class SlowMetrics(LayersRule):
                 "`compile(jit_compile=True)`: XLA fuses what metrics compute",
             ),
             saving=saving,
-            title=f"Metrics take {100 * share:.0f} % of each step",
+            title=f"Metrics take {100 * share:.0f} % of each step{_named(profile)}",
         )
+
+
+def _named(profile: ProfileRecord) -> str:
+    """Returns the metrics that take the most time, if they are known: ": Precision, Recall"."""
+    known = [each for each in profile.layers if each.role == "metrics" and each.path != "metrics"]
+    known.sort(key=lambda each: -each.time_s)
+    names = [f"{each.path} ({each.place})" if each.place else each.path for each in known[:3]]
+    return f": {', '.join(names)}" if names else ""
 
 
 def _time_s(profile: ProfileRecord, role: str) -> float:
