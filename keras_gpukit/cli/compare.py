@@ -92,8 +92,10 @@ def run(args: argparse.Namespace) -> int:
         )
         return fail("compare", error)
     try:
-        a, b = _shortened(args.run_a, args.run_b)
-        compared = compare_runs(_read_runs(args.run_a), _read_runs(args.run_b))
+        run_a = _one_fit(args.run_a)
+        run_b = _one_fit(args.run_b, like=run_a.rpartition("#")[2])
+        a, b = _shortened(run_a, run_b)
+        compared = compare_runs(_read_runs(run_a), _read_runs(run_b))
         conditions = [
             replace(
                 each,
@@ -111,6 +113,24 @@ def run(args: argparse.Namespace) -> int:
     states = [each.is_met for each in conditions]
     open_ = args.strict and any(each.is_inconclusive for each in conditions)
     return FAILED if True in states else UNKNOWN if None in states or open_ else 0
+
+
+def _one_fit(text: str, like: str = "") -> str:
+    """Returns LOGDIR#NAME for the folder of a script with several fits, else the argument.
+
+    It is the fit called `like`, else the one that stands for the script.
+    """
+    from keras_gpukit.saved_runs import load_report
+    from keras_gpukit.saved_runs.log_folder import main_run
+
+    report = load_report(text) if Path(text).is_dir() else None
+    if report is None or report.script is None:
+        return text
+    fits = [each for each in report.runs if each.is_chief and each.phase == "fit"]
+    if len(fits) < 2:
+        return text
+    names = {each.name for each in fits}
+    return f"{text}#{like if like in names else main_run(fits)[0].name}"
 
 
 def _shortened(a: str, b: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from keras_gpukit.cli.command_line import add_command, check_script, fail, folder
 
+AGAIN = ("keras-gpukit", "run", "--profile")
 USAGE = "keras-gpukit run [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
 Runs a training script as Python does, with a Monitor in every fit(). Results, output and exit code
@@ -115,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         chief_reports=job is not None and job.index > 0,
         started=started,
         follows=args.follow,
-        again=shlex.join(["keras-gpukit", "run", "--profile", *args.given[1:]]),
+        again=None if args.profile else shlex.join([*AGAIN, *args.given[1:]]),
     )
     # Registered first, so that they are called last: the script's exit handlers may still train.
     atexit.register(keep_interrupted)

@@ -144,8 +144,9 @@ class RunComparison:
     """Two runs compared.
 
     Attributes:
-        headline: Name of the figure that says which run is faster: "examples_per_s" if the batch
-            size differs, else "step_time".
+        headline: Name of the figure that says which run is faster: "script_time" if that of the
+            whole script changed and a step's did not, else "examples_per_s" if the batch size
+            differs, else "step_time".
         layers: Times by layer in a step, the largest difference first; empty unless both runs have
             a profile with layers.
         operations: Number of operations of a step by device, where it differs.

@@ -39,6 +39,8 @@ _NAMES = {
     "host_memory": "host memory",
     "first_step": "first step",
     "run_time": "whole run",
+    "script_time": "whole script",
+    "cpu_time": "processor time, per step",
     "gpu_busy": "GPU busy",
 }
 _TEXTS = {
@@ -66,6 +68,9 @@ def headline(compared: RunComparison) -> tuple[str, str]:
         which = f"{b} is as fast as {a}"
     if figure.low is None:
         return "unknown", f"{which}: {values}{counts}; no interval: {_TOO_FEW}."
+    if not figure.has_windows:
+        is_good = figure.mark == "better"
+        return "good" if is_good else "warning", f"{which}: {values}{counts}, read once a run."
     found = f"{values} (95 % interval of the change {_interval(figure)}{counts})."
     if figure.mark == "no difference":
         return "info", f"No difference outside the noise: {found}"
@@ -110,9 +115,12 @@ def reasons(compared: RunComparison) -> tuple[str, ...]:
 def _reason(cause: ChangeCause, compared: RunComparison) -> str:
     if cause.kind == "other processes":
         shares = [units.known(each, units.percentage) for each in _numbers(cause)]
+        used = compared.figure("cpu_time")
+        own = f"; a step's processor time, which they change little: {_text(used, used.a)} → "
+        own = f"{own}{_text(used, used.b)}" if used.change is not None else ""
         return (
             f"other processes used {shares[0]} of the machine's cores during {compared.a} and "
-            f"{shares[1]} during {compared.b}, so a change may be due to them"
+            f"{shares[1]} during {compared.b}, so a change may be due to them{own}"
         )
     if cause.kind == "written stage" and None not in (cause.a, cause.b):
         return f"{cause.name} moved: {cause.a} → {cause.b}"
@@ -281,7 +289,7 @@ def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
         return f"{figure.name} is 0 in {compared.a}"
     if figure.name in ("peak_memory", "step_memory"):
         return "no interval: on a CPU, threads decide which tensors there are at a time"
-    if figure.name in ("first_step", "run_time"):
+    if figure.name in ("first_step", "run_time", "script_time"):
         return (
             "no interval: other processes used the cores, or the runs have other numbers of steps"
         )

@@ -110,7 +110,7 @@ def profiled_again() -> str | None:
     """Returns the command that runs this process's script with a profile; None without a script."""
     main = sys.modules.get("__main__")
     name = getattr(getattr(main, "__spec__", None), "name", "__main__")
-    is_ours = name.startswith("keras_gpukit.") or sys.argv[0].endswith("keras-gpukit")
+    is_ours = name.startswith("keras_gpukit.") or "".join(sys.argv[:1]).endswith("keras-gpukit")
     if is_ours or not getattr(main, "__file__", None):
         return None
     script = sys.argv[:1] if name == "__main__" else ["-m", name.removesuffix(".__main__")]

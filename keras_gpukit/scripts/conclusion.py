@@ -236,7 +236,10 @@ class Conclusion:
         longest, which = main_run(report.runs)
         if len(fits) > 1:
             count = max(self.fits.count, len(fits))
-            self._print(f"{count} fits were monitored; the {which} is {longest.name}:")
+            calls = report.script.calls if report.script else ()
+            called = sum(each.count for each in calls if each.method == "fit")
+            of_all = f" of {called}" if called > count else ""
+            self._print(f"{count}{of_all} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
         summary = longest.summary
         known = summary.captures or ProfilerRecord()  # with the reason for none

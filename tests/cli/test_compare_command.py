@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -172,6 +173,21 @@ def test_one_of_several_runs_is_named(logs, capsys, shown):
     write(logs / "logs" / "main", 31.0, DECODE)
     assert main(["compare", "logs/main#main", "logs/main#2"]) == 0
     assert " is 1.24× slower than " in shown()
+
+
+def test_of_a_script_with_several_fits_the_longest_is_compared_with_its_like(logs, shown):
+    for script, step_ms in (("before", 25.0), ("after", 31.0)):
+        for fit, slower in (("first", 2.0), ("tuned", 1.0)):
+            write(logs / script / fit, slower * step_ms, DECODE)
+        (logs / script / "gpukit").mkdir()
+        (logs / script / "gpukit" / "script.json").write_text(
+            '{"wall_s": 60.0, "imports_s": 9.0, "before_s": 1.0}', encoding="utf-8"
+        )
+    assert main(["compare", "before", "after"]) == 0
+    assert re.match(r"after#(\w+) is 1.24× slower than before#\1: ", shown())
+    write(logs / "after" / "third", 99.0, DECODE)
+    assert main(["compare", "before", "after#third"]) == 0
+    assert shown().startswith("after#third is ")
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,9 @@ def test_a_run_of_two_seconds_on_two_logical_gpus_says_that_it_was_too_short():
     assert "Next Train for 10 s and 100 steps or more." in text
     assert "2.15 s in total: first step 0.84 s, epoch starts 0.47 s" in text
     assert short in markdown(judged(run))
+    fits = records.ScriptRecord(40.0, 9.0, 2.0, (records.Calls("fit", "train.py:9", 14, 29.0),))
+    text = words_of(printed(judged(replace(run, script=fits))))
+    assert "Next Let one fit train for 10 s and 100 steps or more." in text
     longer = replace(parts, wall_s=7.0, compute_s=6.0)  # no profile shows what it computed
     text = words_of(printed(judged(replace(run, input=replace(run.input, breakdown=longer)))))
     assert "Verdict No problem seen in 7 s: 0 % waiting. Train longer to be sure." in text

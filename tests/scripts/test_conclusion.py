@@ -93,6 +93,7 @@ def test_a_script_of_many_fits_gets_one_verdict_over_all_of_them(monkeypatch, fo
     for name in ("first", "second"):
         write_lines(folder.path() / name, run_lines())
     printed = told(conclusion)
+    assert "2 of 14 fits were monitored; the longest is" in printed
     took = "The script took 48 s: imports 9 s, before the first call 2 s, 14 fits 31 s (22 s"
     assert printed.splitlines()[-1].startswith(took)
     first_finding = next(line for line in printed.splitlines() if line.startswith("│ Verdict"))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from keras_gpukit.records.comparison import (
     ChangeCause,
     FailCondition,
+    FigureChange,
     RunComparison,
     StagePair,
     TimePair,
@@ -61,13 +62,14 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
     if has_same_batch and _BATCH in settings[0].keys() & settings[1].keys():
         settings[1][_BATCH] = settings[0][_BATCH]
     differ = differing(*settings)
-    codes = [{each.code for each in summary.verdict.findings} for summary in (ours, theirs)]
     all_ours, all_theirs = ([each.summary for each in side] for side in (a, b))
+    figures = changes(all_ours, all_theirs, alternating=_alternate(a, b))
+    codes = [{each.code for each in summary.verdict.findings} for summary in (ours, theirs)]
     compared = RunComparison(
         a[0].name,
         b[0].name,
-        "step_time" if has_same_batch else "examples_per_s",
-        changes(all_ours, all_theirs, alternating=_alternate(a, b)),
+        _headline(figures, "step_time" if has_same_batch else "examples_per_s"),
+        figures,
         parts=step_parts(all_ours, all_theirs),
         run_parts=run_parts(ours, theirs),
         settings=differ,
@@ -80,6 +82,15 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
         runs=(len(a), len(b)),
     )
     return replace(compared, causes=causes(ours, theirs, compared))
+
+
+def _headline(figures: Sequence[FigureChange], of_steps: str) -> str:
+    """Returns the figure that says which run is faster: of the script if its steps do not say."""
+    marks = {each.name: each.mark for each in figures}
+    is_of_script = marks["script_time"] in ("better", "worse")
+    return (
+        "script_time" if is_of_script and marks[of_steps] in (None, "no difference") else of_steps
+    )
 
 
 def _check_repeats(runs: Sequence[RunReport]) -> None:

@@ -7,6 +7,7 @@ from helpers.recorded_runs import DECODE, GIB, PLACEMENT, READ, SUMMARY
 from helpers.series import series_of_points
 
 from keras_gpukit import records
+from keras_gpukit.reports.comparison import headline, reasons
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.comparing.compare import (
     compare_runs,
@@ -293,6 +294,34 @@ def test_a_clear_change_is_clear_though_others_took_half_of_the_cores_from_both_
     assert (step.mark, result.figure("examples_per_s").mark) == ("better", "better")
     assert -1 < step.low < step.change < step.high < 0
     assert marks(compared(slow, on_host(100.0, 42.0, step_ms=26.0))) == {}
+
+
+def test_equal_code_is_called_equal_whatever_others_took():
+    """Steps of 20 ms of processor time, which others made 2.2 times as long."""
+    alone = on_host(95.0, 90.0, user_cores=1.6, kernel_cores=0.2, step_ms=11.0)
+    shared = on_host(100.0, 41.0, user_cores=0.7, kernel_cores=0.12, step_ms=24.6)
+    result = compared(alone, shared)
+    assert result.figure("cpu_time").change == pytest.approx(0.02, abs=0.01)
+    assert result.figure("step_time").mark == "not distinguishable"
+    assert result.figure("examples_per_s").mark == "not distinguishable"
+    said = " ".join(reasons(result))
+    assert "a step's processor time, which they change little: 19.8 ms → 20.2 ms" in said
+    faster = on_host(100.0, 41.0, user_cores=0.7, kernel_cores=0.12, step_ms=5.0)
+    assert compared(alone, faster).figure("step_time").mark == "better"
+
+
+def test_a_script_that_takes_less_with_equal_steps_is_called_faster():
+    long, short = (
+        replace(summary(), script=records.ScriptRecord(wall_s, 9.0, 2.0))
+        for wall_s in (127.0, 45.0)
+    )
+    result = compared(long, short)
+    said = headline(result)[1]
+    assert said == "b is 2.82× faster than a: whole script 2.12 min → 45 s, read once a run."
+    assert result.headline == "script_time"
+    other_steps = replace(short, throughput=replace(short.throughput, steps=7))
+    assert compared(long, other_steps).headline == "step_time"
+    assert compared(replace(long, script=None), short).headline == "step_time"
 
 
 def test_findings_of_one_run_only_are_named():
