@@ -32,7 +32,7 @@ KEPT = 3
 
 
 class Maker(NamedTuple):
-    """What makes an operation: its name, or its line, and the line if it is the script's."""
+    """Metric or line of the script that makes an operation; the line is None outside the script."""
 
     name: str
     role: LayerRole

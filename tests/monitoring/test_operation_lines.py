@@ -16,7 +16,7 @@ class Spread(keras.metrics.Metric):
         self.total = self.add_variable((), "zeros")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        self.total.assign_add(tf.math.reduce_std(y_pred))  # line of the spread
+        self.total.assign_add(tf.math.reduce_std(y_pred))  # line of the deviation
 
     def result(self):
         return self.total.value
@@ -97,7 +97,7 @@ def test_metrics_have_their_class_and_the_line_if_it_is_the_script_s():
         "Spread": "metrics",
     }
     assert layers["Precision"].place is None
-    assert layers["Spread"].place.endswith(f":{place_of('line of the spread')}")
+    assert layers["Spread"].place.endswith(f":{place_of('line of the deviation')}")
 
 
 def made_in(model, *files):
