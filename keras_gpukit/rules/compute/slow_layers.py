@@ -124,7 +124,7 @@ class SlowMetrics(LayersRule):
     title = "Metrics take much of each step"
     supersedes = ("dominant-layer", "compute-outside-layers")
     of_a_step_in_metrics = Share("Metrics take {value} of a step")
-    of_the_kernels_of_a_step = Share(", and run {value} of its kernels")
+    of_what_a_step_runs = Share(", and are {value} of the operations or kernels that it runs")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         low = _time_s(profile, "metrics") / own_s
@@ -138,14 +138,19 @@ class SlowMetrics(LayersRule):
         return self.find(
             severity(saving, summary),
             self.of_a_step_in_metrics(low),
-            self.of_the_kernels_of_a_step(of_all),
+            self.of_what_a_step_runs(of_all),
             advice=(
                 "Fewer metrics while training, and all of them in `evaluate` once per epoch",
                 "`compile(jit_compile=True)`: XLA fuses what metrics compute",
             ),
             saving=saving,
-            title=f"Metrics take {100 * share:.0f} % of each step{_named(profile)}",
+            title=f"Metrics take {_least_to_most(low, share)} % of each step{_named(profile)}",
         )
+
+
+def _least_to_most(low: float, share: float) -> str:
+    ends = dict.fromkeys(f"{100 * each:.0f}" for each in (low, share))
+    return " to ".join(ends)
 
 
 def _named(profile: ProfileRecord) -> str:
