@@ -90,6 +90,7 @@ def test_reports_of_all_fields_and_of_saved_records_stay_text(page, logs, tmp_pa
         assert_harmless(page, page)
 
 
+@pytest.mark.long  # the tab shows what the report's templates make
 def test_in_the_tab_they_stay_text_too(page, logs):
     with tensorboard(logs) as address:
         page.goto(f"{address}/#gpukit")

@@ -110,6 +110,7 @@ def test_a_job_is_submitted_and_each_node_runs_one_worker_which_knows_the_others
         assert f"{index}: arguments {arguments}" in lines
 
 
+@pytest.mark.long  # `test_launch.py` has the roles, and the other jobs have Slurm
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_parameter_servers_share_the_workers_nodes_and_the_job_ends_as_its_chief_does(
