@@ -14,6 +14,8 @@ from keras_gpukit.rules.rule import TOO_SHORT
 _NEARLY_EXACT = 1.25
 """Ranges of a saving are shown as one figure, after "about", if their upper end is at most this
 many times their lower one. Our choice."""
+_LEAST = 0.02
+"""Lower ends of a saving under this share of the upper one are left out; our choice."""
 
 
 def checks(verdict: Verdict) -> str | None:
@@ -38,9 +40,8 @@ def saved(saving: Saving) -> str:
 
     The factor is left out if it is unknown or would read 1: "saves up to 0.2 of 9 s".
     """
-    low, high = (
-        _amount(each, saving.of_s) if each else None for each in (saving.low_s, saving.high_s)
-    )
+    least_s = saving.low_s if saving.low_s >= _LEAST * (saving.high_s or 0.0) else None
+    low, high = (_amount(each, saving.of_s) if each else None for each in (least_s, saving.high_s))
     span = _span(low, high)
     if low and saving.low_s <= (saving.high_s or 0.0) <= _NEARLY_EXACT * saving.low_s:
         span = f"about {_amount(float(f'{saving.expected_s:.2g}'), saving.of_s)}"

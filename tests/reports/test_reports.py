@@ -199,6 +199,7 @@ def test_checks_that_do_not_apply_are_counted_by_their_reason():
         (0.04, 0.27, "saves 0.04 to 0.27 of 9 s"),
         (0.04, 0.57, "up to 1.1× faster (saves 0.04 to 0.57 of 9 s)"),
         (0.0, 4.5, "up to 2× faster (saves up to 4.5 of 9 s)"),
+        (0.004, 4.5, "up to 2× faster (saves up to 4.5 of 9 s)"),
         (3.0, 4.5, "1.5× to 2× faster (saves 3 to 4.5 of 9 s)"),
         (5.0, 6.0, "2.2× to 3× faster (saves about 5.5 of 9 s)"),
         (3.0, None, "at least 1.5× faster (saves at least 3 of 9 s)"),

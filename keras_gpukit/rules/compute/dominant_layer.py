@@ -136,14 +136,15 @@ class ComputeOutsideLayers(Rule):
         layers = _computing(profile)
         total_s = sum(map(_time_s, layers)) or 1.0
         lines = [each for each in layers if each.role == "line"]
-        unnamed = [each for each in layers if each.role == "other"]
-        share = sum(map(_time_s, (*lines, *unnamed))) / total_s
+        outside = [*lines, *(each for each in layers if each.role == "other")]
+        outside_s = sum(map(_time_s, outside))
+        share, backward_s = outside_s / total_s, sum(each.backward_s for each in outside)
         if sum(map(_time_s, lines)) < self.least_of_lines * total_s and share < self.least:
             return None
         lines.sort(key=_time_s, reverse=True)
         lines = [each for each in lines[:MOST_LINES] if each.time_s >= LEAST_NAMED * total_s]
         removable = [each for each in lines if not each.backward_s]
-        left_out = sum(map(_time_s, (*removable, *unnamed))) / total_s
+        left_out = sum(map(_time_s, removable if lines else outside)) / total_s
         # Of a GPU, other rules judge what changes save.
         is_info = bool(profile.devices) or not left_out
         basis = "operations of no layer"
@@ -151,11 +152,11 @@ class ComputeOutsideLayers(Rule):
             "info" if is_info else "warning",
             self.of_the_computation(share),
             *(self.of_it_by_line(each.time_s / total_s, each.path) for each in lines),
-            self.of_it_backward(sum(e.backward_s for e in (*lines, *unnamed)) / total_s / share),
+            self.of_it_backward(backward_s / outside_s),
             advice=_outside(lines, removable),
             saving=None if is_info else of_compute(summary, left_out, basis=basis),
             title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
-            f"{_lines_in_words(lines) or _operations((*lines, *unnamed)) or 'unnamed'}",
+            f"{_lines_in_words(lines) or _operations(outside) or 'unnamed'}",
         )
 
 
