@@ -100,10 +100,12 @@ def test_without_a_gpu_a_run_that_computes_is_captured_and_read_at_its_end(tmp_p
     for name, value in {**sooner, "MOST_COMPUTES": 0.0}.items():
         monkeypatch.setattr(f"keras_gpukit.rules.slowdown.captures.{name}", value)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
-    monitor = fitted(tmp_path)
+    monitor = fitted(tmp_path, model=small_model(metrics=["mae"]))
     [record] = captured(monitor)
     assert 1 <= record.steps <= 10
     assert record.unread_because is None
+    roles = {each.path: each.role for each in monitor.summary.profile.layers}
+    assert roles["mean_absolute_error"] == "metrics"
     layers = [each for each in monitor.summary.profile.layers if each.class_name == "Dense"]
     assert layers[0].weight_shape is not None
 
