@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.layer_names import layers_in
+from keras_gpukit.monitoring.environment import large_tables
 from keras_gpukit.monitoring.operation_lines import with_lines
 from keras_gpukit.monitoring.script_globals import with_sources
 from keras_gpukit.monitoring.session import Session
@@ -82,7 +83,9 @@ class AutomaticCapture:
                 lambda: session.steps.own.input_so_far().breakdown,
                 functools.partial(_cost_s, session),
                 # A verdict depends on what only a profile of such steps shows.
-                suspected=bool(environment.preprocessing) or environment.runs_eagerly,
+                suspected=bool(environment.preprocessing)
+                or environment.runs_eagerly
+                or large_tables(session.model),
             )
         self._cut_at_step: int | None = None
         self._after_cut: list[StepWindow] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import math
 import os
 import platform
 import sys
@@ -13,15 +14,17 @@ from dataclasses import replace
 from types import CodeType, MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.frameworks import tf_runtime
 from keras_gpukit.frameworks.keras_models import profiled_batches
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
-from keras_gpukit.monitoring.call_frame import callbacks_of_fit, data_of_fit
+from keras_gpukit.monitoring.call_frame import arrays_of_fit, callbacks_of_fit, data_of_fit
 from keras_gpukit.monitoring.script_globals import place_of
-from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment
+from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, Padding
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
 from keras_gpukit.rules.whole_run.hangs import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
@@ -29,6 +32,11 @@ from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENS
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.version import __version__
+
+LARGE_TABLE_BYTES = 16 * 2**20
+"""Least size of an embedding's table whose update may take much of a step; our choice."""
+MOST_EXAMPLES = 1000
+"""About how many examples are looked at; our choice. It takes some milliseconds."""
 
 
 def process_environment(versions: Mapping[str, str] = MappingProxyType({})) -> Environment:
@@ -68,6 +76,7 @@ def read_environment(model: Any) -> Environment:
         trainable_bytes=sum(map(size_of, model.trainable_variables)) or None,
         settings=slow_settings() | _copied_over_time(model),
         preprocessing=_preprocessing(model),
+        padding=_padding(model),
     )
 
 
@@ -82,6 +91,35 @@ def _preprocessing(model: Any) -> tuple[str, ...]:
         for layer in layers_in(model)
         if isinstance(layer, prepares) and not isinstance(layer, cheap)
     )
+
+
+def large_tables(model: Any) -> bool:
+    """Whether a model has an embedding whose table is large, so that updating it may take long."""
+    rows = ((each.input_dim, each.output_dim) for each in _embeddings(model))
+    return any(4 * count * width >= LARGE_TABLE_BYTES for count, width in rows)
+
+
+def _padding(model: Any) -> Padding | None:
+    """Returns how far the running fit's examples are padded with zeros; None for other data."""
+    arrays = arrays_of_fit()
+    if arrays is None or arrays[0].ndim != 2 or arrays[0].dtype.kind not in "iu":
+        return None
+    if not _embeddings(model):
+        return None
+    count, width = arrays[0].shape
+    if not count or not width:
+        return None
+    is_used = arrays[0][:: math.ceil(count / MOST_EXAMPLES)] != 0
+    zeros = (each.argmax(axis=1) for each in (is_used, is_used[:, ::-1]))
+    ends = [np.where(is_used.any(axis=1), each, width) for each in zeros]
+    lengths = width - max(ends, key=np.mean)
+    return Padding(width, float(lengths.mean()), int(np.percentile(lengths, 99)))
+
+
+def _embeddings(model: Any) -> list[Any]:
+    import keras
+
+    return [each for each in layers_in(model) if isinstance(each, keras.layers.Embedding)]
 
 
 def _copied_over_time(model: Any) -> dict[str, str]:

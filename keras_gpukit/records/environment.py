@@ -49,6 +49,21 @@ def is_chief(worker: Worker | None) -> bool:
 
 
 @dataclass(frozen=True)
+class Padding:
+    """How many of the numbers that each example has are no zeros at one end.
+
+    Attributes:
+        width: Numbers that each example has.
+        mean: Mean length of the examples without these zeros.
+        most: Length that 99 % of the examples do not exceed.
+    """
+
+    width: int
+    mean: float
+    most: int
+
+
+@dataclass(frozen=True)
 class Environment:
     """Versions, devices and execution settings of one run.
 
@@ -60,6 +75,7 @@ class Environment:
             step have the same size.
         settings: Settings in effect that can slow a run, by their key in
             `keras_gpukit.rules.setup.settings`, each as the user writes it.
+        padding: None unless a model with an embedding gets whole numbers as an array.
     """
 
     versions: dict[str, str]
@@ -77,6 +93,7 @@ class Environment:
     trainable_bytes: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
     preprocessing: tuple[str, ...] = ()
+    padding: Padding | None = None
 
     @property
     def runs_eagerly(self) -> bool:

@@ -82,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     slow_layers.Float32Layers(),
     slow_layers.DenseEmbeddingUpdate(),
     slow_layers.SlowMetrics(),
+    slow_layers.MostlyPadding(),
     slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),
     dominant_layer.DominantLayer(),

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.training import sensitive_model, slow_dataset, small_model
+from helpers.training import FEATURES, sensitive_model, slow_dataset, small_model
 
 import keras_gpukit as gpukit
 from keras_gpukit.errors import ProfileError
@@ -121,6 +121,18 @@ def test_without_a_gpu_eager_steps_are_captured_early_and_nothing_is_corrected(
     assert record.unread_because is None
     assert record.live_stall_fraction is None
     assert monitor.summary.profile.parts_s["idle"] > 0
+
+
+def test_without_a_gpu_a_large_table_is_captured_early(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr("keras_gpukit.rules.slowdown.captures.SUSPECTED_AFTER_S", 0.3)
+    monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
+    table = keras.layers.Embedding(2**20, 4)
+    head = keras.layers.Flatten(), keras.layers.Dense(1)
+    model = keras.Sequential([keras.Input((FEATURES,)), table, *head])
+    model.compile("sgd", "mse", jit_compile=False)
+    [record] = captured(fitted(tmp_path, batches=60, model=model))
+    assert record.unread_because is None
 
 
 @pytest.mark.parametrize("other", ["Profiler", "TensorBoard"])

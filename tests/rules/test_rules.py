@@ -35,6 +35,7 @@ from keras_gpukit.records import (
     LineTime,
     MemoryRecord,
     OperationProfile,
+    Padding,
     PipelineRecord,
     PipelineStartRecord,
     PlacementRecord,
@@ -286,6 +287,12 @@ def on_cpu(summary):
     return replace(summary, environment=Environment({}), profile=profile)
 
 
+def padded(most, compute_s=80.0):
+    """A run of 100 s on examples of 600 numbers, of which 99 % have at most so many."""
+    summary = spent(compute_s=compute_s)
+    return replace(summary, environment=Environment({}, padding=Padding(600, 0.5 * most, most)))
+
+
 def in_no_layer(other_ms):
     return on_cpu(computing(layers=layers_of(other=other_ms)))
 
@@ -421,6 +428,8 @@ FIRES = [
     ("dominant-layer info: of the computation gram 62", computing(layers=layers_of(gram_2=1.0))),
     ("dominant-layer info: layers the loss 1", computing(layers=layers_of(loss=1.0))),
     ("compute-outside-layers warning: of the computation 62", in_no_layer(1.0)),
+    ("mostly-padding warning: longest of most 48 numbers", padded(48)),
+    ("mostly-padding warning: padded to 600 numbers", padded(300)),
     ("compute-outside-layers warning: of it by line train.py:9 40 %", in_lines(0.4)),
     ("compute-outside-layers info: of it backward 20 %", in_lines(0.4, backward=True)),
     ("low-utilization warning: busy time of GPU:0 49 %", hot(busy(49.0))),
@@ -521,6 +530,8 @@ QUIET = [
     ("dominant-layer", computing(layers=layers_of(gram_2=0.25))),
     ("dominant-layer", computing(layers=layers_of())),
     ("compute-outside-layers", in_no_layer(0.85)),
+    ("mostly-padding", padded(301)),
+    ("mostly-padding", padded(48, compute_s=5.0)),
     ("compute-outside-layers", in_lines(0.29)),
     ("dominant-layer", damaged(computing(layers=layers_of(gram_2=1.0)))),
     ("launch-bound", launching(0.42)),
@@ -623,6 +634,7 @@ ABSTAINS = [
     ("host-to-device-copy", on_cpu(copying(1.0)), "no GPU"),
     ("dominant-layer", computing(), "needs a profile"),
     ("compute-outside-layers", computing(), "needs a profile"),
+    ("mostly-padding", run(), "examples of whole numbers"),
     ("float16-on-cpu", run(), "needs the precision"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", run((A100,)), "needs a profile"),

@@ -15,7 +15,7 @@ from keras_gpukit.rules.compute.profile_shares import (
     fused_fraction,
 )
 from keras_gpukit.rules.compute.slow_kernels import dtype_of, plain_name
-from keras_gpukit.rules.rule import Outcome, Share
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
 
 REQUIRES = "a profile of the steps with the time of each layer"
@@ -145,6 +145,47 @@ class SlowMetrics(LayersRule):
             ),
             saving=saving,
             title=f"Metrics take {_least_to_most(low, share)} % of each step{_named(profile)}",
+        )
+
+
+class MostlyPadding(Rule):
+    """Examples that are padded to more than twice the length of 99 % of them; our choice.
+
+    Keras computes padded steps too, whatever the mask says, but for cuDNN's kernels.
+    """
+
+    code = "mostly-padding"
+    title = "Most of what the model computes on is padding"
+    requires = "examples of whole numbers in an array, for a model with an embedding"
+    charts = ()
+    least_ratio = 2.0
+    mean_length = Measure("An example has {value} on average", "numbers")
+    padded_to = Measure(", and is padded to {value}", "numbers")
+    longest_of_most = Measure(". 99 % of them have at most {value}", "numbers")
+
+    def judge(self, summary: RunSummary) -> Outcome:
+        known = summary.environment.padding
+        if known is None:
+            return self.abstain()
+        if known.width < self.least_ratio * max(known.most, 1):
+            return None
+        saving = of_compute(summary, 1 - known.most / known.width, basis="the length of examples")
+        if saving is None or (saving.highest_fraction or 0.0) < WARNING_FRACTION:
+            return None
+        return self.find(
+            "warning",
+            self.mean_length(round(known.mean)),
+            self.padded_to(known.width),
+            self.longest_of_most(known.most),
+            advice=(
+                f"`pad_sequences(x, maxlen={known.most})`, or `TextVectorization(..., "
+                f"output_sequence_length={known.most})`: the longest 1 % are cut",
+                "Or batches of similar length, each padded to its own longest: "
+                "`ds.bucket_by_sequence_length(...)`",
+            ),
+            saving=saving,
+            title=f"{100 * (1 - known.mean / known.width):.0f} % of what the model computes on is "
+            f"padding: 99 % of the examples have at most {known.most} of {known.width} numbers",
         )
 
 

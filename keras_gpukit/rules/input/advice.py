@@ -8,6 +8,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.contention import WAITING_CALLS, input_holds_gil, mostly_waits
+from keras_gpukit.rules.input.pipeline_causes import stages_while_training
 from keras_gpukit.rules.input.python_advice import (
     AHEAD,
     IN_PROCESSES,
@@ -68,6 +69,9 @@ TEXTS = {
     "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",
 }
 """Text of each kind of advice."""
+MOST_OF_A_START = 0.5
+"""Share of an epoch's start that a stage must take to be the bottleneck of epochs that are all
+start; our choice."""
 CHEAPEST = ("parallel calls", "calls in parallel", "parallel files", "parallel batches")
 ON_CACHES = ("cache", "cache at a distance", "cache in memory", "cache smaller")
 
@@ -126,7 +130,7 @@ def _advice_for(record: InputRecord, summary: RunSummary) -> tuple[str | Advice,
     if stage is None or record.pipeline is None:
         return *about_gil, *general_advice(record, summary), measure
     first = _for_waiting(stage) if waits else ()
-    lines = _cheapest_first(record.pipeline.stages, stage, summary)
+    lines = _cheapest_first(stages_while_training(record.pipeline), stage, summary)
     if first:
         lines = tuple(each for each in lines if each.kind not in CHEAPEST[:2])
     return *about_gil, *first, *lines, *(() if stage.work in BY_HAND else (measure,))
@@ -134,7 +138,7 @@ def _advice_for(record: InputRecord, summary: RunSummary) -> tuple[str | Advice,
 
 def general_advice(record: InputRecord, summary: RunSummary) -> tuple[Advice, ...]:
     """Returns advice for a pipeline whose bottleneck is unknown, by its costliest stage."""
-    stages = record.pipeline.stages if record.pipeline else ()
+    stages = stages_while_training(record.pipeline)
     if not stages:
         return GENERAL
     costliest = max(stages, key=lambda stage: stage.cost_per_batch_s or 0.0)
@@ -179,7 +183,11 @@ def change_for(record: InputRecord, advice: Advice) -> Change | None:
 
 def bottleneck(record: InputRecord) -> StageRecord | None:
     """Returns the stage that is the bottleneck; None if unknown."""
-    return record.pipeline.bottleneck if record.pipeline else None
+    pipeline = record.pipeline
+    if pipeline is None or pipeline.stages:
+        return pipeline.bottleneck if pipeline else None
+    stage = max(pipeline.starts, key=lambda each: each.share, default=None)
+    return stage if stage is not None and stage.share >= MOST_OF_A_START else None
 
 
 def _advise(kind: str, **words: object) -> Advice:

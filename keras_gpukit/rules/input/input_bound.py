@@ -167,6 +167,8 @@ def _waits(summary: RunSummary) -> bool | NotApplicable:
 def _stage(record: InputRecord, stall: float) -> Iterator[Figure]:
     """Yields how long a batch takes to make, and the step without it."""
     source, stage = record.python, bottleneck(record)
+    if record.pipeline is None or not record.pipeline.stages:
+        stage = None  # the start of an epoch makes batches ahead: its time is of more than one
     # The stage is timed at each batch; the code is sampled only once per second.
     if source is not None and stage is not None and stage.name == source.name:
         source = source if source.workers > 1 or stage.cost_per_batch_s is None else None

@@ -52,8 +52,13 @@ def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> PipelineCaus
     """Returns the cause of the wait for the first batches, or for later ones; None without one."""
     if pipeline is None:
         return None
-    stages = pipeline.starts if at_start else pipeline.stages
+    stages = pipeline.starts if at_start else stages_while_training(pipeline)
     return _refilled(pipeline.starts) or _dropped(stages)
+
+
+def stages_while_training(pipeline: PipelineRecord | None) -> Stages:
+    """Returns the stages as steps ran; of epochs that are too short for that, as they started."""
+    return (pipeline.stages or pipeline.starts) if pipeline else ()
 
 
 def slowest_at_start(pipeline: PipelineRecord | None, wait_s: float) -> StageRecord | None:

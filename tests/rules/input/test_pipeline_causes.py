@@ -104,6 +104,18 @@ def test_a_stage_whose_elements_are_dropped_is_named_with_what_drops_them():
         assert first.startswith(f"{advice} before load")
 
 
+def test_of_epochs_that_are_all_start_the_stages_are_those_of_their_start():
+    finding = input_bound(starts=(BATCH, FILTER, dropped(0.1), PATHS))
+    assert "load (train.py:29) makes 10 elements for each one that is used" in finding.title
+    named = input_bound(starts=(BATCH, LOAD, PATHS))
+    assert named.title.endswith("the bottleneck is load (train.py:29)")
+    assert "load makes" not in " ".join(each.sentence for each in named.evidence)
+    assert "wait_per_step" in {each.key for each in named.evidence}  # ahead, more than one batch
+    assert "use every core" not in named.advice[0]  # it has the parallel calls of `load`
+    even = input_bound(starts=(BATCH, replace(LOAD, share=0.4), PATHS))
+    assert even.title.endswith("waiting for data")
+
+
 REFILLED = replace(CACHE, refill_share=0.95)
 
 
