@@ -8,13 +8,14 @@ import os
 import platform
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import CodeType, MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.frameworks import tf_runtime
@@ -27,6 +28,7 @@ from keras_gpukit.monitoring.script_globals import place_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, Padding
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
+from keras_gpukit.rules.setup.settings import NPZ
 from keras_gpukit.rules.whole_run.hangs import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
 from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
@@ -163,32 +165,46 @@ def slow_settings() -> dict[str, str]:
 
 
 def _of_py_dataset() -> dict[str, str]:
-    """Returns the lines of the running fit's `PyDataset` that read what `on_epoch_begin` sets.
-
-    Only if it has several workers, which call its other methods at the same time.
-    """
+    """Returns what in the code of the running fit's `PyDataset` slows it, or reads too early."""
     import keras
 
     data = data_of_fit()
-    workers = getattr(data, "workers", 1)  # missing if the class does not call `super().__init__`
-    if not isinstance(data, keras.utils.PyDataset) or workers < 2:
+    if not isinstance(data, keras.utils.PyDataset):
         return {}
     codes = {
         name: code
         for name, method in vars(type(data)).items()
         if isinstance(code := getattr(method, "__code__", None), CodeType)
     }
-    sets = {name for name, _ in _attributes(codes.get("on_epoch_begin"), "STORE_ATTR")}
-    lines = [
-        place(code.co_filename, line)
+    loads = [
+        (name, place(code.co_filename, line))
         for method, code in codes.items()
         if method not in ("__init__", "on_epoch_begin", "on_epoch_end")
         for name, line in _attributes(code, "LOAD_ATTR")
-        if name in sets
     ]
-    if not lines:
+    return _archives(data, loads) | _set_at_epochs(data, codes, loads)
+
+
+def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Returns the archive of arrays that making a batch reads, with the first line that does."""
+    is_archive = {name for name, each in vars(data).items() if isinstance(each, NpzFile)}
+    lines = [f"self.{name} ({line})" for name, line in loads if name in is_archive]
+    return {NPZ: lines[0]} if lines else {}
+
+
+def _set_at_epochs(
+    data: Any, codes: Mapping[str, CodeType], loads: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """Returns the lines of a `PyDataset` that read what its `on_epoch_begin` sets.
+
+    Only if it has several workers, which call its other methods at the same time.
+    """
+    workers = getattr(data, "workers", 1)  # missing if the class does not call `super().__init__`
+    sets = {name for name, _ in _attributes(codes.get("on_epoch_begin"), "STORE_ATTR")}
+    lines = dict.fromkeys(line for name, line in loads if name in sets)
+    if workers < 2 or not lines:
         return {}
-    return {ON_EPOCH_BEGIN: f"sets what {', '.join(dict.fromkeys(lines))} reads; workers={workers}"}
+    return {ON_EPOCH_BEGIN: f"sets what {', '.join(lines)} reads; workers={workers}"}
 
 
 def _attributes(code: CodeType | None, operation: str) -> Iterator[tuple[str, int]]:

@@ -1,5 +1,6 @@
 """The settings that can slow a run are read where it runs, and none in a run that has none."""
 
+import re
 import sys
 import tracemalloc
 from functools import partial
@@ -14,6 +15,7 @@ from tensorflow.python.data.ops import debug_mode
 
 from keras_gpukit.monitoring.environment import read_environment
 from keras_gpukit.records import RUN_FUNCTIONS_EAGERLY
+from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
 
 
@@ -88,3 +90,45 @@ def test_copies_of_a_layer_over_time_and_saving_by_batches_are_read(tmp_path):
     model.fit(np.zeros((1, 60, 4)), np.zeros(1), callbacks=[saves, reads], verbose=0)
     assert "puts 60 copies of its layer" in reads.settings["TimeDistributed"]
     assert reads.settings["ModelCheckpoint.save_freq"] == "save_freq=3"
+
+
+class FromArchive(keras.utils.PyDataset):
+    """Batches of an archive, which is read once or for each batch; one of them sets its order."""
+
+    def __init__(self, path, **options):
+        super().__init__(**options)
+        self.once = np.load(path)["x"]
+        self.archive = np.load(path)
+        self.order = range(2)
+
+    def __len__(self):
+        return 2
+
+
+class Again(FromArchive):
+    def on_epoch_begin(self):
+        self.order = range(2)
+
+    def __getitem__(self, index):
+        x = self.archive["x"][self.order[index]][None]
+        return x, x[:, :1]
+
+
+class Once(FromArchive):
+    def __getitem__(self, index):
+        return self.once[index][None], self.once[index][None, :1]
+
+
+def test_what_a_pydataset_reads_for_each_batch_is_read_with_its_line(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.zeros((2, 8), "float32"))
+
+    def settings_of(dataset):
+        reads = Reads()
+        small_model().fit(dataset(tmp_path / "x.npz", workers=2), callbacks=[reads], verbose=0)
+        return reads.settings
+
+    again, once = settings_of(Again), settings_of(Once)
+    line = Again.__getitem__.__code__.co_firstlineno + 1
+    assert re.fullmatch(rf"self\.archive \(\S*test_slow_settings\.py:{line}\)", again[settings.NPZ])
+    assert re.search(rf"test_slow_settings\.py:{line} reads; workers=2", again[ON_EPOCH_BEGIN])
+    assert not {settings.NPZ, ON_EPOCH_BEGIN} & once.keys()

@@ -57,6 +57,7 @@ DETERMINISM = "tf.config.experimental.enable_op_determinism()"
 ACTIVE_PROFILER = "tf.profiler.experimental.start()"
 ONE_INTRA_THREAD = "tf.config.threading.set_intra_op_parallelism_threads(1)"
 TRACE, PROFILE, TRACEMALLOC = "sys.settrace()", "sys.setprofile()", "tracemalloc.start()"
+NPZ = "np.load() of an .npz file"
 DEV_MODE, DEBUG_BUILD = "python -X dev", "A debug build of Python"
 
 _EAGER = "starts each operation of a step from Python"
@@ -71,6 +72,11 @@ SETTINGS: dict[str, Setting] = {
     RUN_EAGERLY: Setting("steps", _EAGER, "`compile(run_eagerly=False)`"),
     RUN_FUNCTIONS_EAGERLY: Setting("steps", _EAGER, "`tf.config.run_functions_eagerly(False)`"),
     DEBUG_MODE: Setting("input", "runs tf.data serially in Python", f"remove `{DEBUG_MODE}`"),
+    NPZ: Setting(
+        "input",
+        "reads a whole array of its .npz file again each time",
+        "take the array out of the file once, in `__init__`: `np.load(path)['x']`",
+    ),
     DUMP: Setting("steps and tracing", "writes each operation's results", f"remove `{DUMP}`"),
     CHECK_NUMERICS: Setting(
         "steps and tracing", "checks each tensor for NaN", f"remove `{CHECK_NUMERICS}`"
