@@ -63,7 +63,8 @@ class DenseEmbeddingUpdate(LayersRule):
                 "trains otherwise, so compare the losses: `keras.optimizers.SGD(...)` without "
                 "momentum, and layers without `embeddings_regularizer`, whose gradient is of all "
                 "rows",
-                "Fewer or narrower rows: hash rare words into fewer, or a smaller `output_dim`",
+                "Fewer rows: number the ids that occur, as `np.unique(ids, return_inverse=True)` "
+                "does, or hash rare words. Or narrower ones: a smaller `output_dim`",
                 "`compile(jit_compile=True)`: XLA fuses the update, which still takes all rows",
             ),
             saving=saving,
@@ -161,7 +162,7 @@ class MostlyPadding(Rule):
     least_ratio = 2.0
     mean_length = Measure("An example has {value} on average", "numbers")
     padded_to = Measure(", and is padded to {value}", "numbers")
-    longest_of_most = Measure(". 99 % of them have at most {value}", "numbers")
+    longest_of_most = Measure("99 % of the examples have at most {value}", "numbers")
 
     def judge(self, summary: RunSummary) -> Outcome:
         known = summary.environment.padding
