@@ -97,8 +97,10 @@ def _preprocessing(model: Any) -> tuple[str, ...]:
 
 def large_tables(model: Any) -> bool:
     """Whether a model has an embedding whose table is large, so that updating it may take long."""
-    rows = ((each.input_dim, each.output_dim) for each in _embeddings(model))
-    return any(4 * count * width >= LARGE_TABLE_BYTES for count, width in rows)
+    with suppress(AttributeError, TypeError):  # a class of its own may lack them
+        sizes = (each.input_dim * each.output_dim for each in _embeddings(model))
+        return any(4 * size >= LARGE_TABLE_BYTES for size in sizes)
+    return False
 
 
 def _padding(model: Any) -> Padding | None:
