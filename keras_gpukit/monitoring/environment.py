@@ -28,7 +28,6 @@ from keras_gpukit.monitoring.script_globals import place_of
 from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, Padding
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.setup.settings import NPZ
 from keras_gpukit.rules.whole_run.hangs import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
 from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
@@ -191,7 +190,7 @@ def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Returns the archive of arrays that making a batch reads, with the first line that does."""
     is_archive = {name for name, each in vars(data).items() if isinstance(each, NpzFile)}
     lines = [f"self.{name} ({line})" for name, line in loads if name in is_archive]
-    return {NPZ: lines[0]} if lines else {}
+    return {settings.NPZ: lines[0]} if lines else {}
 
 
 def _set_at_epochs(

@@ -214,6 +214,11 @@ class ScriptRecord:
         known_s = self.imports_s + self.before_s + sum(each.total_s for each in self.calls)
         return max(self.wall_s - known_s, 0.0)
 
+    @property
+    def fits(self) -> int:
+        """Number of calls of `fit`."""
+        return sum(each.count for each in self.calls if each.method == "fit")
+
     def share(self, spent_s: float) -> float:
         """Returns seconds as a share, at most 1, of the time without the imports."""
         return spent_s / max(self.wall_s - self.imports_s, spent_s, 1e-9)

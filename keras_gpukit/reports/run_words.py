@@ -81,9 +81,8 @@ def see_more(summary: RunSummary, again: str | None = None) -> str | None:
     """
     judged = is_judged(summary)
     if _is_short(summary) or (not judged and "input-bound" in summary.verdict.too_short):
-        calls = summary.script.calls if summary.script else ()
-        is_one = sum(each.count for each in calls if each.method == "fit") <= 1
-        return f"{'Train' if is_one else 'Let one fit train'} for 10 s and 100 steps or more."
+        are_several = summary.script is not None and summary.script.fits > 1
+        return f"{'Let one fit train' if are_several else 'Train'} for 10 s and 100 steps or more."
     can_profile = summary.breakdown is not None and summary.profile is None
     if not (can_profile and judged and unseen_compute(summary)):
         return None

@@ -236,8 +236,7 @@ class Conclusion:
         longest, which = main_run(report.runs)
         if len(fits) > 1:
             count = max(self.fits.count, len(fits))
-            calls = report.script.calls if report.script else ()
-            called = sum(each.count for each in calls if each.method == "fit")
+            called = report.script.fits if report.script else 0
             of_all = f" of {called}" if called > count else ""
             self._print(f"{count}{of_all} fits were monitored; the {which} is {longest.name}:")
         captures = tuple(each.capture for each in longest.captures if each.capture is not None)
