@@ -10,15 +10,12 @@ from benchmarks.gpu.part import ORDER, error_of, load_part
 from benchmarks.gpu.results import load, outcomes, save
 
 MEASURED_SLICE = Path(__file__).parent / "cases" / "measured_slice.py"
-QUICK = ("stall:8-steps",)
 STARTED = {"status": "running", "device": {"kind": "cpu"}, "small": True, "took_s": 0.0}
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in ORDER],
-)
+@pytest.mark.parametrize("name", ORDER)
 def test_a_slice_runs_on_a_cpu_and_proves_nothing(name, tmp_path):
     part, _, of_slice = name.partition(":")
     save(tmp_path, STARTED | {"part": part, "slice": of_slice, "measured": {}})

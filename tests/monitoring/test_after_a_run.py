@@ -109,6 +109,7 @@ def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
     assert kept() is None
 
 
+@pytest.mark.long  # the test above sees that no source is kept
 def test_a_script_with_a_generator_exits_without_a_complaint_of_tensorflow(run_python):
     # An iterator kept until the interpreter is gone cannot end its generator any more.
     script = """

@@ -250,13 +250,10 @@ def test_in_a_process_of_its_own_a_function_makes_the_model():
         assert forkserver._forkserver._forkserver_pid is None
 
 
+@pytest.mark.long  # `tests/realtime` interrupts a trial
 @pytest.mark.parametrize(
     ("to_the_group", "number"),
-    [
-        (True, signal.SIGTERM),
-        pytest.param(False, signal.SIGKILL, marks=pytest.mark.long),
-        pytest.param(False, signal.SIGINT, marks=pytest.mark.long),
-    ],
+    [(True, signal.SIGTERM), (False, signal.SIGKILL), (False, signal.SIGINT)],
 )
 def test_a_search_that_is_ended_leaves_neither_files_nor_processes(tmp_path, to_the_group, number):
     options = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

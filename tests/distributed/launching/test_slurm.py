@@ -134,6 +134,7 @@ print("went on")
     assert slurm.wait_for_end(submit(slurm, tmp_path, failing, "--ps=1")) == "FAILED"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_a_job_that_failed_is_started_again_as_often_as_asked(slurm, tmp_path):
