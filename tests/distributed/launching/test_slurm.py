@@ -184,6 +184,8 @@ def guides(tmp_path_factory) -> tuple[str, str]:
     return script, finished.stdout.splitlines()[-1]
 
 
+# In `make test`, test_multi_worker.py trains in two processes with the loss of one.
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_a_job_trains_on_both_nodes_with_the_loss_of_one_machine(slurm, tmp_path, guides):
