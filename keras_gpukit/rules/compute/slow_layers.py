@@ -46,7 +46,7 @@ class DenseEmbeddingUpdate(LayersRule):
     title = "The optimizer updates all rows of an embedding in each step"
     supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_the_optimizer = Share("The optimizer takes {value} of a step")
-    of_the_rows_at_most_in_a_batch = Share("A batch uses at most {value} of the rows")
+    rows_of_a_batch = Measure("A batch uses at most {value} of {of} rows")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         share = _time_s(profile, "optimizer") / own_s
@@ -219,12 +219,12 @@ def _largest_embedding(profile: ProfileRecord) -> LayerProfile | None:
 
 
 def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...]:
-    """Returns the most rows of the table that a batch uses, as a share; empty if unknown."""
+    """Returns the most rows of the table that a batch uses; empty if unknown."""
     layer, rate, step_s = _largest_embedding(profile), summary.examples_per_s, summary.step_time_s
     if layer is None or not (layer.inputs and layer.weight_shape and rate and step_s):
         return ()
-    used = layer.inputs * rate * step_s / layer.weight_shape[0]
-    return (DenseEmbeddingUpdate.of_the_rows_at_most_in_a_batch(used),) if used < 1 else ()
+    used, rows = layer.inputs * rate * step_s, layer.weight_shape[0]
+    return (DenseEmbeddingUpdate.rows_of_a_batch(used, f"{rows:,}"),) if used < rows else ()
 
 
 def _made_dense(profile: ProfileRecord) -> str | None:

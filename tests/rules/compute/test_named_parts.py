@@ -72,8 +72,8 @@ def test_an_embedding_is_named_with_its_size_and_the_rows_that_a_batch_uses():
     found = DenseEmbeddingUpdate().judge(run(bias, items, layer("optimizer", 0.008)))
     assert "(items, 400,000 × 32): 80 % of the step" in found.title
     assert "but it trains otherwise, so compare the losses: keras.optimizers.SGD" in found.advice[0]
-    rows = next(each for each in found.evidence if each.key.startswith("of_the_rows"))
-    assert rows.value == pytest.approx(100 * 5120 / 400_000)
+    rows = next(each for each in found.evidence if each.key == "rows_of_a_batch")
+    assert (rows.value, rows.of) == (pytest.approx(5120), "400,000")
 
 
 def others():
