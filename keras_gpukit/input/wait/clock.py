@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import sys
 import threading
@@ -266,6 +267,13 @@ _UNTIL_ENDED_S = 1.0
 """Longest wait for a call to let go of its last iterator; our choice. The call ends meanwhile."""
 _LOOK_EVERY_S = 0.01
 _OURS = 2  # references to an object in a list, seen by `sys.getrefcount`
+_NAME = "frees an iterator"
+_AT_EXIT_S = 1.0
+"""How long the end of the process waits for iterators that are being freed; our choice.
+
+Most take milliseconds. But TensorFlow may wake an iterator's tuning thread before it has marked it
+as cancelled: that sleeps on, for up to as long as the iterator lived, and what frees it waits.
+"""
 
 
 class PastIterator:
@@ -285,8 +293,7 @@ class PastIterator:
         """Lets go of the iterator once Keras has done so."""
         held, self._held = self._held, []
         if held:
-            # No daemon: what frees it must not be cut off by the end of the interpreter.
-            threading.Thread(target=_free, args=(held,), name="frees an iterator").start()
+            threading.Thread(target=_free, args=(held,), name=_NAME, daemon=True).start()
 
 
 def _free(held: list[Any]) -> None:
@@ -294,3 +301,12 @@ def _free(held: list[Any]) -> None:
     while sys.getrefcount(held[0]) > _OURS and time.monotonic() < until_s:
         time.sleep(_LOOK_EVERY_S)
     held.clear()
+
+
+@atexit.register
+def _wait_at_exit() -> None:
+    """Lets iterators be freed while there is an interpreter, but does not wait for sleepers."""
+    until_s = time.monotonic() + _AT_EXIT_S
+    for thread in threading.enumerate():
+        if thread.name == _NAME:
+            thread.join(max(until_s - time.monotonic(), 0.0))

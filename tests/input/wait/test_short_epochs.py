@@ -288,3 +288,21 @@ def test_it_is_freed_on_a_thread_of_its_own():
     join()
     assert len(freed) == 2
     assert threading.main_thread() not in freed
+
+
+NEVER_FREED = """
+import threading, weakref
+from helpers.training import fast_dataset
+from keras_gpukit.input.wait.clock import PastIterator
+
+past, iterator = PastIterator(), iter(fast_dataset(3))
+weakref.finalize(iterator, threading.Event().wait).atexit = False
+past.follow(iterator)
+del iterator
+past.free()
+print("ends")
+"""
+
+
+def test_the_end_of_a_process_waits_for_no_iterator_that_takes_long_to_free(run_script):
+    assert run_script(NEVER_FREED, timeout=60).stdout.splitlines()[-1] == "ends"
