@@ -25,7 +25,12 @@ from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.model_state import size_of
 from keras_gpukit.monitoring.call_frame import arrays_of_fit, callbacks_of_fit, data_of_fit
 from keras_gpukit.monitoring.script_globals import place_of
-from keras_gpukit.records.environment import RUN_FUNCTIONS_EAGERLY, Environment, Padding
+from keras_gpukit.records.environment import (
+    RUN_FUNCTIONS_EAGERLY,
+    Environment,
+    FrozenLayers,
+    Padding,
+)
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
 from keras_gpukit.rules.setup import settings
 from keras_gpukit.rules.whole_run.hangs import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
@@ -78,6 +83,7 @@ def read_environment(model: Any) -> Environment:
         settings=slow_settings() | _copied_over_time(model),
         preprocessing=_preprocessing(model),
         padding=_padding(model),
+        frozen=_frozen(model),
     )
 
 
@@ -117,6 +123,30 @@ def _padding(model: Any) -> Padding | None:
     ends = [np.where(is_used.any(axis=1), each, width) for each in zeros]
     lengths = width - max(ends, key=np.mean)
     return Padding(width, float(lengths.mean()), int(np.percentile(lengths, 99)))
+
+
+def _frozen(model: Any) -> FrozenLayers | None:
+    """Returns a model's first layers if they have weights and none of these is trained."""
+    import keras
+
+    if not isinstance(model, (keras.Sequential, keras.Function)):
+        return None  # its layers are in no known order
+    first: list[Any] = []
+    for layer in model.layers:
+        if layer.trainable_weights or any(map(_draws, (layer, *layers_in(layer)))):
+            tables = keras.layers.Embedding  # which only look up
+            has_weights = any(each.weights and not isinstance(each, tables) for each in first)
+            names = tuple(each.name for each in first)
+            return FrozenLayers(names, arrays_of_fit() is not None) if has_weights else None
+        first.append(layer)
+    return None  # nothing is trained
+
+
+def _draws(layer: Any) -> bool:
+    """Whether a layer draws numbers at random, such as dropout or augmentation."""
+    import keras
+
+    return any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())
 
 
 def _embeddings(model: Any) -> list[Any]:
@@ -183,7 +213,7 @@ def _of_py_dataset() -> dict[str, str]:
         if method not in ("__init__", "on_epoch_begin", "on_epoch_end")
         for name, line in _attributes(code, "LOAD_ATTR")
     ]
-    return _archives(data, loads) | _set_at_epochs(data, codes, loads)
+    return _archives(data, loads) | _chunked(data, loads) | _set_at_epochs(data, codes, loads)
 
 
 def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -191,6 +221,23 @@ def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
     is_archive = {name for name, each in vars(data).items() if isinstance(each, NpzFile)}
     lines = [f"self.{name} ({line})" for name, line in loads if name in is_archive]
     return {settings.NPZ: lines[0]} if lines else {}
+
+
+def _chunked(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Returns the HDF5 file that making a batch reads, if one chunk has many examples."""
+    h5py: Any = sys.modules.get("h5py")
+    for name, each in vars(data).items() if h5py else ():
+        with suppress(AttributeError, RuntimeError, ValueError):  # a file that is closed
+            arrays = each.values() if isinstance(each, h5py.Group) else (each,)
+            sized = [array for array in arrays if isinstance(array, h5py.Dataset) and array.chunks]
+            largest = max(sized, key=lambda array: array.nbytes, default=None)
+            lines = [line for loaded, line in loads if loaded == name]
+            if lines and largest is not None and largest.compression and largest.chunks[0] > 1:
+                return {
+                    settings.HDF5: f"self.{name} ({lines[0]}) keeps {largest.chunks[0]} examples "
+                    f"in each compressed chunk, and"
+                }
+    return {}
 
 
 def _set_at_epochs(

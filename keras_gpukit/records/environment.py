@@ -64,6 +64,19 @@ class Padding:
 
 
 @dataclass(frozen=True)
+class FrozenLayers:
+    """The first layers of a model, up to one that is trained or draws at random.
+
+    Attributes:
+        names: Names of the outermost layers, from the input on.
+        gets_arrays: Whether `fit` got arrays, which are the same in each epoch.
+    """
+
+    names: tuple[str, ...]
+    gets_arrays: bool
+
+
+@dataclass(frozen=True)
 class Environment:
     """Versions, devices and execution settings of one run.
 
@@ -76,6 +89,7 @@ class Environment:
         settings: Settings in effect that can slow a run, by their key in
             `keras_gpukit.rules.setup.settings`, each as the user writes it.
         padding: None unless a model with an embedding gets whole numbers as an array.
+        frozen: None unless a model's first layers have weights, none of which is trained.
     """
 
     versions: dict[str, str]
@@ -94,6 +108,7 @@ class Environment:
     settings: dict[str, str] = field(default_factory=dict)
     preprocessing: tuple[str, ...] = ()
     padding: Padding | None = None
+    frozen: FrozenLayers | None = None
 
     @property
     def runs_eagerly(self) -> bool:

@@ -13,6 +13,7 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.rules.cluster import workers
 from keras_gpukit.rules.compute import (
     dominant_layer,
+    frozen_layers,
     host_cpu,
     host_work,
     launch_bound,
@@ -83,6 +84,7 @@ RULES: tuple[Rule, ...] = (
     slow_layers.DenseEmbeddingUpdate(),
     slow_layers.SlowMetrics(),
     slow_layers.MostlyPadding(),
+    frozen_layers.FrozenFeatures(),
     slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),
     dominant_layer.DominantLayer(),

@@ -5,6 +5,7 @@ import sys
 import tracemalloc
 from functools import partial
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -117,6 +118,42 @@ class Again(FromArchive):
 class Once(FromArchive):
     def __getitem__(self, index):
         return self.once[index][None], self.once[index][None, :1]
+
+
+class FromHDF5(keras.utils.PyDataset):
+    """Batches of a file in chunks of four examples."""
+
+    def __init__(self, path, **stored):
+        super().__init__()
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", data=np.zeros((8, 8), "float32"), **stored)
+        self.file = h5py.File(path)
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        x = self.file["x"][index][None]
+        return x, x[:, :1]
+
+
+def test_a_compressed_chunk_of_many_examples_is_read_with_its_line(tmp_path):
+    def settings_of(**stored):
+        reads, data = Reads(), FromHDF5(tmp_path / "x.h5", **stored)
+        small_model().fit(data, callbacks=[reads], verbose=0)
+        data.file.close()
+        return reads.settings
+
+    line = FromHDF5.__getitem__.__code__.co_firstlineno + 1
+    said = settings_of(chunks=(4, 8), compression="gzip")[settings.HDF5]
+    assert re.fullmatch(
+        rf"self\.file \(\S*test_slow_settings\.py:{line}\) keeps 4 examples in each compressed "
+        "chunk, and",
+        said,
+    )
+    assert settings.HDF5 not in settings_of(chunks=(1, 8), compression="gzip")
+    assert settings.HDF5 not in settings_of(chunks=(4, 8))
+    assert settings.HDF5 not in settings_of()
 
 
 def test_what_a_pydataset_reads_for_each_batch_is_read_with_its_line(tmp_path):

@@ -25,6 +25,7 @@ from keras_gpukit.records import (
     DeviceProfile,
     Environment,
     Fallback,
+    FrozenLayers,
     GPUInfo,
     GPUUtilization,
     Hang,
@@ -293,6 +294,17 @@ def padded(most, compute_s=80.0):
     return replace(summary, environment=Environment({}, padding=Padding(600, 0.5 * most, most)))
 
 
+def frozen(share, gets_arrays=True, epochs=10, validation_s=0.0):
+    """A run of 100 s whose frozen layers take a share of each step's computation."""
+    layers = layers_of(base=5.0 * share, head=5.0 * (1 - share))[3:]
+    summary = on_cpu(computing(layers=layers))
+    environment = replace(summary.environment, frozen=FrozenLayers(("base",), gets_arrays))
+    start = PipelineStartRecord(epochs - 1, 0.01)
+    parts = breakdown(100.0, compute_s=80.0, validation_s=validation_s)
+    record = replace(summary.input, pipeline_start=start, breakdown=parts)
+    return replace(summary, environment=environment, input=record)
+
+
 def in_no_layer(other_ms):
     return on_cpu(computing(layers=layers_of(other=other_ms)))
 
@@ -430,6 +442,8 @@ FIRES = [
     ("compute-outside-layers warning: of the computation 62", in_no_layer(1.0)),
     ("mostly-padding warning: longest of most 48 numbers", padded(48)),
     ("mostly-padding warning: padded to 600 numbers", padded(300)),
+    ("frozen-features critical: epochs 10", frozen(0.9)),
+    ("frozen-features warning: epochs 2", frozen(0.9, gets_arrays=False, epochs=2)),
     ("compute-outside-layers warning: of it by line train.py:9 40 %", in_lines(0.4)),
     ("compute-outside-layers info: of it backward 20 %", in_lines(0.4, backward=True)),
     ("low-utilization warning: busy time of GPU:0 49 %", hot(busy(49.0))),
@@ -531,6 +545,7 @@ QUIET = [
     ("dominant-layer", computing(layers=layers_of())),
     ("compute-outside-layers", in_no_layer(0.85)),
     ("mostly-padding", padded(301)),
+    ("frozen-features", frozen(0.1)),
     ("mostly-padding", padded(48, compute_s=5.0)),
     ("compute-outside-layers", in_lines(0.29)),
     ("dominant-layer", damaged(computing(layers=layers_of(gram_2=1.0)))),
@@ -635,6 +650,7 @@ ABSTAINS = [
     ("dominant-layer", computing(), "needs a profile"),
     ("compute-outside-layers", computing(), "needs a profile"),
     ("mostly-padding", run(), "examples of whole numbers"),
+    ("frozen-features", replace(frozen(0.9), input=None), "needs two epochs"),
     ("float16-on-cpu", run(), "needs the precision"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", run((A100,)), "needs a profile"),

@@ -58,6 +58,7 @@ ACTIVE_PROFILER = "tf.profiler.experimental.start()"
 ONE_INTRA_THREAD = "tf.config.threading.set_intra_op_parallelism_threads(1)"
 TRACE, PROFILE, TRACEMALLOC = "sys.settrace()", "sys.setprofile()", "tracemalloc.start()"
 NPZ = "np.load() of an .npz file"
+HDF5 = "an HDF5 file in compressed chunks"
 DEV_MODE, DEBUG_BUILD = "python -X dev", "A debug build of Python"
 
 _EAGER = "starts each operation of a step from Python"
@@ -76,6 +77,12 @@ SETTINGS: dict[str, Setting] = {
         "input",
         "reads a whole array of its .npz file again each time",
         "take the array out of the file once, in `__init__`: `np.load(path)['x']`",
+    ),
+    HDF5: Setting(
+        "input",
+        "unpacks a whole one to read an example",
+        "read it into memory once, in `__init__`: `file['x'][:]`, or, if it is too large, write it "
+        "with `chunks=(1, ...)`; threads (`workers=...`) wait for h5py's one lock",
     ),
     DUMP: Setting("steps and tracing", "writes each operation's results", f"remove `{DUMP}`"),
     CHECK_NUMERICS: Setting(

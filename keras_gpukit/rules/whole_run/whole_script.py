@@ -153,6 +153,20 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        r"ragged\.constant",
+        (
+            "`tf.RaggedTensor.from_row_lengths(np.concatenate(rows), [len(row) for row in rows])`: "
+            "`tf.ragged.constant` looks at each number in Python, several times",
+        ),
+    ),
+    (
+        r"np\.append|numpy\.append|iterrows",
+        (
+            "collect what is new in a list, and join it once after the loop: `np.append` copies "
+            "the whole array each time, and `iterrows` makes an object of each row",
+        ),
+    ),
+    (
         r"OwnedIterator|NumpyIterator|as_numpy_iterator",
         (
             "each element of the dataset takes Python and an eager call here: iterate over "
@@ -240,5 +254,11 @@ def _named(line: LineTime, spent_s: float) -> str:
         return f"{line.function}, most of it on the line {line.place}"
     # A look at plain Python comes at the end of a loop's turn, so such a line proves nothing.
     is_proof = "(" in line.source or line.function == "<module>"
-    shows = is_proof and 0 < len(line.source) <= MOST_SOURCE
-    return f"{line.source if shows else line.called or line.function} ({line.place})"
+    called = line.called or line.function
+    if is_proof and 0 < len(line.source) <= MOST_SOURCE:
+        called = line.source
+    elif line.called:  # as the script writes it: "tf.ragged.constant"
+        name = re.escape(line.called.rpartition(".")[2])
+        written = re.search(rf"[\w.]*\b{name}(?=\()", line.source)
+        called = written[0] if written else called
+    return f"{called} ({line.place})"

@@ -58,6 +58,8 @@ def test_a_function_is_named_if_no_single_line_takes_most_of_it():
         ("path = keras.utils.get_file(url)", "get_file", 20.0, "keep what was downloaded"),
         ("everything = list(ds)", "OwnedIterator.__next__", 0.0, "each element of the dataset"),
         ("everything = list(rows)", None, 0.0, "if the result is the same"),
+        ("tf.ragged.constant(rows)", "constant", 0.0, "tf.RaggedTensor.from_row_lengths"),
+        ("x = np.append(x, row)", "append", 0.0, "collect what is new in a list"),
         ("image = Image.open(path)", None, 0.0, "read files in parallel"),
         ("q.get()", "Queue.get", 20.0, "the line waits and does not compute"),
     ],
@@ -65,6 +67,31 @@ def test_a_function_is_named_if_no_single_line_takes_most_of_it():
 def test_known_lines_get_their_advice(source, called, waits_s, advice):
     (finding,) = found(replace(ADAPT, called=called, source=source, waits_s=waits_s))
     assert finding.advice[0].startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("source", "called", "named"),
+    [
+        (
+            "clicks = tf.ragged.constant(histories_of_users, dtype=tf.int32)",
+            "constant",
+            "tf.ragged.constant",
+        ),
+        (
+            "text.adapt(rows_of_the_whole_data_set_of_last_year_and_this)",
+            "Text.adapt",
+            "text.adapt",
+        ),
+        (
+            "vocabulary = terms_of(rows_of_the_whole_data_set_of_last_year)",
+            "Text.adapt",
+            "Text.adapt",
+        ),
+    ],
+)
+def test_what_a_long_line_calls_is_named_as_the_script_writes_it(source, called, named):
+    (finding,) = found(replace(ADAPT, called=called, source=source))
+    assert finding.title.endswith(f"in {named} (train.py:31)")
 
 
 def test_short_or_small_times_are_no_finding():
