@@ -10,6 +10,7 @@ import ast
 import functools
 import linecache
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from traceback import FrameSummary
@@ -47,7 +48,7 @@ def with_lines(profile: ProfileRecord, model: Any) -> ProfileRecord:
     graph = step_graph(model.train_function)
     if graph is None or not profile.steps:
         return profile
-    makers = _Makers(graph)
+    makers = _Makers(graph, model.name)
     divided = (
         _divided(each, makers, profile.steps) if each.role == "other" else (each,)
         for each in profile.layers
@@ -58,7 +59,8 @@ def with_lines(profile: ProfileRecord, model: Any) -> ProfileRecord:
 class _Makers:
     """Finds what makes the operations of a graph, by their names."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, model_name: str) -> None:
+        self._scope = f"{model_name}/"
         self._own = {each.name: each for each in graph.get_operations()}
         self._called: dict[str, list[Any]] = {}
         self._add_called(graph)
@@ -78,7 +80,24 @@ class _Makers:
         scopes = name.split("/")
         ends = ("/".join(scopes[at:]) for at in range(len(scopes)))
         found = next((self._called[each] for each in ends if each in self._called), ())
-        return _maker(found[0].traceback) if len(found) == 1 else None
+        if len(found) == 1:
+            return _maker(found[0].traceback)
+        return self._of_inputs(kernel.operation or "")
+
+    def _of_inputs(self, name: str) -> Maker | None:
+        """Returns the maker of what a gradient without a scope is of, by what it computes with."""
+        level = [self._own[name]] if is_backward(name) and name in self._own else []
+        seen: set[str] = set()
+        while level:
+            inputs = {each.op.name: each.op for operation in level for each in operation.inputs}
+            outside = [each for each in inputs.values() if self._scope not in each.name]
+            forward = (each for each in outside if not is_backward(each.name))
+            makers = Counter(filter(None, (_maker(each.traceback) for each in forward)))
+            if makers:
+                return makers.most_common(1)[0][0]
+            level = [each for each in outside if is_backward(each.name) and each.name not in seen]
+            seen.update(each.name for each in level)
+        return None
 
 
 def _maker(stack: Iterable[FrameSummary]) -> Maker | None:

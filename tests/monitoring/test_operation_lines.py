@@ -85,6 +85,28 @@ def test_a_gradient_has_the_line_of_what_it_is_the_gradient_of(own):
     assert layers[line].time_s == pytest.approx(0.005)
 
 
+class Norm(keras.regularizers.Regularizer):
+    def __call__(self, weights):
+        return keras.ops.norm(weights, ord=2)  # line of the norm
+
+
+def test_a_gradient_without_a_scope_has_the_line_of_what_it_computes_with():
+    inputs = keras.Input((4,))
+    outputs = keras.layers.Dense(2, kernel_regularizer=Norm())(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(1)(outputs))
+    model.compile("sgd", "mse", jit_compile=False)
+    model.train_on_batch(np.ones((8, 4), "float32"), np.ones((8, 1), "float32"))
+    gradients = "gradient_tape/Svd", "gradient_tape/MatMul"
+    found = divided(model, operation("Svd", 0.004), *(operation(each, 0.002) for each in gradients))
+    place = f"test_operation_lines.py:{place_of('line of the norm')}"
+    line = next(each for path, each in found.items() if path.endswith(place))
+    assert (line.time_s, line.backward_s) == (pytest.approx(0.008), pytest.approx(0.004))
+    model_s_own = f"gradient_tape/{model.name}/dense/MatMul"
+    assert [each.role for each in divided(model, operation(model_s_own, 0.01)).values()] == [
+        "other"
+    ]
+
+
 def test_metrics_have_their_class_and_the_line_if_it_is_the_script_s():
     precision = keras.metrics.Precision(thresholds=[0.1, 0.5])
     model = trained(metrics=[precision, "mae", Spread()])

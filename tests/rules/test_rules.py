@@ -309,12 +309,13 @@ def in_no_layer(other_ms):
     return on_cpu(computing(layers=layers_of(other=other_ms)))
 
 
-def in_lines(line_ms, *, backward=False):
+def in_lines(line_ms, *, backward=False, kind="Mul"):
     """A run on a CPU in which a line of the script takes some milliseconds of each step."""
     summary = on_cpu(computing(layers=layers_of(other=line_ms)))
     *layers, line = summary.profile.layers
     backward_s = 0.2 * line.time_s if backward else 0.0
-    line = replace(line, path="train.py:9", role="line", backward_s=backward_s)
+    largest = (replace(line.largest[0], operation=kind),)
+    line = replace(line, path="train.py:9", role="line", backward_s=backward_s, largest=largest)
     return replace(summary, profile=replace(summary.profile, layers=(*layers, line)))
 
 
@@ -446,6 +447,10 @@ FIRES = [
     ("frozen-features warning: epochs 2", frozen(0.9, gets_arrays=False, epochs=2)),
     ("compute-outside-layers warning: of it by line train.py:9 40 %", in_lines(0.4)),
     ("compute-outside-layers info: of it backward 20 %", in_lines(0.4, backward=True)),
+    (
+        "compute-outside-layers warning: of it backward 20 %",
+        in_lines(0.4, backward=True, kind="gradient_tape/Svd"),
+    ),
     ("low-utilization warning: busy time of GPU:0 49 %", hot(busy(49.0))),
     ("host-cpu-saturated warning: cores busy 70 %", run(input=stall(0.5), utilization=BUSY_HOST)),
     ("host-cpu-saturated info: this process 50 %", hot(BUSY_HOST)),

@@ -44,6 +44,15 @@ LEAST_NAMED = 0.05
 """Least share of the computation of a line that is named; our choice."""
 
 
+DECOMPOSITIONS = ("Svd", "SelfAdjointEigV2", "Eig", "Qr")
+"""Kinds of operations that decompose a matrix, which takes as long as many products of it."""
+DECOMPOSES = (
+    "decomposes a whole matrix in each step, as a norm with `ord=2` does: for the largest singular "
+    "value, a few products are enough (power iteration, as `keras.layers.SpectralNormalization` "
+    "does), or compute it every tenth step only"
+)
+
+
 class DominantLayer(Rule):
     """Layers of one kind, or another part of the step, that take a third of the computation.
 
@@ -144,7 +153,8 @@ class ComputeOutsideLayers(Rule):
         lines.sort(key=_time_s, reverse=True)
         lines = [each for each in lines[:MOST_LINES] if each.time_s >= LEAST_NAMED * total_s]
         removable = [each for each in lines if not each.backward_s]
-        left_out = sum(map(_time_s, removable if lines else outside)) / total_s
+        decompose = [each for each in lines if _decomposes(each)]
+        left_out = sum(map(_time_s, (decompose or removable) if lines else outside)) / total_s
         # Of a GPU, other rules judge what changes save.
         is_info = bool(profile.devices) or not left_out
         basis = "operations of no layer"
@@ -153,7 +163,7 @@ class ComputeOutsideLayers(Rule):
             self.of_the_computation(share),
             *(self.of_it_by_line(each.time_s / total_s, each.path) for each in lines),
             self.of_it_backward(backward_s / outside_s),
-            advice=_outside(lines, removable),
+            advice=_outside(lines, removable, decompose),
             saving=None if is_info else of_compute(summary, left_out, basis=basis),
             title=f"{100 * share:.0f} % of the computation belongs to no layer: most of it "
             f"{_lines_in_words(lines) or _operations(outside) or 'unnamed'}",
@@ -175,8 +185,19 @@ def _operations(layers: Sequence[LayerProfile]) -> str:
     return ", ".join(dict.fromkeys(plain_name(each.operation or each.name) for each in largest))
 
 
-def _outside(lines: Sequence[LayerProfile], removable: Sequence[LayerProfile]) -> tuple[str, ...]:
+def _decomposes(line: LayerProfile) -> bool:
+    names = (each.operation or each.name for each in line.largest)
+    return any(plain_name(each) in DECOMPOSITIONS for each in names)
+
+
+def _outside(
+    lines: Sequence[LayerProfile],
+    removable: Sequence[LayerProfile],
+    decompose: Sequence[LayerProfile],
+) -> tuple[str, ...]:
     """Returns what to change in lines outside of layers; in general if they are not known."""
+    if decompose:
+        return (f"{decompose[0].path} {DECOMPOSES}",)
     if not lines:
         return (
             "Losses compute so, and a `train_step` of your own. Train once without what that step "
