@@ -1216,6 +1216,13 @@ def test_steps_compiled_for_new_shapes_say_which_and_what_to_do(open_shapes, tim
     assert bounds(found) == (35.0, 40.0)
 
 
+def test_shapes_of_a_pydataset_are_padded_where_it_makes_them():
+    again = compiled_again(open_shapes=("(None, None)",))
+    source = PythonSourceRecord("Texts.__getitem__", "train.py:51")
+    found = finding("retracing", replace(again, input=replace(again.input, python=source)))
+    assert found.advice[0].startswith("Pad axis 1 in Texts.__getitem__ (train.py:51) to few")
+
+
 @pytest.mark.parametrize(
     ("cause", "argument", "why", "advice"),
     [

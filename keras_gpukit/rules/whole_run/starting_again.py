@@ -8,6 +8,7 @@ from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
 from keras_gpukit.records.steps import RetraceCause, RetracedFunction, TimeBreakdown
+from keras_gpukit.rules.input.python_advice import PY_DATASET
 from keras_gpukit.rules.rule import Measure, Outcome, ScriptRule, Share, seconds, times
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION, of_run, severity
 from keras_gpukit.rules.whole_run.between_epochs import LONG_VALIDATION_FRACTION
@@ -223,6 +224,10 @@ PAD = (
     "Where lengths differ much, pad to a few: `ds.bucket_by_sequence_length(length_of, [64, 128], "
     "[n, n, n], pad_to_bucket_boundary=True)`",
 )
+PAD_IN_PYTHON = (
+    "Pad axis {axes} in {name}{where} to few lengths, such as the next multiple of 32: each length "
+    "is compiled once"
+)
 STEP_FUNCTION = (
     "No `model.compile` or `make_train_function` between epochs: keep a value that changes in a "
     "`keras.Variable`, which is read at each step"
@@ -339,6 +344,10 @@ def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...
     named = " and ".join(map(str, axes))
     padded = ", ".join(each.replace("None", "longest") for each in lengths[1:])
     words = {"axes": named, "shape": shape, "padded": f"({padded})"}
+    source = summary.input.python if summary.input else None
+    if source is not None and source.name.endswith(PY_DATASET):
+        words |= {"name": source.name, "where": source.where}
+        return title, (PAD_IN_PYTHON.format(**words), WITHOUT_XLA)
     return title, (*(each.format(**words) for each in PAD), WITHOUT_XLA)
 
 
