@@ -134,9 +134,9 @@ def _frozen(model: Any) -> FrozenLayers | None:
     first: list[Any] = []
     for layer in model.layers:
         if layer.trainable_weights or any(map(_draws, (layer, *layers_in(layer)))):
-            tables = keras.layers.Embedding  # which only look up
+            tables, entry = keras.layers.Embedding, keras.layers.InputLayer
             has_weights = any(each.weights and not isinstance(each, tables) for each in first)
-            names = tuple(each.name for each in first)
+            names = tuple(each.name for each in first if not isinstance(each, entry))
             return FrozenLayers(names, arrays_of_fit() is not None) if has_weights else None
         first.append(layer)
     return None  # nothing is trained
@@ -263,6 +263,9 @@ def _attributes(code: CodeType | None, operation: str) -> Iterator[tuple[str, in
         line = (positions.lineno if positions else each.starts_line) or line
         if each.opname == operation:
             yield each.argval, line
+    for inner in code.co_consts if code else ():  # comprehensions are functions until Python 3.12
+        if isinstance(inner, CodeType):
+            yield from _attributes(inner, operation)
 
 
 def _of_callbacks() -> dict[str, str]:

@@ -6,6 +6,7 @@ import pytest
 from helpers.training import FEATURES, small_model
 
 import keras_gpukit as gpukit
+from keras_gpukit.monitoring.environment import read_environment
 from keras_gpukit.records import FrozenLayers
 
 layers = keras.layers
@@ -39,6 +40,12 @@ def test_a_frozen_model_and_what_follows_up_to_a_trained_layer(arrays):
     first = layers.Rescaling(2.0, name="scale"), backbone(), layers.ReLU(name="relu")
     expected = FrozenLayers(("scale", "backbone", "relu"), arrays)
     assert frozen_of(*first, arrays=arrays) == expected
+
+
+def test_of_a_functional_model_the_input_is_no_layer():
+    inputs = keras.Input((FEATURES,))
+    model = keras.Model(inputs, layers.Dense(1)(backbone()(inputs)))
+    assert read_environment(model).frozen == FrozenLayers(("backbone",), False)
 
 
 @pytest.mark.parametrize(

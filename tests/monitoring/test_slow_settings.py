@@ -133,7 +133,7 @@ class FromHDF5(keras.utils.PyDataset):
         return 2
 
     def __getitem__(self, index):
-        x = self.file["x"][index][None]
+        x = np.stack([self.file["x"][row] for row in (index,)])
         return x, x[:, :1]
 
 
