@@ -58,7 +58,9 @@ def test_each_results_file_has_its_command_and_versions_on_the_page(hooks):
     page = hooks.results()
     for path in RESULTS.glob("*.json"):
         [section] = re.findall(rf"### {path.name}\n(.*?)(?=\n### |\Z)", page, re.DOTALL)
-        script, commit = re.search(r"`python (\S+).*?`, (at commit \w{8})?", section).groups()
+        script, commit = re.search(
+            r"`(?:python|keras-gpukit run) (\S+).*?`, (at commit \w{8})?", section
+        ).groups()
         assert script.startswith("benchmarks/")
         assert commit or (ROOT / script).exists()
         assert "tensorflow 2." in section
