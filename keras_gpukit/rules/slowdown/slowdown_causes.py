@@ -9,7 +9,13 @@ from typing import Literal, NamedTuple
 
 from keras_gpukit.records.event import Shift
 from keras_gpukit.records.finding import Figure
-from keras_gpukit.records.names import BETWEEN_STEPS, HOST_CPU, HOST_PROCESS_CPU, INPUT_WAIT
+from keras_gpukit.records.names import (
+    BETWEEN_STEPS,
+    HOST_CPU,
+    HOST_PROCESS_CPU,
+    INPUT_WAIT,
+    STEP_TIME,
+)
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.profile import ProfilerRecord
 from keras_gpukit.records.run import RunSummary
@@ -21,6 +27,7 @@ MOSTLY = 0.5
 About = Literal["input", "callbacks", "clock", "other processes", ""]
 """Causes of a slowdown; "" if unknown."""
 _OTHERS_PERCENT = 15.0
+_FULL_PERCENT = 95.0
 _LOOK_INTO_STEPS = (
     "look for what grows: longer examples, lists kept between steps, memory that runs out",
     "profile a step before and one after: `keras_gpukit.Profiler(log_dir, at_steps=...)`",
@@ -184,12 +191,13 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
     percents = busy[0] - own[0], busy[1] - own[1]
     host = summary.host
     known = (host.children_cpu_percent, host.job_cpu_percent) if host else ()
-    if percents[1] - percents[0] < max(_OTHERS_PERCENT, sum(each or 0.0 for each in known)):
+    least = max(_OTHERS_PERCENT, sum(each or 0.0 for each in known))
+    if percents[1] - percents[0] < least and not _is_crowded_out(summary, spans, busy, own):
         return None
     others = host.others[:1] if host else ()
     return SlowdownCause(
         "other processes",
-        "other processes began to use the CPU",
+        "other processes took more of the CPU",
         (
             *changed(SlowdownMeasures.earlier_CPU_of_others, percents),
             *(
@@ -199,6 +207,16 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
         ),
         ("stop the other processes, or give the run its own cores",),
     )
+
+
+def _is_crowded_out(
+    summary: RunSummary, spans: Spans, busy: tuple[float, float], own: tuple[float, float]
+) -> bool:
+    """Whether this process got less of full cores, in proportion to how much slower steps became."""
+    steps = _levels(summary, STEP_TIME, spans)
+    if steps is None or min(busy) < _FULL_PERCENT or min(own) <= 0:
+        return False
+    return own[0] / own[1] - 1 >= MOSTLY * (steps[1] / steps[0] - 1) > 0
 
 
 def _captures(summary: RunSummary, shift: Shift) -> Iterator[str]:
