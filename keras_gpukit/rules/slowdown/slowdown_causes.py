@@ -212,7 +212,7 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
 def _is_crowded_out(
     summary: RunSummary, spans: Spans, busy: tuple[float, float], own: tuple[float, float]
 ) -> bool:
-    """Whether this process got less of full cores, in proportion to how much slower steps became."""
+    """Whether this process got less of full cores, in proportion to how slow steps became."""
     steps = _levels(summary, STEP_TIME, spans)
     if steps is None or min(busy) < _FULL_PERCENT or min(own) <= 0:
         return False
