@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import linecache
 import os
 from collections import Counter
@@ -24,6 +25,8 @@ from keras_gpukit.records.profile import KernelProfile, LayerProfile, LayerRole,
 
 _KERAS = os.path.join("keras", "src", "")
 _METRICS = os.path.join(_KERAS, "metrics", "")
+_LAYERS = os.path.join(_KERAS, "layers", "")
+_LOOPS = ("While", "StatelessWhile")
 # Files of metrics, and of the losses that metrics may be, but for those that many metrics share.
 _OF_METRICS = _METRICS, os.path.join(_KERAS, "losses", "")
 _SHARED = ("metric.py", "metrics_utils.py", "reduction_metrics.py")
@@ -53,7 +56,8 @@ def with_lines(profile: ProfileRecord, model: Any) -> ProfileRecord:
         _divided(each, makers, profile.steps) if each.role == "other" else (each,)
         for each in profile.layers
     )
-    return replace(profile, layers=tuple(part for parts in divided for part in parts))
+    layers = tuple(part for parts in divided for part in parts)
+    return replace(profile, layers=layers, loops=makers.loops())
 
 
 class _Makers:
@@ -84,6 +88,14 @@ class _Makers:
             return _maker(found[0].traceback)
         return self._of_inputs(kernel.operation or "")
 
+    def loops(self) -> tuple[str, ...]:
+        """Returns the lines of the script that make loops, but for those of Keras' layers."""
+        called = (each for graphs in self._called.values() for each in graphs)
+        loops = (each for each in (*self._own.values(), *called) if each.type in _LOOPS)
+        makers = (_maker(each.traceback) for each in loops if not _is_of_layer(each.traceback))
+        places = dict.fromkeys(each.place for each in makers if each is not None)
+        return tuple(each for each in places if each)
+
     def _of_inputs(self, name: str) -> Maker | None:
         """Returns the maker of what a gradient without a scope is of, by what it computes with."""
         level = [self._own[name]] if is_backward(name) and name in self._own else []
@@ -112,6 +124,13 @@ def _maker(stack: Iterable[FrameSummary]) -> Maker | None:
         frame = script or next(iter(reversed(named or in_metrics)), None)
         return Maker(_named(frame), "metrics", line) if frame else None
     return Maker(line, "line", line) if line else None
+
+
+def _is_of_layer(stack: Iterable[FrameSummary]) -> bool:
+    """Whether a layer of Keras, called by the script or not, makes an operation."""
+    frames = reversed(list(stack))
+    inner = itertools.takewhile(lambda each: not is_of_the_script(each.filename), frames)
+    return any(_LAYERS in each.filename for each in inner)
 
 
 def _within_step(stack: Iterable[FrameSummary]) -> Iterator[FrameSummary]:

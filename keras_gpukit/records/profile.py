@@ -271,6 +271,7 @@ class ProfileRecord:
             in the order of `Kind` counts.
         each_step: One entry per execution; at most the first 50.
         layers: Time by layer, in the order of the forward pass.
+        loops: Lines of the script that make a loop within the step, such as `tf.map_fn`.
         python_s: Mean seconds per step in which operations called Python functions.
         stall_fraction: Share of the steps' time in which the run waited for input and computed
             nothing.
@@ -294,6 +295,7 @@ class ProfileRecord:
     operations: tuple[OperationProfile, ...] = ()
     kernels: tuple[KernelProfile, ...] = ()
     layers: tuple[LayerProfile, ...] = ()
+    loops: tuple[str, ...] = ()
     python_s: float | None = None
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()

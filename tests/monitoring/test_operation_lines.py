@@ -107,6 +107,18 @@ def test_a_gradient_without_a_scope_has_the_line_of_what_it_computes_with():
     ]
 
 
+def test_a_loop_of_the_script_is_named_and_those_of_keras_are_none():
+    def loss(y_true, y_pred):
+        return tf.map_fn(tf.square, y_true - y_pred)  # line of the loop
+
+    model = keras.Sequential([keras.Input((3, 4)), keras.layers.LSTM(1)])
+    model.compile("sgd", loss, jit_compile=False)
+    model.train_on_batch(np.ones((8, 3, 4), "float32"), np.ones((8, 1), "float32"))
+    profile = records.ProfileRecord(steps=2, step_time_s=0.02)
+    (place,) = with_lines(profile, model).loops
+    assert place.endswith(f"test_operation_lines.py:{place_of('line of the loop')}")
+
+
 def test_metrics_have_their_class_and_the_line_if_it_is_the_script_s():
     precision = keras.metrics.Precision(thresholds=[0.1, 0.5])
     model = trained(metrics=[precision, "mae", Spread()])

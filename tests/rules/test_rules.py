@@ -53,6 +53,7 @@ from keras_gpukit.records import (
     Worker,
 )
 from keras_gpukit.records.pipeline import ARRAYS
+from keras_gpukit.records.profile import BETWEEN
 from keras_gpukit.rules import RULES, judge
 from keras_gpukit.rules.rule import Rule
 from keras_gpukit.rules.setup.settings import DEBUG_MODE
@@ -305,6 +306,15 @@ def frozen(share, gets_arrays=True, epochs=10, validation_s=0.0):
     return replace(summary, environment=environment, input=record)
 
 
+def looping(share, *loops):
+    """A run on a CPU in which a share of a step passes between operations."""
+    profile = on_cpu(computing(layers=layers_of())).profile
+    rest_s = sum(each.time_s for each in profile.layers)
+    between = LayerProfile(BETWEEN, "other", rest_s * share / (1 - share), 0.0, {}, 0.0)
+    profile = replace(profile, layers=(*profile.layers, between), loops=loops)
+    return replace(on_cpu(computing(layers=layers_of())), profile=profile)
+
+
 def in_no_layer(other_ms):
     return on_cpu(computing(layers=layers_of(other=other_ms)))
 
@@ -444,6 +454,7 @@ FIRES = [
     ("mostly-padding warning: longest of most 48 numbers", padded(48)),
     ("mostly-padding warning: padded to 600 numbers", padded(300)),
     ("frozen-features critical: epochs 10", frozen(0.9)),
+    ("loop-in-step warning: of a step between operations 90 %", looping(0.9, "train.py:9")),
     ("frozen-features warning: epochs 2", frozen(0.9, gets_arrays=False, epochs=2)),
     ("compute-outside-layers warning: of it by line train.py:9 40 %", in_lines(0.4)),
     ("compute-outside-layers info: of it backward 20 %", in_lines(0.4, backward=True)),
@@ -551,6 +562,8 @@ QUIET = [
     ("compute-outside-layers", in_no_layer(0.85)),
     ("mostly-padding", padded(301)),
     ("frozen-features", frozen(0.1)),
+    ("loop-in-step", looping(0.9)),
+    ("loop-in-step", looping(0.49, "train.py:9")),
     ("mostly-padding", padded(48, compute_s=5.0)),
     ("compute-outside-layers", in_lines(0.29)),
     ("dominant-layer", damaged(computing(layers=layers_of(gram_2=1.0)))),
@@ -656,6 +669,7 @@ ABSTAINS = [
     ("compute-outside-layers", computing(), "needs a profile"),
     ("mostly-padding", run(), "examples of whole numbers"),
     ("frozen-features", replace(frozen(0.9), input=None), "needs two epochs"),
+    ("loop-in-step", computing(), "needs a profile"),
     ("float16-on-cpu", run(), "needs the precision"),
     ("launch-bound", replace(launching(), operations=PYTHON_IN_STEP), "Python functions"),
     ("launch-bound", run((A100,)), "needs a profile"),
