@@ -1230,6 +1230,15 @@ def test_steps_compiled_for_new_shapes_say_which_and_what_to_do(open_shapes, tim
     assert bounds(found) == (35.0, 40.0)
 
 
+def test_frozen_layers_promise_their_time_after_the_first_epoch():
+    known = finding("frozen-features", frozen(0.9, epochs=4, validation_s=10.0))
+    again = 0.75 * known.evidence[0].value / 100
+    assert bounds(known) == pytest.approx((0.8 * again * 80.0, again * 90.0))
+    unknown = finding("frozen-features", frozen(0.9, gets_arrays=False, epochs=4))
+    assert bounds(unknown) == pytest.approx((0.0, again * 80.0))
+    assert "if nothing in the pipeline is random" in unknown.advice[0]
+
+
 def test_shapes_of_a_pydataset_are_padded_where_it_makes_them():
     again = compiled_again(open_shapes=("(None, None)",))
     source = PythonSourceRecord("Texts.__getitem__", "train.py:51")
