@@ -300,3 +300,9 @@ class ProfileRecord:
     stages: tuple[StageProfile, ...] = ()
     problems: tuple[str, ...] = ()
     incomplete_because: str | None = None
+
+    @property
+    def between_fraction(self) -> float:
+        """Share of the layers' time that passes between operations; 0 without layers."""
+        between_s = sum(each.time_s for each in self.layers if each.path == BETWEEN)
+        return between_s / (sum(each.time_s for each in self.layers) or 1.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding
-from keras_gpukit.records.profile import BETWEEN, ProfileRecord
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import Report, RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
@@ -124,14 +124,12 @@ def _of_own_loop(summary: RunSummary) -> str | None:
 
 def _between_operations(profile: ProfileRecord) -> str | None:
     """Returns a sentence if most of a captured step passes between its operations."""
-    layers_s = sum(each.time_s for each in profile.layers)
-    between_s = sum(each.time_s for each in profile.layers if each.path == BETWEEN)
-    if not layers_s or between_s < MOST_COMPUTES * layers_s:
+    if profile.between_fraction < MOST_COMPUTES:
         return None
     many = round(sum(each.kernels for each in profile.layers))
     return (
-        f"{units.percentage(between_s / layers_s)} of a captured step passes between its {many:,} "
-        "operations, which are small; `compile(jit_compile=True)` may join them, as "
+        f"{units.percentage(profile.between_fraction)} of a captured step passes between its "
+        f"{many:,} operations, which are small; `compile(jit_compile=True)` may join them, as "
         "`keras-gpukit tune` tries."
     ).replace("`", "")
 

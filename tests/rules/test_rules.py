@@ -308,11 +308,11 @@ def frozen(share, gets_arrays=True, epochs=10, validation_s=0.0):
 
 def looping(share, *loops):
     """A run on a CPU in which a share of a step passes between operations."""
-    profile = on_cpu(computing(layers=layers_of())).profile
-    rest_s = sum(each.time_s for each in profile.layers)
+    summary = on_cpu(computing(layers=layers_of()))
+    profile, rest_s = summary.profile, sum(each.time_s for each in summary.profile.layers)
     between = LayerProfile(BETWEEN, "other", rest_s * share / (1 - share), 0.0, {}, 0.0)
     profile = replace(profile, layers=(*profile.layers, between), loops=loops)
-    return replace(on_cpu(computing(layers=layers_of())), profile=profile)
+    return replace(summary, profile=profile)
 
 
 def in_no_layer(other_ms):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keras_gpukit.records.profile import BETWEEN, ProfileRecord
+from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import ProfileRule
 from keras_gpukit.rules.compute.slow_layers import REQUIRES
@@ -10,7 +10,7 @@ from keras_gpukit.rules.rule import Outcome, Share
 from keras_gpukit.rules.savings import of_compute
 
 LEAST_BETWEEN = 0.5
-"""Least share of the layers' time between operations; our choice. It was 0.76 to 0.9 of three
+"""Least share of the layers' time between operations; our choice. It was 0.76 to 0.9 of two
 losses that use `tf.map_fn` over the examples of a batch."""
 MOST_LINES = 2
 
@@ -26,9 +26,7 @@ class LoopInStep(ProfileRule):
     of_a_step_between_operations = Share("{value} of a step passes between its operations")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
-        all_s = sum(each.time_s for each in profile.layers)
-        between_s = sum(each.time_s for each in profile.layers if each.path == BETWEEN)
-        share = between_s / all_s if all_s else 0.0
+        share = profile.between_fraction
         if not profile.loops or share < LEAST_BETWEEN:
             return None
         lines = " and ".join(profile.loops[:MOST_LINES])
