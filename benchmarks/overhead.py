@@ -29,7 +29,7 @@ from harness import argument_parser, in_turns, print_table
 from results_file import save
 
 import keras_gpukit as gpukit
-from keras_gpukit.tuning.measuring import median_interval
+from keras_gpukit.tuning.measured_rates import median_interval
 
 BATCH = 32
 KERAS = "keras TensorBoard(update_freq='batch')"

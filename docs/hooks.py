@@ -81,7 +81,7 @@ def commands() -> str:
 def environment() -> str:
     """Returns a table of each group of environment variables."""
     from keras_gpukit.records.names import GROUPS
-    from keras_gpukit.rules.setup.settings import SETTINGS
+    from keras_gpukit.rules.setup.slowing_settings import SETTINGS
 
     groups = {
         **GROUPS,

@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_gpukit as gpukit
-from keras_gpukit.rules.cluster.comparison import exchange_s, margins_of, step_s
+from keras_gpukit.rules.cluster.compared_workers import exchange_s, margins_of, step_s
 
 STEPS = 80
 FEATURES, BATCH = 64, 64

@@ -9,7 +9,7 @@ from typing import Literal
 from keras_gpukit.arguments import check_auto_or_flag, check_flag
 from keras_gpukit.callbacks.base import WatchingCallback
 from keras_gpukit.monitoring.epoch_memory import EpochMemoryWatch, FitMemory
-from keras_gpukit.monitoring.out_of_memory import OutOfMemoryWatch
+from keras_gpukit.monitoring.out_of_memory_watch import OutOfMemoryWatch
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.monitoring.step_prediction import PredictionWatch
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord

@@ -74,7 +74,7 @@ class InputStall(StepWatchingCallback[InputRecord]):
             sampling.every_second(
                 "the times of threads", lambda: sensor.read(in_steps=steps.in_steps)
             )
-        sampling.every_second("pipelines that start", steps.look_at_starts)
+        sampling.every_second("pipelines that start", steps.poll_pipelines)
         self._begin_python(session, phase, "steps")
         spec, _ = batch_of("fit")
         self._open_shapes = None if spec is None else open_shapes(spec)

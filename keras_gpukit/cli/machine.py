@@ -79,8 +79,8 @@ def measure_machine(args: argparse.Namespace) -> int:
     from keras_gpukit.tuning.sources import ProgressLine
 
     shown = sys.stdout.isatty() and not args.json
-    with quiet_tensorflow(), ProgressLine("bench", args.seconds, shown=shown) as tell:
-        found = bench(args.seconds, tell)
+    with quiet_tensorflow(), ProgressLine("bench", args.seconds, shown=shown) as show_progress:
+        found = bench(args.seconds, show_progress)
     if args.json:
         print_json(found)
     else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_verbose
 from keras_gpukit.distributed.splitting import Unit, costs, marked, rebuild, units_of
-from keras_gpukit.distributed.splitting.steps import copy_optimizer_state, place_steps
+from keras_gpukit.distributed.splitting.placed_steps import copy_optimizer_state, place_steps
 from keras_gpukit.records.cluster import Crossing, ModelStage, SplitBy, SplitPlan
 from keras_gpukit.reports.memory import split_view as render
 from keras_gpukit.reports.terminal import print_anywhere

@@ -4,7 +4,7 @@ Keras 3.16 fetches a batch in Python, if an execution has one step, and then cal
 its trainer has another name; and it opens one scope for a call of a layer, not two. When 3.16 is
 the oldest Keras, this module goes, and each caller keeps the branch for it. What reads profiles
 finds this out from their own names, since a profile may come from another machine:
-`calls_are_numbered` in `profiling.reading.layers` goes then, too.
+`calls_are_numbered` in `profiling.reading.layer_times` goes then, too.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from keras_gpukit.profiling.read import READ_WITHIN_S, read_apart, read_profile
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord, ProfilerRecord
 from keras_gpukit.records.steps import StepWindow
-from keras_gpukit.rules.slowdown.captures import (
+from keras_gpukit.rules.slowdown.capture_triggers import (
     EVENT_COST_S,
     AutomaticCaptures,
     CPUCaptures,

@@ -149,7 +149,7 @@ class CallSteps:
         """Calls an action after each epoch's last callback has returned; it must not raise."""
         self._on_epoch_ended.append(action)
 
-    def look_at_starts(self) -> None:
+    def poll_pipelines(self) -> None:
         """Reads what pipelines do that have not delivered a batch; called on another thread.
 
         Not in the first step: an operation of another thread would get a part of the step's graphs,

@@ -210,7 +210,7 @@ class CallbackTimes:
         spent_s = self.at_epochs_s.copy()
         watch, seen_s = self.between_steps, defaultdict[str, float](float)
         for code, count in watch.found.items():
-            seen_s[self._names[code]] += count / watch.looks * wall_s
+            seen_s[self._names[code]] += count / watch.samples * wall_s
         scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0
         for name, seconds in seen_s.items():
             spent_s[name] += scale * seconds

@@ -15,8 +15,12 @@ from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.profiling.capturing.capture import LARGEST_AMENDED_BYTES, amend
+from keras_gpukit.profiling.capturing.capture_settings import (
+    CaptureSettings,
+    RequestFile,
+    profile_files,
+)
 from keras_gpukit.profiling.capturing.recorder import Recorder
-from keras_gpukit.profiling.capturing.settings import CaptureSettings, RequestFile, profile_files
 from keras_gpukit.records.cluster import trains_with_others
 from keras_gpukit.records.names import FOLDER, REQUEST_FILE
 from keras_gpukit.records.profile import CaptureRecord, ProfilerRecord
@@ -147,23 +151,21 @@ class CaptureWatch:
             stays_s = ANSWERED_WITHIN_S if shared else 0.0
             self._request = request = RequestFile(self._folder / REQUEST_FILE, stays_s)
 
-            def look_for_file() -> None:
+            def poll_file() -> None:
                 if (reason := request.due()) is not None:
                     recorder.want("file", reason)
 
-            session.sampling.every_second(
-                f"whether {REQUEST_FILE} asks for a capture", look_for_file
-            )
+            session.sampling.every_second(f"whether {REQUEST_FILE} asks for a capture", poll_file)
         if self._settings.every_minutes is not None:
             minutes = self._settings.every_minutes
             pause_s = 60 * minutes
             schedule = Schedule(time.perf_counter(), pause_s, pause_s, pause_s)
 
-            def look_at_clock() -> None:
+            def poll_clock() -> None:
                 if schedule.is_due(time.perf_counter()):
                     recorder.want("time", f"every {minutes:g} minutes")
 
-            session.sampling.every_second("whether the time for a capture has come", look_at_clock)
+            session.sampling.every_second("whether the time for a capture has come", poll_clock)
 
 
 def _tensorboards_that_capture() -> list[Any]:

@@ -32,7 +32,7 @@ from keras_gpukit.records.environment import (
     Padding,
 )
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
-from keras_gpukit.rules.setup import settings
+from keras_gpukit.rules.setup import slowing_settings
 from keras_gpukit.rules.whole_run.hangs import MANY_COPIES, TIME_DISTRIBUTED, UNROLLED
 from keras_gpukit.rules.whole_run.time_parts import SAVE_FREQ, TENSORBOARD, TENSORBOARD_DEFAULTS
 from keras_gpukit.sensors.devices import visible_gpus
@@ -192,7 +192,7 @@ def slow_settings() -> dict[str, str]:
         with suppress(AttributeError, ImportError):
             if is_set():
                 calls[call] = call
-    return calls | settings.slow_variables(os.environ) | _of_callbacks() | _of_py_dataset()
+    return calls | slowing_settings.slow_variables(os.environ) | _of_callbacks() | _of_py_dataset()
 
 
 def _of_py_dataset() -> dict[str, str]:
@@ -220,7 +220,7 @@ def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Returns the archive of arrays that making a batch reads, with the first line that does."""
     is_archive = {name for name, each in vars(data).items() if isinstance(each, NpzFile)}
     lines = [f"self.{name} ({line})" for name, line in loads if name in is_archive]
-    return {settings.NPZ: lines[0]} if lines else {}
+    return {slowing_settings.NPZ: lines[0]} if lines else {}
 
 
 def _chunked(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -234,8 +234,8 @@ def _chunked(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
             lines = [line for loaded, line in loads if loaded == name]
             if lines and largest is not None and largest.compression and largest.chunks[0] > 1:
                 return {
-                    settings.HDF5: f"self.{name} ({lines[0]}) keeps {largest.chunks[0]} examples "
-                    f"in each compressed chunk, and"
+                    slowing_settings.HDF5: f"self.{name} ({lines[0]}) keeps "
+                    f"{largest.chunks[0]} examples in each compressed chunk, and"
                 }
     return {}
 
@@ -290,16 +290,18 @@ def _calls() -> dict[str, Callable[[], Any]]:
     threads = tf.config.threading
     return {
         RUN_FUNCTIONS_EAGERLY: tf.config.functions_run_eagerly,
-        settings.DEBUG_MODE: tf_runtime.debugs_tf_data,
-        settings.DUMP: lambda: tf_runtime.debugs_tensors("dumping_callback"),
-        settings.CHECK_NUMERICS: lambda: tf_runtime.debugs_tensors("check_numerics_callback"),
-        settings.ACTIVE_PROFILER: tf_runtime.active_profiler,
-        settings.PLACEMENT_LOG: tf.debugging.get_log_device_placement,
-        settings.DETERMINISM: tf_runtime.is_deterministic,
-        settings.ONE_INTRA_THREAD: lambda: threads.get_intra_op_parallelism_threads() == 1,
-        settings.TRACE: sys.gettrace,
-        settings.PROFILE: sys.getprofile,
-        settings.TRACEMALLOC: tracemalloc.is_tracing,
-        settings.DEV_MODE: lambda: sys.flags.dev_mode,
-        settings.DEBUG_BUILD: lambda: hasattr(sys, "gettotalrefcount"),
+        slowing_settings.DEBUG_MODE: tf_runtime.debugs_tf_data,
+        slowing_settings.DUMP: lambda: tf_runtime.debugs_tensors("dumping_callback"),
+        slowing_settings.CHECK_NUMERICS: lambda: tf_runtime.debugs_tensors(
+            "check_numerics_callback"
+        ),
+        slowing_settings.ACTIVE_PROFILER: tf_runtime.active_profiler,
+        slowing_settings.PLACEMENT_LOG: tf.debugging.get_log_device_placement,
+        slowing_settings.DETERMINISM: tf_runtime.is_deterministic,
+        slowing_settings.ONE_INTRA_THREAD: lambda: threads.get_intra_op_parallelism_threads() == 1,
+        slowing_settings.TRACE: sys.gettrace,
+        slowing_settings.PROFILE: sys.getprofile,
+        slowing_settings.TRACEMALLOC: tracemalloc.is_tracing,
+        slowing_settings.DEV_MODE: lambda: sys.flags.dev_mode,
+        slowing_settings.DEBUG_BUILD: lambda: hasattr(sys, "gettotalrefcount"),
     }

@@ -28,10 +28,10 @@ PAUSE_TO_COST = 1000
 """After the first epochs, the pause between readings is at least this many times the duration of a
 reading, so some short epochs are skipped. The same holds for looking for growing collections."""
 BRIEF_S = 0.1
-"""Longest processor time of a look for growing collections that is repeated at each of the first
-epochs; our choice. In a script of thousands of modules a look took 0.2 s."""
-LOOKS_AT = (4, 8, 16)
-"""Epochs after which a longer look is repeated as well, since the first one shows no growth; our
+"""Longest processor time of a scan for growing collections that is repeated at each of the first
+epochs; our choice. In a script of thousands of modules a scan took 0.2 s."""
+SCANS_AT = (4, 8, 16)
+"""Epochs after which a longer scan is repeated as well, since the first one shows no growth; our
 choice."""
 MOST_READINGS = 32
 """Maximum number of fits whose readings are kept; must be even. It is small because each fit also
@@ -70,8 +70,8 @@ class EpochMemoryWatch:
         # Memory left and collections kept, as of the latest reading at which memory had grown.
         self._at_growth: tuple[int | None, tuple[Kept, ...]] = (None, ())
         self._epochs = 0
-        self._reads, self._looks = Pace(), Pace()
-        self._look_s = 0.0
+        self._reads, self._scans = Pace(), Pace()
+        self._scan_s = 0.0
         self._guard = Guard("Reading memory between epochs", "Its growth per epoch is unknown.")
         steps.on_epoch_ended(self._epoch_ended)
         step_function = inspect.unwrap(steps.model.train_function)
@@ -109,12 +109,12 @@ class EpochMemoryWatch:
         self._reads.note(began_s)
         left: int | None = None
         kept: tuple[Kept, ...] = ()
-        counts = self._look_s <= BRIEF_S or self._epochs in LOOKS_AT
-        if has_grown and self._looks.is_due(self._epochs if counts else math.inf):
+        counts = self._scan_s <= BRIEF_S or self._epochs in SCANS_AT
+        if has_grown and self._scans.is_due(self._epochs if counts else math.inf):
             began_s, spent_s = time.perf_counter(), time.thread_time()
             left, kept = self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
-            self._looks.note(began_s)
-            self._look_s = time.thread_time() - spent_s
+            self._scans.note(began_s)
+            self._scan_s = time.thread_time() - spent_s
         return EpochMemory(
             epoch=self._epochs,
             step=self._steps.step,

@@ -69,7 +69,7 @@ class HangWatch:
         self._executions = 0
         self._since_s = now()  # when the last step was seen to end
         self._longest_s: dict[Part, float] = {}
-        self._last_look = now(), process_s()
+        self._last_poll = now(), process_s()
         self._reported: Hang | None = None
         self._reported_part: Part | None = None
         self._again_s = 0.0
@@ -77,11 +77,11 @@ class HangWatch:
     def poll(self) -> None:
         """Looks whether steps go on; called about once a second, on the sampling thread."""
         now_s = self._now()
-        (last_s, last_process_s), self._last_look = self._last_look, (now_s, self._process_s())
+        (last_s, last_process_s), self._last_poll = self._last_poll, (now_s, self._process_s())
         executions = self._steps.executions
         if executions != self._executions:
             if self._reported is not None:
-                self._tell_end(self._reported, now_s)
+                self._report_end(self._reported, now_s)
             self._executions, self._since_s = executions, now_s
         elif self._steps.suspended_since(self._since_s):
             self._since_s = now_s
@@ -89,7 +89,7 @@ class HangWatch:
         if lasted_s < (self._again_s if self._reported else self._limit_s()):
             return
         passed_s = now_s - last_s
-        cores = (self._last_look[1] - last_process_s) / passed_s if passed_s > 0 else None
+        cores = (self._last_poll[1] - last_process_s) / passed_s if passed_s > 0 else None
         self._report(lasted_s, cores)
 
     def _limit_s(self) -> float:
@@ -117,7 +117,7 @@ class HangWatch:
             usually = "" if usual_s is None else f" (usually {units.duration(usual_s)})"
             _say(f"no step has ended for {units.duration(lasted_s)}{usually}: {words}.")
 
-    def _tell_end(self, hang: Hang, now_s: float) -> None:
+    def _report_end(self, hang: Hang, now_s: float) -> None:
         self._reported, lasted_s = None, now_s - self._since_s
         if self._reported_part not in (None, "steps"):
             self._longest_s[self._reported_part] = lasted_s

@@ -84,7 +84,7 @@ class HostBufferWatch:
         self._has_warned = False
 
     def poll(self) -> None:
-        """Looks at the buffers if a look is due; called on the sampling thread."""
+        """Looks at the buffers if that is due; called on the sampling thread."""
         # Reading tf.data runs operations. During the first step, an operation on another thread
         # would split the graphs that the device placement is read from.
         if self._call.step == self._call.first_step or not self._schedule.is_due(self._now()):

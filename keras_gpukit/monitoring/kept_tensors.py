@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any
 
 from keras_gpukit.monitoring.script_globals import global_collections, is_collection
-from keras_gpukit.profiling.placement.names import short_device
+from keras_gpukit.profiling.placement.operation_names import short_device
 from keras_gpukit.records.machine import HOST, Kept
 
 LEAST_BYTES = 2**20

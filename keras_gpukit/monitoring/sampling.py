@@ -14,14 +14,14 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.machine import SAMPLE_EVERY_S
 from keras_gpukit.records.script import StackPart, StackTimes
-from keras_gpukit.sensors.sampling import Heartbeat, SamplingThread
+from keras_gpukit.sensors.sampling_thread import Heartbeat, SamplingThread
 from keras_gpukit.sensors.stack_parts import CodeWatch
 from keras_gpukit.sensors.stacks import StackSampler
 
 EVERY_S = 0.15
-"""Mean time between two looks; our choice. A look takes tens of microseconds."""
+"""Mean time between two samples; our choice. A sample takes tens of microseconds."""
 MOST_S = 2.0
-"""Most seconds that ending waits for a look; our choice."""
+"""Most seconds that ending waits for a sample; our choice."""
 _GOLDEN = 0.618034
 GROWTH = 1.5
 """Factor by which a run's time grows from one scheduled moment to the next, so they become rare."""
@@ -54,10 +54,11 @@ class Schedule:
 
 
 class ScriptStacks:
-    """Lets a sampler look at the stacks about seven times a second, while anyone needs it.
+    """Has a sampler read the stacks about seven times a second, while anyone needs it.
 
-    The times between two looks differ, so that they do not keep pace with the steps. The thread is
-    none of `threading`: a script that waits until its own threads have ended must not wait for it.
+    The times between two samples differ, so that they do not keep pace with the steps. The thread
+    is none of `threading`: a script that waits until its own threads have ended must not wait for
+    it.
     """
 
     def __init__(self, sampler: StackSampler) -> None:
@@ -73,14 +74,14 @@ class ScriptStacks:
             )
 
     def acquire(self) -> StackSampler:
-        """Starts to look, unless that has started; returns the sampler."""
+        """Starts to sample, unless that has started; returns the sampler."""
         with self._lock:
             self._users += 1
             self._begin()
         return self.sampler
 
     def release(self) -> None:
-        """Ends the looks, if no one else needs them."""
+        """Ends the samples, if no one else needs them."""
         with self._lock:
             self._users = max(self._users - 1, 0)
             if not self._users:

@@ -137,7 +137,7 @@ def count_flops(session: Session) -> None:
     _, batch_size = batch_of("fit")
     is_known = False
 
-    def look() -> None:
+    def poll() -> None:
         nonlocal is_known
         if is_known:
             return
@@ -149,7 +149,7 @@ def count_flops(session: Session) -> None:
             session.output.record("flops", replace(found, ceilings=ceilings))
             session.sampling.once_s += time.thread_time() - began_s
 
-    session.sampling.every_second("the operations of a step", look)
+    session.sampling.every_second("the operations of a step", poll)
 
 
 def flops_of_step(model: Any, batch_size: int | None) -> StepFlops | None:

@@ -139,11 +139,11 @@ class WorkerWatch:
             return
         self._round_trips = trips = RoundTrips(self._index, tasks)
 
-        def look() -> None:
+        def measure() -> None:
             if session.steps.in_steps:
                 trips.read()
 
-        session.sampling.every_second("the round trip to other workers", look)
+        session.sampling.every_second("the round trip to other workers", measure)
 
     def _own(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerFigures:
         steps = self._shares.steps if self._shares else ()

@@ -15,11 +15,9 @@ from google.protobuf.message import DecodeError
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Space
 from keras_gpukit.profiling.reading.gpu import PLANE, GPUs, gpus_of, profile_of
-from keras_gpukit.profiling.reading.host import Host, sort_out
-from keras_gpukit.profiling.reading.layers import time_by_layer, top_kernels, top_operations
-from keras_gpukit.profiling.reading.space import read_space
-from keras_gpukit.profiling.reading.stages import rank_stages
-from keras_gpukit.profiling.reading.steps import (
+from keras_gpukit.profiling.reading.host_activity import Host, sort_out
+from keras_gpukit.profiling.reading.layer_times import time_by_layer, top_kernels, top_operations
+from keras_gpukit.profiling.reading.profiled_steps import (
     Steps,
     exposed_collectives_s,
     exposed_waits,
@@ -28,6 +26,8 @@ from keras_gpukit.profiling.reading.steps import (
     part_spans,
     rows,
 )
+from keras_gpukit.profiling.reading.space import read_space
+from keras_gpukit.profiling.reading.stages import rank_stages
 from keras_gpukit.records.codec import checked_record
 from keras_gpukit.records.profile import ProfileRecord
 

@@ -87,7 +87,7 @@ class Environment:
         trainable_bytes: Size of the trainable weights. The gradients that replicas exchange in each
             step have the same size.
         settings: Settings in effect that can slow a run, by their key in
-            `keras_gpukit.rules.setup.settings`, each as the user writes it.
+            `keras_gpukit.rules.setup.slowing_settings`, each as the user writes it.
         padding: None unless a model with an embedding gets whole numbers as an array.
         frozen: None unless a model's first layers have weights, none of which is trained.
     """

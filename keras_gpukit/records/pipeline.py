@@ -158,9 +158,9 @@ class PythonSourceRecord:
 
     Attributes:
         name: Name of the function, such as "Photographs.__getitem__"; of several that make the
-            batches, the one that most looks found.
-        busy_workers: Mean number of threads inside the code, from five looks at their stacks each
-            second. None if it runs in other processes, the run was too short, or no look found a
+            batches, the one that most samples found.
+        busy_workers: Mean number of threads inside the code, from five samples of their stacks each
+            second. None if it runs in other processes, the run was too short, or no sample found a
             thread inside.
         time_per_batch_s: Seconds inside the code per batch: busy workers divided by batches per
             second; None if either is unknown. Grain times its own stages, which the pipeline has.

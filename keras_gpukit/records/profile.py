@@ -22,7 +22,7 @@ class CaptureRecord:
         first_step: Global step of the first captured step. The model's very first step is 1, and a
             later run continues the count.
         duration_s: Time from the start of the first captured step to the end of the last one.
-        held_up_s: How long training was paused to start the capture. Another thread stops it and
+        blocked_s: How long training was paused to start the capture. Another thread stops it and
             writes the file; that is not included.
         incomplete_because: Reason that TensorFlow's profiler gave for what it could not record, and
             what to do about it.
@@ -41,7 +41,7 @@ class CaptureRecord:
     steps: int
     time_s: float
     duration_s: float
-    held_up_s: float
+    blocked_s: float
     path: str | None = None
     profile_bytes: int | None = None
     ended_early_because: str | None = None

@@ -58,11 +58,11 @@ class StackTimes:
     """Lines on which a call or a script spent its time, the longest first.
 
     Attributes:
-        looks: Number of samples.
+        samples: Number of samples.
         watched_s: Wall time in which they were taken.
     """
 
-    looks: int
+    samples: int
     watched_s: float
     lines: tuple[LineTime, ...] = ()
 

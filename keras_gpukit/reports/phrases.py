@@ -10,7 +10,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import METHODS, ScriptRecord
 from keras_gpukit.records.steps import TIME_PARTS, InputRecord, ThroughputRecord, TimePart
 from keras_gpukit.reports import units
-from keras_gpukit.rules.cluster.comparison import common_steps
+from keras_gpukit.rules.cluster.compared_workers import common_steps
 from keras_gpukit.rules.input.pipeline_causes import compared_capture
 from keras_gpukit.rules.savings import input_of_run, time_of_steps_s
 

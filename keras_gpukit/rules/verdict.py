@@ -10,7 +10,7 @@ from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.records.steps import InputRecord, ThroughputRecord
-from keras_gpukit.rules.cluster import workers
+from keras_gpukit.rules.cluster import waiting_workers
 from keras_gpukit.rules.compute import (
     dominant_layer,
     frozen_layers,
@@ -31,7 +31,7 @@ from keras_gpukit.rules.known_faults import explained
 from keras_gpukit.rules.memory import memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, ScriptRule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
-from keras_gpukit.rules.setup import gpus, no_gpu, settings
+from keras_gpukit.rules.setup import gpus, no_gpu, slowing_settings
 from keras_gpukit.rules.slowdown import slower_over_time
 from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
 from keras_gpukit.rules.whole_run import (
@@ -55,7 +55,7 @@ RULES: tuple[Rule, ...] = (
     not_learning.NotLearning(),
     not_learning.DataRanOut(),
     hangs.FirstStepNotOver(),
-    settings.SlowSettings(),
+    slowing_settings.SlowSettings(),
     starting_again.ManyShortCalls(),
     starting_again.LongEvaluation(),
     whole_script.StepRunsEagerly(),
@@ -70,11 +70,11 @@ RULES: tuple[Rule, ...] = (
     starting_again.TracingAgain(),
     time_parts.SlowCallbacks(),
     host_work.CPUFallback(),
-    workers.WorkersTrainAlone(),
-    workers.Straggler(),
-    workers.CommunicationBound(),
-    workers.UnevenShards(),
-    workers.BatchNotScaled(),
+    waiting_workers.WorkersTrainAlone(),
+    waiting_workers.Straggler(),
+    waiting_workers.CommunicationBound(),
+    waiting_workers.UnevenShards(),
+    waiting_workers.BatchNotScaled(),
     host_work.PreprocessingInModel(),
     host_work.PythonInStep(),
     host_work.BatchCopy(),

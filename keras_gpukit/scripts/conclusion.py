@@ -91,8 +91,8 @@ class Conclusion:
         if self.folder.is_made:
             log_dirs.insert(0, self.folder.path())
         if not log_dirs:
-            self._tell_that_there_is_nothing()
-            self._tell_of_started()
+            self._report_that_nothing_was_seen()
+            self._report_started()
             if script is not None and (script.calls or "tensorflow" in sys.modules):
                 self._print_script(script)
             return
@@ -118,7 +118,7 @@ class Conclusion:
         self._print(f"Report: {self._shown(path)}")
         for log_dir in log_dirs:
             self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")
-        self._tell_of_started()
+        self._report_started()
         if script is not None:
             self._print(f"{account(script)}.")
         if self.opens:
@@ -130,7 +130,7 @@ class Conclusion:
             with contextlib.suppress(Exception, KeyboardInterrupt):
                 self._record_loop()
 
-    def _tell_of_started(self) -> None:
+    def _report_started(self) -> None:
         """Says which line started other Python processes, if any did."""
         from keras_gpukit.scripts.started_processes import in_words
 
@@ -153,7 +153,7 @@ class Conclusion:
         output.close()
         return self.loops.place
 
-    def _tell_that_there_is_nothing(self) -> None:
+    def _report_that_nothing_was_seen(self) -> None:
         keras = sys.modules.get("keras")
         if keras is not None and keras.backend.backend() != "tensorflow":
             name = keras.backend.backend()

@@ -149,16 +149,17 @@ def named(code: CodeType) -> str:
     return str(getattr(code, "co_qualname", code.co_name)).rpartition("<locals>.")[2]
 
 
-MINIMUM_LOOKS = 10
+MINIMUM_SAMPLES = 10
 """Minimum number of looks for a mean."""
 MINIMUM_FOUND = 3
 """Number of threads found inside a function before it counts as the slowest: our choice."""
 
 
 class CodeWatch:
-    """Counts the looks at which threads, or one of them, are inside functions.
+    """Counts the samples at which threads, or one of them, are inside functions.
 
-    If one function calls another, only the called one counts as busy. `when` says if a look counts.
+    If one function calls another, only the called one counts as busy. `when` says if a sample is
+    counted.
     """
 
     def __init__(
@@ -170,33 +171,33 @@ class CodeWatch:
         self._codes = {id(code): code for code in codes}
         self._thread = thread
         self._when = when
-        self.looks = 0
-        self._found: Counter[int] = Counter()  # threads inside, over all looks
+        self.samples = 0
+        self._found: Counter[int] = Counter()  # threads inside, over all samples
 
     @property
     def found(self) -> dict[CodeType, int]:
-        """Number of threads inside each function that was found, over all looks."""
+        """Number of threads inside each function that was found, over all samples."""
         return {self._codes[each]: count for each, count in self._found.copy().items()}
 
     def mean_threads(self) -> float | None:
-        """Returns the mean number of threads inside the functions; None after too few looks.
+        """Returns the mean number of threads inside the functions; None after too few samples.
 
-        Also returns None if no look found a thread inside: a look needs the GIL, and may get it
+        Also returns None if no sample found a thread inside: a sample needs the GIL, and may get it
         only once the function has returned.
         """
         inside = sum(self._found.values())
-        return inside / self.looks if inside and self.looks >= MINIMUM_LOOKS else None
+        return inside / self.samples if inside and self.samples >= MINIMUM_SAMPLES else None
 
     def slowest(self) -> CodeType | None:
-        """Returns the code that most looks found a thread inside; None if too few did."""
+        """Returns the code that most samples found a thread inside; None if too few did."""
         code = max(self._codes, key=lambda each: self._found[each], default=None)
         return self._codes[code] if code and self._found[code] >= MINIMUM_FOUND else None
 
     def see(self, stacks: Mapping[int, Sequence[int]]) -> None:
-        """Takes one look at the threads' stacks: the identities of codes, innermost first."""
+        """Takes one sample of the threads' stacks: the identities of codes, innermost first."""
         if not self._when():
             return
-        self.looks += 1
+        self.samples += 1
         for thread, stack in stacks.items():
             if self._thread in (None, thread):
                 inside = next(filter(self._codes.__contains__, stack), None)

@@ -19,14 +19,14 @@ from typing import NamedTuple
 from keras_gpukit.records.script import LineTime, StackPart, StackTimes
 from keras_gpukit.sensors.stack_parts import CodeWatch, StackReader, Where, named
 
-MOST_LOOKS = 8192
-"""Looks that are kept, about a quarter of an hour; of older ones, every second stands for two."""
+MOST_SAMPLES = 8192
+"""Samples that are kept, about a quarter of an hour; of older ones, every second stands for two."""
 MOST_LINES = 20
 """Lines of one record; our choice."""
 DEEPEST = 400
 """Frames that are looked at; a deeper recursion has no line. Our choice."""
 WAITS_BELOW = 0.1
-"""A thread that used less than this share of the time since the last look waited. Our choice."""
+"""A thread that used less than this share of the time since the last sample waited. Our choice."""
 MOST_SOURCE = 80
 """Characters of a line's text."""
 
@@ -40,7 +40,7 @@ _WAITING_LINES = re.compile(r"\b(sleep|acquire|wait|recv|urlopen)\(")
 _Key = tuple[StackPart, tuple[int, int], int | None, int]
 
 
-class _Look(NamedTuple):
+class _StackSample(NamedTuple):
     at_s: float
     stands_for_s: float
     threads: tuple[tuple[Where, bool], ...]
@@ -70,12 +70,12 @@ class StackSampler:
         self._thread_s = thread_s or thread_seconds
         self._known_waits: dict[tuple[str, int], bool] = {}
         self._used: dict[int, tuple[float, float]] = {}
-        self._looks: list[_Look] = []
+        self._samples: list[_StackSample] = []
         self._watches: list[CodeWatch] = []
         self._before_s = now()
 
     def watch(self, watch: CodeWatch) -> CodeWatch:
-        """Lets a watch see every look from now on, until `unwatch`."""
+        """Lets a watch see every sample from now on, until `unwatch`."""
         self._watches = [*self._watches, watch]
         return watch
 
@@ -84,11 +84,11 @@ class StackSampler:
         self._watches = [each for each in self._watches if each is not watch]
 
     def resume(self) -> None:
-        """Notes that looks go on now; the time since the last one was not looked at."""
+        """Notes that samples go on now; the time since the last one is not covered."""
         self._before_s = self._now()
 
     def poll(self) -> None:
-        """Looks at all threads once."""
+        """Samples all threads once."""
         now_s = self._now()
         passed_s, self._before_s = now_s - self._before_s, now_s
         found, codes = [], {}
@@ -99,8 +99,8 @@ class StackSampler:
                 found.append((where, self._waits(thread, stack[0], now_s)))
         for watch in self._watches:
             watch.see(codes)
-        self._looks.append(_Look(now_s, passed_s, tuple(found)))
-        if len(self._looks) > MOST_LOOKS:
+        self._samples.append(_StackSample(now_s, passed_s, tuple(found)))
+        if len(self._samples) > MOST_SAMPLES:
             self._thin()
 
     def times(
@@ -114,43 +114,43 @@ class StackSampler:
     ) -> StackTimes:
         """Returns the time by lines of some parts between two moments on the clock.
 
-        Of one thread, if given, and of part "python". With `outside_calls`, looks at which any
+        Of one thread, if given, and of part "python". With `outside_calls`, samples at which any
         thread was in a call of `fit` or the like are left out: another one may have waited for it.
         """
-        looks = [each for each in tuple(self._looks) if since_s < each.at_s <= until_s]
-        if not looks:
+        samples = [each for each in tuple(self._samples) if since_s < each.at_s <= until_s]
+        if not samples:
             return StackTimes(0, 0.0)
-        began_s = looks[0].at_s - looks[0].stands_for_s
-        third_s = (looks[-1].at_s - began_s) / 3
+        began_s = samples[0].at_s - samples[0].stands_for_s
+        third_s = (samples[-1].at_s - began_s) / 3
         wanted = frozenset(parts)
         sums: defaultdict[_Key, list[float]] = defaultdict(lambda: [0.0] * 4)
-        for look in looks:
-            seconds = look.stands_for_s
-            if outside_calls and any(where.part in _IN_CALLS for where, _ in look.threads):
+        for sample in samples:
+            seconds = sample.stands_for_s
+            if outside_calls and any(where.part in _IN_CALLS for where, _ in sample.threads):
                 continue
-            for where, waits in look.threads:
+            for where, waits in sample.threads:
                 if where.part not in wanted or (
                     thread not in (None, where.thread) and where.part != "python"
                 ):
                     continue
                 added = sums[where.part, where.lines[0], where.called, where.entry]
                 added[0] += seconds
-                added[1] += seconds * (look.at_s <= began_s + third_s)
-                added[2] += seconds * (look.at_s > began_s + 2 * third_s)
+                added[1] += seconds * (sample.at_s <= began_s + third_s)
+                added[2] += seconds * (sample.at_s > began_s + 2 * third_s)
                 added[3] += seconds * waits
         longest = sorted(sums.items(), key=lambda each: -each[1][0])[:MOST_LINES]
-        watched_s = sum(each.stands_for_s for each in looks)
+        watched_s = sum(each.stands_for_s for each in samples)
         return StackTimes(
-            len(looks), watched_s, tuple(self._line(*key, *added) for key, added in longest)
+            len(samples), watched_s, tuple(self._line(*key, *added) for key, added in longest)
         )
 
     def eager_s(self, code: CodeType, since_s: float, until_s: float) -> float:
         """Returns the seconds in a function in which operations ran one by one, from Python."""
         return sum(
-            look.stands_for_s
-            for look in tuple(self._looks)
-            if since_s < look.at_s <= until_s
-            for where, _ in look.threads
+            sample.stands_for_s
+            for sample in tuple(self._samples)
+            if since_s < sample.at_s <= until_s
+            for where, _ in sample.threads
             if where.is_eager and any(id(code) == each for each, _ in where.lines)
         )
 
@@ -170,11 +170,11 @@ class StackSampler:
         return known or used_s - before_s < WAITS_BELOW * (now_s - at_s)
 
     def _thin(self) -> None:
-        """Lets every second look of the older half stand for the one before it, too."""
-        half = len(self._looks) // 2
-        pairs = zip(self._looks[:half:2], self._looks[1:half:2], strict=False)
+        """Lets every second sample of the older half stand for the one before it, too."""
+        half = len(self._samples) // 2
+        pairs = zip(self._samples[:half:2], self._samples[1:half:2], strict=False)
         kept = [b._replace(stands_for_s=a.stands_for_s + b.stands_for_s) for a, b in pairs]
-        self._looks = kept + self._looks[2 * len(kept) :]
+        self._samples = kept + self._samples[2 * len(kept) :]
 
     def _line(
         self,

@@ -26,7 +26,7 @@ from keras_gpukit.sensors.driver import read_driver
 from keras_gpukit.sensors.host import results_file
 from keras_gpukit.sensors.interpreter import usable_cores
 from keras_gpukit.tuning.bench_device import MODELS, measure_ceilings, measure_row, open_device
-from keras_gpukit.tuning.sources import Tell
+from keras_gpukit.tuning.sources import ShowProgress
 from keras_gpukit.whole_files import replace_file
 
 PRECISIONS = ("float32", "TF32", "bfloat16", "float16", "float64")
@@ -51,7 +51,9 @@ LONGEST = 1 / 3
 """Share of the budget after which a row is given up: it may hang, and others have to follow."""
 
 
-def bench(seconds: float, tell: Tell = lambda what, done_s: None) -> MachineBenchmark:
+def bench(
+    seconds: float, show_progress: ShowProgress = lambda what, done_s: None
+) -> MachineBenchmark:
     """Measures ceilings and rates. Ctrl-C ends it, and keeps what is known."""
     kinds: tuple[DeviceKind, ...] = ("GPU", "CPU") if read_driver().gpus else ("CPU",)
     began_s, interrupted = time.monotonic(), False
@@ -69,7 +71,7 @@ def bench(seconds: float, tell: Tell = lambda what, done_s: None) -> MachineBenc
                 kind, what = task.device, task.model
             else:
                 kind, what = task, "ceilings"
-            tell(f"{kind}: {what}", min(passed_s, seconds))
+            show_progress(f"{kind}: {what}", min(passed_s, seconds))
             devices[kind].measure(task, seconds - passed_s, LONGEST * seconds)
     except KeyboardInterrupt:
         interrupted = True

@@ -16,7 +16,7 @@ from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules.compute.precision import TF32_FROM
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.host import processor_name
-from keras_gpukit.tuning.measuring import compute_rate, run_for
+from keras_gpukit.tuning.measured_rates import compute_rate, run_for
 from keras_gpukit.version import __version__
 
 CLASSES = 10

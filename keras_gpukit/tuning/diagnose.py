@@ -19,8 +19,8 @@ from keras_gpukit.rules.gains import ceiling_gain
 from keras_gpukit.rules.input.contention import contention, contradicts
 from keras_gpukit.rules.savings import of_rates
 from keras_gpukit.sensors.interpreter import ContentionSensor
-from keras_gpukit.sensors.sampling import SamplingThread
-from keras_gpukit.tuning.measuring import (
+from keras_gpukit.sensors.sampling_thread import SamplingThread
+from keras_gpukit.tuning.measured_rates import (
     Call,
     Step,
     busy_cpu_s,
@@ -32,7 +32,13 @@ from keras_gpukit.tuning.measuring import (
     wait_until_quiet,
     within_fit,
 )
-from keras_gpukit.tuning.sources import ProgressLine, Tell, check_experiment, check_model, endless
+from keras_gpukit.tuning.sources import (
+    ProgressLine,
+    ShowProgress,
+    check_experiment,
+    check_model,
+    endless,
+)
 
 # A machine's speed changes as much within seconds as within minutes, so many rounds give a more
 # precise result than long ones. But when a round empties a full buffer, tf.data may double it, and
@@ -58,7 +64,7 @@ FULL_S = 0.05
 NAP_EVERY_S = 0.05
 
 
-class Turns:
+class RoundsInFit:
     """Measures in rounds: pipeline alone, training, and computation alone.
 
     Each round has all three, so that drift of the machine's speed affects them equally. Their order
@@ -68,18 +74,20 @@ class Turns:
     of every pipeline are refilled, so that it is idle.
     """
 
-    def __init__(self, model: Any, source: Any, seconds: float, tell: Tell) -> None:
+    def __init__(
+        self, model: Any, source: Any, seconds: float, show_progress: ShowProgress
+    ) -> None:
         self.source = source
         self.rounds: list[Round] = []
         self.examples_per_batch: float | None = None
         self._model = model
         self._warm_up_s, self._rounds_s = WARM_UP * seconds, (1 - WARM_UP) * seconds
-        self._report = tell
+        self._show_progress = show_progress
         self._keeps_up = False
 
     def take(self, step: Step, iterator: Any) -> None:
         """Measures all rounds; must be called at the point where `fit` would train."""
-        self._report("first steps", 0)
+        self._show_progress("first steps", 0)
         held = hold(iterator, getattr(self.source, "element_spec", None))
         self.examples_per_batch = _mean_examples(held)
         strategy = self._model.distribute_strategy
@@ -99,7 +107,7 @@ class Turns:
         run_for(train, self._warm_up_s)
         left_s = (1 + LEEWAY) * self._rounds_s
         for number in range(ROUNDS):
-            self._report(f"round {number + 1} of {ROUNDS}", number / ROUNDS)
+            self._show_progress(f"round {number + 1} of {ROUNDS}", number / ROUNDS)
             began = time.perf_counter()
             self.rounds.append(self._round(self._rounds_s / ROUNDS, fetch, train, compute))
             took_s = time.perf_counter() - began
@@ -233,16 +241,16 @@ def diagnose(
         )
     check_verbose(verbose)
     began = time.perf_counter()
-    with untouched(model), ProgressLine("diagnose", 1.0, shown=bool(verbose)) as tell:
-        turns = Turns(model, endless(dataset, batch_size), seconds, tell)
-        within_fit(model, turns.source, turns.take)
-    concluded = conclude(turns.rounds)
+    with untouched(model), ProgressLine("diagnose", 1.0, shown=bool(verbose)) as show_progress:
+        rounds = RoundsInFit(model, endless(dataset, batch_size), seconds, show_progress)
+        within_fit(model, rounds.source, rounds.take)
+    concluded = conclude(rounds.rounds)
     diagnosis = replace(
         concluded,
         saving=of_rates(summary, concluded.ceiling_interval)
         if summary is not None and concluded.ceiling_gain is not None
         else None,
-        examples_per_batch=turns.examples_per_batch,
+        examples_per_batch=rounds.examples_per_batch,
         spent_s=time.perf_counter() - began,
     )
     if verbose:

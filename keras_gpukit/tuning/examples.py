@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.records.tuning import Rate
-from keras_gpukit.tuning.measuring import rate_of, run_for, summarize, without_model
+from keras_gpukit.tuning.measured_rates import rate_of, run_for, summarize, without_model
 from keras_gpukit.tuning.sources import check_arrays, endless, no_batch, without_lists, wrong_kind
 
 # On a CPU, examples take memory from the allocator that is measured, so they must be few.

@@ -99,9 +99,9 @@ def find_batch_size(
     examples = examples_of(dataset)
     most, most_because = _most(max_batch_size, examples)
     with ExitStack() as stack:
-        tell = ProgressLine("find_batch_size", seconds, shown=bool(verbose))
-        stack.enter_context(tell)
-        tell("the input alone")
+        show_progress = ProgressLine("find_batch_size", seconds, shown=bool(verbose))
+        stack.enter_context(show_progress)
+        show_progress("the input alone")
         measured = input_rate(dataset, examples, min(INPUT_SHARE * seconds, INPUT_S))
         rate = None if measured is None else measured.median
         trials: Trainer | InOwnProcesses
@@ -113,7 +113,9 @@ def find_batch_size(
             stack.enter_context(untouched(model))
             trials = Trainer(model, examples, filtered=True)
         left_s = seconds - (time.perf_counter() - began)
-        search = SizeSearch(trials, most=most, seconds=left_s, input_rate=rate, tell=tell)
+        search = SizeSearch(
+            trials, most=most, seconds=left_s, input_rate=rate, show_progress=show_progress
+        )
         survey = search.run()
     is_unlimited = survey is not None and survey.limit_bytes is None
     found = BatchSizeSearch(

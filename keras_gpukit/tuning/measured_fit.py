@@ -17,7 +17,7 @@ from keras_gpukit.records.finding import Change, Finding
 from keras_gpukit.records.tuning import Promise
 from keras_gpukit.rules.speedups import promises
 from keras_gpukit.tuning.made_changes import NO_END, GivenFit, UnsuitedError, make_changes
-from keras_gpukit.tuning.measuring import MINIMUM_CALLS, SETTLING
+from keras_gpukit.tuning.measured_rates import MINIMUM_CALLS, SETTLING
 from keras_gpukit.tuning.processes import OwnProcess
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size_of, propose
 

@@ -19,7 +19,7 @@ from keras_gpukit.frameworks.tf_datasets import Dataset, cache_file, inputs, kin
 from keras_gpukit.frameworks.tf_stages import draws_orders, over, with_buffer
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, replace
-from keras_gpukit.tuning.measuring import has_ended, rate_of
+from keras_gpukit.tuning.measured_rates import has_ended, rate_of
 from keras_gpukit.tuning.sources import endless
 
 SHUFFLE_BUFFER = 16

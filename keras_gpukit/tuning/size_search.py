@@ -51,7 +51,7 @@ class SizeSearch:
     most: int
     seconds: float
     input_rate: float | None
-    tell: Callable[[str], None]
+    show_progress: Callable[[str], None]
     done: list[BatchSizeTrial] = field(default_factory=list)
     ending: BatchSizeEnding = "nothing left to try"
     largest: int | None = None
@@ -69,7 +69,7 @@ class SizeSearch:
 
     def run(self) -> Survey | None:
         """Runs the search; returns what is known of the model, or None if no example fits."""
-        self.tell("one example")
+        self.show_progress("one example")
         try:
             survey = self.trials.survey()
         except DoesNotFit as error:
@@ -139,7 +139,7 @@ class SizeSearch:
         return True
 
     def _train(self, size: int, what: str, last: float = 0.0, withheld_bytes: int = 0) -> bool:
-        self.tell(what)
+        self.show_progress(what)
         began = time.perf_counter()
         try:
             peak_bytes = self.trials.train(size, last, withheld_bytes)
@@ -172,7 +172,7 @@ class SizeSearch:
         if self.rates and not self._is_time(1.0, self._passing_s):
             self.ending = "time ran out"
             return False
-        self.tell(f"speed with batches of {size:,}")
+        self.show_progress(f"speed with batches of {size:,}")
         began = time.perf_counter()
         try:
             rate, peak = self.trials.rate(size, min(RATE_SHARE * self.seconds, RATE_S))

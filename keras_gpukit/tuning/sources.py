@@ -212,7 +212,7 @@ def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
     ).repeat()
 
 
-Tell = Callable[[str, float], None]
+ShowProgress = Callable[[str, float], None]
 """Shows what an experiment does now, and how much of the total is done."""
 
 

@@ -15,7 +15,7 @@ from keras_gpukit.errors import TrialError, one_line
 from keras_gpukit.records.tuning import Promise, SpeedupEnding, SpeedupSearch, TriedChange
 from keras_gpukit.rules import gains, speedups
 from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
-from keras_gpukit.tuning.measuring import summarize
+from keras_gpukit.tuning.measured_rates import summarize
 from keras_gpukit.tuning.processes import OwnProcess, ProcessEndedError
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size
 from keras_gpukit.tuning.trials import LEAST, Read, compare
@@ -81,7 +81,7 @@ class SpeedupTrials:
     start: Start
     seconds: float
     tolerance: float
-    tell: Callable[[str], None]
+    show_progress: Callable[[str], None]
     recorded: Sequence[Promise] = ()
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class SpeedupTrials:
         )
 
     def _measure_unchanged(self) -> None:
-        self.tell("the training as it is")
+        self.show_progress("the training as it is")
         try:
             self._baseline = TrainingProcess(self.start((), None), self._ends_s)
             self._first = self._baseline.ready
@@ -179,7 +179,7 @@ class SpeedupTrials:
     def _measure(self, changes: Sequence[TrainingChange]) -> TriedChange:
         name = JOINED.join(each.name for each in changes)
         description = JOINED.join(each.description for each in changes)
-        self.tell(description)
+        self.show_progress(description)
         tried = TriedChange(name, description)
         try:
             tried = self._compared(tried, changes)

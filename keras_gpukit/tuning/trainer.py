@@ -21,7 +21,7 @@ from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
 from keras_gpukit.sensors.host import left_bytes
 from keras_gpukit.tuning.examples import Examples
-from keras_gpukit.tuning.measuring import run_for, summarize
+from keras_gpukit.tuning.measured_rates import run_for, summarize
 from keras_gpukit.tuning.processes import standard_error_to
 
 # Executions of the train function with full batches, per epoch, and the epochs of the last trials.

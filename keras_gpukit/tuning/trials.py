@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_gpukit.records.tuning import Rate, SearchEnding, Trial
 from keras_gpukit.rules import gains
-from keras_gpukit.tuning.measuring import mean_interval, summarize
+from keras_gpukit.tuning.measured_rates import mean_interval, summarize
 
 # Maximum share of the remaining time for one trial, and its maximum duration in seconds.
 SHARE, LONGEST_S = 0.4, 10.0
@@ -124,7 +124,7 @@ class Trials:
         *,
         seconds: float,
         compute_rate: Rate | None,
-        tell: Callable[[str], None],
+        show_progress: Callable[[str], None],
     ) -> None:
         self.dataset = dataset
         self.lines: list[str] = []
@@ -132,9 +132,9 @@ class Trials:
         self._ends = time.perf_counter() + (1 - RESERVE) * seconds
         self._reserve_s, self._least_left_s = RESERVE * seconds, LEAST_LEFT * seconds
         self._compute_rate = compute_rate
-        self._report = tell
+        self._show_progress = show_progress
         self._reader = reader
-        tell("as it is")
+        show_progress("as it is")
         self._first = reader(dataset, 0.0)
         self.first_rate = self.best = summarize([self._first() for _ in range(LEAST)])
         self._gains: list[Gain] = []
@@ -155,7 +155,7 @@ class Trials:
         if proposal.dataset is None:
             self.done.append(Trial(proposal.name, proposal.description, note=proposal.blocked))
             return self.done[-1]
-        self._report(proposal.description)
+        self._show_progress(proposal.description)
         seconds = min(LONGEST_S, SHARE * self._left_s)
         pause_s = min(LONGEST_STEP_S, 1 / self.best.median) if proposal.overlaps else 0.0
         before, after = (self._reader(each, pause_s) for each in (self.dataset, proposal.dataset))
@@ -194,7 +194,7 @@ class Trials:
             return None
         if kept == len(self._gains) == 1:
             return self._gains[0]  # its trial already compared with the original pipeline
-        self._report("all changes together")
+        self._show_progress("all changes together")
         seconds = self._reserve_s + max(self._left_s, 0.0)
         found = compare(self._first, self._reader(tuned, 0.0), threshold=1.0, seconds=seconds)
         if self._gains and found.low <= 1:

@@ -135,9 +135,13 @@ def search(
 ) -> SpeedupSearch:
     """Tries changes with processes that `start` starts; shows progress if `shown`."""
     seconds = 60 * minutes
-    with ProgressLine("tune", seconds, shown=shown) as tell:
+    with ProgressLine("tune", seconds, shown=shown) as show_progress:
         trials = SpeedupTrials(
-            start, seconds=seconds, tolerance=tolerance, tell=tell, recorded=recorded
+            start,
+            seconds=seconds,
+            tolerance=tolerance,
+            show_progress=show_progress,
+            recorded=recorded,
         )
         ending = trials.run(names)
     return trials.record(subject, ending)

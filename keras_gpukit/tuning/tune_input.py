@@ -17,9 +17,9 @@ from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.searches import tuning_view as render
 from keras_gpukit.reports.terminal import PipedConsole, as_html, as_text
 from keras_gpukit.tuning.caching import CachePermission, Choice
-from keras_gpukit.tuning.measuring import compute_rate, hold, summarize
-from keras_gpukit.tuning.pipeline import PipelineTuning, PyDatasetTuning
+from keras_gpukit.tuning.measured_rates import compute_rate, hold, summarize
 from keras_gpukit.tuning.pipeline_changes import Allowed
+from keras_gpukit.tuning.pipeline_tuning import PipelineTuning, PyDatasetTuning
 from keras_gpukit.tuning.reading import Readings
 from keras_gpukit.tuning.sources import (
     ProgressLine,
@@ -139,7 +139,7 @@ def tune_input(
             )
         check_service(service)
     with (
-        ProgressLine("tune_input", seconds, shown=bool(verbose)) as tell,
+        ProgressLine("tune_input", seconds, shown=bool(verbose)) as show_progress,
         untouched(model),
         # Use the disk on which a cache would be.
         tempfile.TemporaryDirectory(prefix="keras_gpukit-", dir=cache_folder) as scratch,
@@ -150,11 +150,11 @@ def tune_input(
             tuning = PyDatasetTuning(dataset, read_s, processes=try_processes)
         else:
             allowed = Allowed(allow_reorder, trust_python)
-            permission = CachePermission(cache, cache_folder, tell.ask)
+            permission = CachePermission(cache, cache_folder, show_progress.ask)
             readings = Readings(scratch, read_s)
             tuning = PipelineTuning(dataset, allowed, permission, readings, service)
         with tuning.untouched():
-            result = _run(tuning, dataset, model, seconds, tell)
+            result = _run(tuning, dataset, model, seconds, show_progress)
     if verbose:
         PipedConsole().print(result)
     return result
@@ -165,17 +165,19 @@ def _run(
     dataset: Any,
     model: Any,
     seconds: float,
-    tell: Callable[[str], None],
+    show_progress: Callable[[str], None],
 ) -> TunedInput:
     began = time.perf_counter()
     compute = None
     if model is not None:
-        tell("the model alone")
+        show_progress("the model alone")
         batches = endless(tuning.batches())
         held = hold(iter(batches), batches.element_spec)
         compute = compute_rate(model, held, seconds=min(COMPUTE_SHARE * seconds, COMPUTE_S))
     left_s = seconds - (time.perf_counter() - began)
-    trials = Trials(dataset, tuning.reader, seconds=left_s, compute_rate=compute, tell=tell)
+    trials = Trials(
+        dataset, tuning.reader, seconds=left_s, compute_rate=compute, show_progress=show_progress
+    )
     tuned = tuning.tune(trials)
     ending = trials.ending or "nothing left to try"
     gain = trials.confirm(tuned)

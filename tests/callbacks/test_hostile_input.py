@@ -8,7 +8,7 @@ from helpers.processes import wait_for
 from helpers.training import BATCH, FEATURES, arrays, fast_dataset, small_model, without_autotuning
 
 import keras_gpukit as gpukit
-from keras_gpukit.sensors.sampling import Heartbeat
+from keras_gpukit.sensors.sampling_thread import Heartbeat
 
 
 def batches(count=80):

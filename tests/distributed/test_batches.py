@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from keras_gpukit.distributed.coordinating.steps import (
+from keras_gpukit.distributed.coordinating.coordinated_steps import (
     BatchesAhead,
     CoordinatedDataset,
     Coordinator,

@@ -33,7 +33,7 @@ class Meter:
     def start(self, taken, first):
         return None
 
-    def read(self, taken, stretch):
+    def read(self, taken, window):
         return WaitReading(None)
 
 

@@ -18,7 +18,7 @@ from helpers.training import BATCH, FEATURES, arrays
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks.private_names import NEEDED_FOR
 from keras_gpukit.monitoring.step_prediction import flops_of_step
-from keras_gpukit.profiling.placement.names import operation_kernels
+from keras_gpukit.profiling.placement.operation_names import operation_kernels
 from keras_gpukit.records import to_dict
 from keras_gpukit.sensors import compilations
 

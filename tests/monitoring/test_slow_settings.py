@@ -17,7 +17,7 @@ from tensorflow.python.data.ops import debug_mode
 from keras_gpukit.monitoring.environment import read_environment
 from keras_gpukit.records import RUN_FUNCTIONS_EAGERLY
 from keras_gpukit.rules.known_faults import ON_EPOCH_BEGIN
-from keras_gpukit.rules.setup import settings
+from keras_gpukit.rules.setup import slowing_settings
 
 
 def read(model=None):
@@ -26,20 +26,23 @@ def read(model=None):
 
 SET = {
     RUN_FUNCTIONS_EAGERLY: [partial(tf.config.run_functions_eagerly, on) for on in (True, False)],
-    settings.DEBUG_MODE: (
+    slowing_settings.DEBUG_MODE: (
         tf.data.experimental.enable_debug_mode,
         partial(debug_mode.toggle_debug_mode, False),
     ),
-    settings.CHECK_NUMERICS: (
+    slowing_settings.CHECK_NUMERICS: (
         tf.debugging.enable_check_numerics,
         tf.debugging.disable_check_numerics,
     ),
-    settings.ACTIVE_PROFILER: (
+    slowing_settings.ACTIVE_PROFILER: (
         partial(tf.profiler.experimental.start, ""),
         partial(tf.profiler.experimental.stop, save=False),
     ),
-    settings.TRACEMALLOC: (tracemalloc.start, tracemalloc.stop),
-    settings.PROFILE: (partial(sys.setprofile, lambda *_: None), partial(sys.setprofile, None)),
+    slowing_settings.TRACEMALLOC: (tracemalloc.start, tracemalloc.stop),
+    slowing_settings.PROFILE: (
+        partial(sys.setprofile, lambda *_: None),
+        partial(sys.setprofile, None),
+    ),
 }
 
 
@@ -145,15 +148,15 @@ def test_a_compressed_chunk_of_many_examples_is_read_with_its_line(tmp_path):
         return reads.settings
 
     line = FromHDF5.__getitem__.__code__.co_firstlineno + 1
-    said = settings_of(chunks=(4, 8), compression="gzip")[settings.HDF5]
+    said = settings_of(chunks=(4, 8), compression="gzip")[slowing_settings.HDF5]
     assert re.fullmatch(
         rf"self\.file \(\S*test_slow_settings\.py:{line}\) keeps 4 examples in each compressed "
         "chunk, and",
         said,
     )
-    assert settings.HDF5 not in settings_of(chunks=(1, 8), compression="gzip")
-    assert settings.HDF5 not in settings_of(chunks=(4, 8))
-    assert settings.HDF5 not in settings_of()
+    assert slowing_settings.HDF5 not in settings_of(chunks=(1, 8), compression="gzip")
+    assert slowing_settings.HDF5 not in settings_of(chunks=(4, 8))
+    assert slowing_settings.HDF5 not in settings_of()
 
 
 def test_what_a_pydataset_reads_for_each_batch_is_read_with_its_line(tmp_path):
@@ -166,6 +169,8 @@ def test_what_a_pydataset_reads_for_each_batch_is_read_with_its_line(tmp_path):
 
     again, once = settings_of(Again), settings_of(Once)
     line = Again.__getitem__.__code__.co_firstlineno + 1
-    assert re.fullmatch(rf"self\.archive \(\S*test_slow_settings\.py:{line}\)", again[settings.NPZ])
+    assert re.fullmatch(
+        rf"self\.archive \(\S*test_slow_settings\.py:{line}\)", again[slowing_settings.NPZ]
+    )
     assert re.search(rf"test_slow_settings\.py:{line} reads; workers=2", again[ON_EPOCH_BEGIN])
-    assert not {settings.NPZ, ON_EPOCH_BEGIN} & once.keys()
+    assert not {slowing_settings.NPZ, ON_EPOCH_BEGIN} & once.keys()

@@ -19,7 +19,7 @@ from keras_gpukit.frameworks import tf_functions, tf_runtime
 from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record, not_compilable
 from keras_gpukit.profiling.placement.graphs import find_step, read_step
-from keras_gpukit.profiling.placement.names import (
+from keras_gpukit.profiling.placement.operation_names import (
     is_in_loop,
     operation_kernels,
     operation_name,

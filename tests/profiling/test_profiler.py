@@ -22,7 +22,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.monitoring import call_frame
 from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.capture import profile_name, write_profile
-from keras_gpukit.profiling.capturing.settings import RequestFile, next_scheduled
+from keras_gpukit.profiling.capturing.capture_settings import RequestFile, next_scheduled
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
@@ -173,7 +173,7 @@ def test_the_profile_tab_finds_the_steps_and_a_bottleneck(tmp_path, case):
     written = line["record"]
     assert (line["step"], written["path"]) == (marked[0], record.path)
     assert written["reason"] == f"step {marked[0]} of the run"
-    assert written["held_up_s"] > 0
+    assert written["blocked_s"] > 0
 
 
 @pytest.mark.parametrize(("first", "steps_per_execution"), [("ours", 1), ("theirs", 2)])

@@ -36,7 +36,7 @@ from helpers.xprof_figures import ask_xprof
 from keras_gpukit.errors import ProfileError
 from keras_gpukit.profiling import find_profiles, read_profile
 from keras_gpukit.records import ProfileRecord, from_dict, to_dict
-from keras_gpukit.rules.cluster.comparison import exchange_s, late_member
+from keras_gpukit.rules.cluster.compared_workers import exchange_s, late_member
 from keras_gpukit.saved_runs.worker_figures import compared_replicas, compared_steps
 
 CASES = Path(__file__).parent / "cases"

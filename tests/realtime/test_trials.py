@@ -25,7 +25,7 @@ from keras_gpukit.rules.input import contention as contention_rules
 from keras_gpukit.sensors.interpreter import ContentionSensor
 from keras_gpukit.tuning import diagnose as diagnosing
 from keras_gpukit.tuning.diagnose import diagnose
-from keras_gpukit.tuning.measuring import own_cpu_s
+from keras_gpukit.tuning.measured_rates import own_cpu_s
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 

@@ -14,7 +14,7 @@ from keras_gpukit.reports.html import render
 from keras_gpukit.reports.html.bar_charts import workers_chart
 from keras_gpukit.reports.html.chart import Chart, Omitted
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.cluster.comparison import step_parts
+from keras_gpukit.rules.cluster.compared_workers import step_parts
 
 LATE = four(2, extra_s=0.020)
 

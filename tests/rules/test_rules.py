@@ -56,7 +56,7 @@ from keras_gpukit.records.pipeline import ARRAYS
 from keras_gpukit.records.profile import BETWEEN
 from keras_gpukit.rules import RULES, judge
 from keras_gpukit.rules.rule import Rule
-from keras_gpukit.rules.setup.settings import DEBUG_MODE
+from keras_gpukit.rules.setup.slowing_settings import DEBUG_MODE
 from keras_gpukit.rules.whole_run.hangs import with_hangs
 
 GIB = 2**30

@@ -26,7 +26,7 @@ from keras_gpukit.sensors.devices import CUDADevice
 from keras_gpukit.sensors.host import HostSensor, _own_usage
 from keras_gpukit.sensors.installation import read_state
 from keras_gpukit.sensors.nvml import THROTTLE_REASONS, Activity, NVMLSensor
-from keras_gpukit.sensors.sampling import SamplingThread
+from keras_gpukit.sensors.sampling_thread import SamplingThread
 
 FAST, SLOW = "NVIDIA H100 PCIe", "NVIDIA T4"
 A, B, C = (f"GPU-{uuid.UUID(int=number)}" for number in (10, 11, 12))

@@ -32,7 +32,7 @@ def test_a_line_is_named_with_what_it_calls_outside_the_script():
         ("train.py:60", "<module>", "TextVectorization.adapt", 3.0),
         ("train.py:12", "clean", None, 0.5),
     ]
-    assert (times.looks, times.watched_s) == (3, 3.5)
+    assert (times.samples, times.watched_s) == (3, 3.5)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +121,12 @@ def test_a_thread_that_uses_no_processor_time_waits():
 
 
 def test_old_looks_are_thinned_and_their_time_is_kept(monkeypatch):
-    monkeypatch.setattr("keras_gpukit.sensors.stacks.MOST_LOOKS", 8)
+    monkeypatch.setattr("keras_gpukit.sensors.stacks.MOST_SAMPLES", 8)
     script = Script()
     for _ in range(40):
         script.poll(1.0, MAIN)
     times = script.times()
-    assert times.looks <= 8
+    assert times.samples <= 8
     assert times.watched_s == times.lines[0].seconds == 40.0
 
 
@@ -136,7 +136,7 @@ def test_a_watch_counts_the_innermost_of_its_functions_in_looks_that_count():
     watch = script.watch(load[:2], read[:2], when=lambda: is_on[0])
     for _ in range(9):
         script.look_at(1.0, {1: (MAIN, load, read), 2: (load,)})
-    assert watch.mean_threads() is None  # after too few looks
+    assert watch.mean_threads() is None  # after too few samples
     script.look_at(1.0, {1: (MAIN,), 2: (load,)})
     is_on[0] = False
     script.poll(1.0, load)

@@ -62,7 +62,7 @@ class MadeUp:
 
 def find(trials, *, most=2**16, seconds=1e6, input_rate=None):
     options = {"most": most, "seconds": seconds, "input_rate": input_rate}
-    search = SizeSearch(trials, tell=lambda what: None, **options)
+    search = SizeSearch(trials, show_progress=lambda what: None, **options)
     search.run()
     return search
 

@@ -79,10 +79,10 @@ def test_a_row_that_hangs_is_given_up(monkeypatch):
 def test_rows_without_time_left_are_named_and_the_most_important_are_measured(monkeypatch):
     clock = StoppedClock.of(monkeypatch, machine)
 
-    def tell(what, done_s):
+    def show_progress(what, done_s):
         clock.now_s += 8 * (what == "CPU: convolutional")  # which uses up the budget
 
-    found = machine.bench(8.0, tell)
+    found = machine.bench(8.0, show_progress)
     measured = [row.model for row in found.devices[0].rows if row.rate]
     assert measured == ["dense", "convolutional"]
     shown = text(found)
@@ -95,12 +95,12 @@ def test_rows_without_time_left_are_named_and_the_most_important_are_measured(mo
 def test_ctrl_c_keeps_what_is_known():
     calls = []
 
-    def tell(what, done_s):
+    def show_progress(what, done_s):
         calls.append(what)
         if len(calls) == 4:
             raise KeyboardInterrupt
 
-    found = machine.bench(60.0, tell)
+    found = machine.bench(60.0, show_progress)
     assert calls[0] == "CPU: ceilings"
     assert found.interrupted
     assert [row.model for row in found.devices[0].rows if row.rate] == ["dense", "convolutional"]

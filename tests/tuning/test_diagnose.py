@@ -30,7 +30,7 @@ from keras_gpukit.reports.rates import diagnosis_view as render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning import diagnose as diagnosing
 from keras_gpukit.tuning.diagnose import conclude, diagnose
-from keras_gpukit.tuning.measuring import (
+from keras_gpukit.tuning.measured_rates import (
     hold,
     mean_interval,
     own_cpu_s,

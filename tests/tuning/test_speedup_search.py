@@ -80,7 +80,7 @@ def training(rates, *, proposals, losses=None, failing=None, **fields):
 
 def tried(start, *, seconds=600.0, asked=(), recorded=()):
     options = {"seconds": seconds, "tolerance": 0.05, "recorded": recorded}
-    trials = SpeedupTrials(start, tell=lambda *_: None, **options)
+    trials = SpeedupTrials(start, show_progress=lambda *_: None, **options)
     ending = trials.run(asked)
     assert Process.alive == 0
     return trials.record("train.py", ending)

@@ -28,8 +28,8 @@ from keras_gpukit.tuning import pipeline_changes as changes
 from keras_gpukit.tuning import trials as rounds_module
 from keras_gpukit.tuning.as_code import code
 from keras_gpukit.tuning.caching import CachePermission
-from keras_gpukit.tuning.pipeline import PipelineTuning, PyDatasetTuning, traits
 from keras_gpukit.tuning.pipeline_changes import Allowed
+from keras_gpukit.tuning.pipeline_tuning import PipelineTuning, PyDatasetTuning, traits
 from keras_gpukit.tuning.reading import Readings
 from keras_gpukit.tuning.trials import Proposal, Trials
 from keras_gpukit.tuning.tune_input import tune_input
@@ -570,7 +570,7 @@ def rates_with(monkeypatch, stage, rate):
 
 def trials_on(read, seconds=60):
     """Trials of functions that stand for pipelines and return their rates."""
-    options = {"seconds": seconds, "compute_rate": None, "tell": lambda what: None}
+    options = {"seconds": seconds, "compute_rate": None, "show_progress": lambda what: None}
     return Trials(read, lambda function, pause_s: function, **options)
 
 

@@ -67,7 +67,7 @@ def compare(work_s: float, rounds: int, run_s: float) -> dict[str, Any]:
 
 def ratio_outcome(row: dict[str, Any], name: str) -> Outcome:
     """Judges the ratios of monitored to bare fits, if their interval is on one side of a limit."""
-    from keras_gpukit.tuning.measuring import median_interval
+    from keras_gpukit.tuning.measured_rates import median_interval
 
     bare = map(statistics.fmean, zip(row["bare_s"], row["bare_again_s"], strict=True))
     ratios = [one / mean for one, mean in zip(row["monitored_s"], bare, strict=True)]

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from keras_gpukit.distributed.clusters.environment import (
+from keras_gpukit.distributed.clusters.cluster_kind import (
     ClusterKind,
     Variables,
     check_addresses,

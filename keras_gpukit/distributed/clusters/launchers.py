@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from keras_gpukit.distributed.clusters.environment import (
+from keras_gpukit.distributed.clusters.cluster_kind import (
     ADDRESSES,
     ClusterKind,
     Variables,

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from keras_gpukit.distributed.clusters.environment import (
+from keras_gpukit.distributed.clusters.cluster_kind import (
     ClusterKind,
     Variables,
     first_port,

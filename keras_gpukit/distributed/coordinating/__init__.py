@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_gpukit.distributed.coordinating.steps import (
+from keras_gpukit.distributed.coordinating.coordinated_steps import (
     BatchesAhead,
     CoordinatedDataset,
     Coordinator,

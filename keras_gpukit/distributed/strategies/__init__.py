@@ -57,18 +57,18 @@ class ClusterTask:
         )
 
 
-def _task(name: str, there: Resources) -> ClusterTask:
-    if there.machine.cluster is None:
+def _task(name: str, resources: Resources) -> ClusterTask:
+    if resources.machine.cluster is None:
         raise ValueError(
             f"{name} needs a cluster, and the environment describes none, or one of a single "
             "process. `keras-gpukit launch --workers 2 script.py` starts several processes of a "
             f"script on this machine and sets the environment of each. Received: strategy='{name}'"
         )
-    return ClusterTask(there.machine.cluster, there.gpus, there.worker_timeout_s)
+    return ClusterTask(resources.machine.cluster, resources.gpus, resources.worker_timeout_s)
 
 
-def _choose_multi_worker(there: Resources) -> Choice:
-    task = _task("multi_worker", there)
+def _choose_multi_worker(resources: Resources) -> Choice:
+    task = _task("multi_worker", resources)
     cluster = task.cluster
     if "ps" in cluster.addresses:
         raise ValueError(
@@ -82,14 +82,14 @@ def _choose_multi_worker(there: Resources) -> Choice:
             "Received: strategy='multi_worker'"
         )
     workers = sum(len(cluster.addresses.get(role, ())) for role in ("chief", "worker"))
-    replicas = workers * max(1, there.gpus)
+    replicas = workers * max(1, resources.gpus)
     return Choice(
         task,
         f"training in step in {workers} processes, recognized from {cluster.kind}",
         replicas=replicas,
         meaning=synchronous(replicas)
         + " Only the chief writes checkpoints and logs of Keras' callbacks.",
-        must_come_first=there.machine.cluster_strategy is None,
+        must_come_first=resources.machine.cluster_strategy is None,
     )
 
 
@@ -102,8 +102,8 @@ def _make_multi_worker(task: ClusterTask) -> Any:
     return strategy
 
 
-def _choose_parameter_server(there: Resources) -> Choice:
-    task = _task("parameter_server", there)
+def _choose_parameter_server(resources: Resources) -> Choice:
+    task = _task("parameter_server", resources)
     cluster = task.cluster
     chiefs, workers, servers = (
         len(cluster.addresses.get(role, ())) for role in ("chief", "worker", "ps")
@@ -125,7 +125,7 @@ def _choose_parameter_server(there: Resources) -> Choice:
             "reported loss is an average over such steps: it differs a little from run to run and "
             "from training on one device."
         ),
-        must_come_first=there.machine.cluster_strategy is None,
+        must_come_first=resources.machine.cluster_strategy is None,
     )
 
 
@@ -167,15 +167,15 @@ ACTIONS = {f"{name}_strategy": name for name in _KINDS}
 """Name of the kind of strategy, by the kind of a plan's action that makes the strategy."""
 
 
-def choose(name: str, there: Resources) -> tuple[str, Choice]:
+def choose(name: str, resources: Resources) -> tuple[str, Choice]:
     """Returns the kind that a strategy name stands for, and its choice; makes nothing."""
     if name == "auto":
-        return _choose_auto(there)
+        return _choose_auto(resources)
     if name == "none":
         return name, Choice(None, "as asked")
     if name in _REFUSED:
         raise ValueError(_REFUSED[name])
-    return name, _KINDS[name][0](there)
+    return name, _KINDS[name][0](resources)
 
 
 _made: tuple[str, Any] | None = None
@@ -202,16 +202,16 @@ def cluster_strategy() -> str | None:
     return None if _made is None else _made[0]
 
 
-def _choose_auto(there: Resources) -> tuple[str, Choice]:
-    cluster = there.machine.cluster
+def _choose_auto(resources: Resources) -> tuple[str, Choice]:
+    cluster = resources.machine.cluster
     if cluster is not None and "ps" in cluster.addresses:
         name, why = "parameter_server", "the cluster has parameter servers"
     elif cluster is not None:
         name, why = "multi_worker", "the environment describes a cluster"
-    elif there.gpus > 1:
+    elif resources.gpus > 1:
         name, why = "mirrored", "there are several GPUs"
     else:
-        count = "one GPU" if there.gpus else "no GPU"
+        count = "one GPU" if resources.gpus else "no GPU"
         return "none", Choice(None, f"there is {count}, and no cluster in the environment")
-    choice = _KINDS[name][0](there)
+    choice = _KINDS[name][0](resources)
     return name, replace(choice, reason=f"{choice.reason}; chosen as {why}")

@@ -52,17 +52,17 @@ def synchronous(replicas: int) -> str:
 _mirrored: Any = None
 
 
-def choose_one_device(there: Resources) -> Choice:
+def choose_one_device(resources: Resources) -> Choice:
     """Chooses the first GPU, or the CPU without one; warns of GPUs that stay idle."""
     idle = (
-        f'strategy="one_device" uses the first of {there.gpus} logical GPUs; the others take '
+        f'strategy="one_device" uses the first of {resources.gpus} logical GPUs; the others take '
         "memory and stay idle. Name one GPU in `devices` to leave the others free."
     )
     return Choice(
-        ("/GPU:0" if there.gpus else "/CPU:0",),
+        ("/GPU:0" if resources.gpus else "/CPU:0",),
         "everything on one device",
         meaning="Loss and batch are those of training without a strategy.",
-        warnings=(idle,) if there.gpus > 1 else (),
+        warnings=(idle,) if resources.gpus > 1 else (),
     )
 
 
@@ -73,10 +73,10 @@ def make_one_device(value: Any) -> Any:
     return tf.distribute.OneDeviceStrategy(value[0])
 
 
-def choose_mirrored(there: Resources) -> Choice:
+def choose_mirrored(resources: Resources) -> Choice:
     """Chooses all logical GPUs, or without a GPU all logical CPUs, to train in step."""
-    gpus = tuple(f"/GPU:{index}" for index in range(there.gpus))
-    cpus = tuple(f"/CPU:{index}" for index in range(there.machine.state.logical_cpus))
+    gpus = tuple(f"/GPU:{index}" for index in range(resources.gpus))
+    cpus = tuple(f"/CPU:{index}" for index in range(resources.machine.state.logical_cpus))
     if not gpus and len(cpus) == 1:
         # A MirroredStrategy would name GPU:0 here, and silently train on the CPU.
         warning = (
@@ -84,7 +84,7 @@ def choose_mirrored(there: Resources) -> Choice:
         )
         return Choice(None, "there is no GPU", warnings=(warning,))
     devices = gpus or cpus
-    existing = there.machine.mirrored_devices
+    existing = resources.machine.mirrored_devices
     if existing not in (None, devices):
         raise ValueError(
             f"A process can have one MirroredStrategy, and this one's is over {existing}, not "

@@ -191,7 +191,7 @@ class BatchArrivalMeter:
         return taken
 
     def start(self, taken: _Taken | None, first: CallWindow) -> PipelineStart | None:
-        """Starts a stretch; returns the wait for the first batch, or None if unknown."""
+        """Starts a window; returns the wait for the first batch, or None if unknown."""
         is_new, self._is_new = self._is_new, False
         if not is_new:
             return None
@@ -199,14 +199,14 @@ class BatchArrivalMeter:
         wait_s = float(_waits_s(handed_out_s, first.entries_s[:1], first.exits_s[:1])[0])
         return None if math.isnan(wait_s) else PipelineStart(wait_s, shuffle_fraction=None)
 
-    def read(self, taken: Sequence[_Taken], stretch: CallWindow) -> WaitReading:
-        """Returns the wait of a stretch, and starts the next one."""
+    def read(self, taken: Sequence[_Taken], window: CallWindow) -> WaitReading:
+        """Returns the wait of a window, and starts the next one."""
         if self._steps_per_execution > 1:
             return WaitReading(None, unknown_because=SEVERAL_STEPS)
-        ends = [each.calls - 1 for each in taken]  # the call after the stretch is another one's
-        begins = [ends[-1] - stretch.calls, *ends]
+        ends = [each.calls - 1 for each in taken]  # the call after the window is another one's
+        begins = [ends[-1] - window.calls, *ends]
         parts = [self._handed_out_s(*each) for each in zip(taken, begins, ends, strict=False)]
-        waits_s = _waits_s(np.concatenate(parts), stretch.entries_s[:-1], stretch.exits_s)
+        waits_s = _waits_s(np.concatenate(parts), window.entries_s[:-1], window.exits_s)
         wait_s = float(waits_s.sum())
         if math.isnan(wait_s):
             return WaitReading(None, unknown_because=NOT_KEPT)

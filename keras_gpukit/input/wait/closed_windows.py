@@ -119,7 +119,7 @@ class ClosedWindows:
             elif isinstance(each, Start):
                 start = each.seen
                 if each.meter is not None:
-                    start = each.meter.start(each.reading, _stretch(each.times_s)) or start
+                    start = each.meter.start(each.reading, _call_window(each.times_s)) or start
                 self.add_start(start, each.times_s[0], is_counted=each.is_counted)
             else:
                 self._totals.begin_epoch()
@@ -152,19 +152,19 @@ class ClosedWindows:
         self._on_window = lambda window: None
 
     def _window(self, ended: ClosedWindow) -> StepWindow:
-        stretch = _stretch(ended.times_s, ended.raised)
+        calls = _call_window(ended.times_s, ended.raised)
         reading = _SUSPENDED if ended.suspended else WaitReading(None)
-        if ended.meter is not None:  # also if the process was suspended: the next stretch starts
-            found = ended.meter.read(ended.readings, stretch)
+        if ended.meter is not None:  # also if the process was suspended: the next window starts
+            found = ended.meter.read(ended.readings, calls)
             reading = reading if ended.suspended else found
-        examples = self._examples_in(ended.counts, stretch.calls)
+        examples = self._examples_in(ended.counts, calls.calls)
         # `predict` fetches its batches between the calls.
         in_predict = self._totals.phase == "predict"
-        between_s = None if in_predict else float((stretch.entries_s[1:] - stretch.exits_s).sum())
+        between_s = None if in_predict else float((calls.entries_s[1:] - calls.exits_s).sum())
         window = self._added(
-            stretch.durations_s, reading, examples, ended.step, ended.time_s, between_s
+            calls.durations_s, reading, examples, ended.step, ended.time_s, between_s
         )
-        self._totals.add_calls(stretch.durations_s, reading.waits_s)
+        self._totals.add_calls(calls.durations_s, reading.waits_s)
         return window
 
     def _examples_in(
@@ -199,7 +199,7 @@ class ClosedWindows:
         return window
 
 
-def _stretch(calls_s: list[float], raised: bool = False) -> CallWindow:
+def _call_window(calls_s: list[float], raised: bool = False) -> CallWindow:
     """Returns all calls but the last, which begins the next window."""
     times_s = np.fromiter(calls_s, np.float64, len(calls_s))
     return CallWindow(times_s[::2], times_s[1:-2:2], float(times_s[-1]), raised)

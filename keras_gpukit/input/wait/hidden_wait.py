@@ -94,17 +94,17 @@ class HiddenWait:
             self._step_function(empty)
         return time.perf_counter() - began_s
 
-    def read(self, stretch: CallWindow, gaps_s: Times, buffered: float | None) -> WaitReading:
-        """Returns the stall within a stretch.
+    def read(self, window: CallWindow, gaps_s: Times, buffered: float | None) -> WaitReading:
+        """Returns the stall within a window.
 
-        `gaps_s` has the gap after each fetch of the stretch's last calls. Shape (calls, steps per
+        `gaps_s` has the gap after each fetch of the window's last calls. Shape (calls, steps per
         execution), with at least `FEWEST_STEPS` steps. The last buffer has `buffered` batches.
         """
         assert self._call_s is not None
         calls, steps = gaps_s.shape
-        durations_s = stretch.durations_s[-calls:]
-        outside_s = stretch.entries_s[-calls:] - stretch.exits_s[-calls:]
-        # In a stretch of few calls, one interruption would change the median of the first gaps.
+        durations_s = window.durations_s[-calls:]
+        outside_s = window.entries_s[-calls:] - window.exits_s[-calls:]
+        # In a window of few calls, one interruption would change the median of the first gaps.
         overhead_s = float(min(np.median(gaps_s[:, 0]), np.median(gaps_s[:, 1:-1])))
         longer_s = np.maximum(gaps_s[:, 1:-1] - overhead_s, 0.0)
         self._add(gaps_s[:, -1] - outside_s - overhead_s, longer_s)
@@ -122,12 +122,12 @@ class HiddenWait:
 
         def total_s(waits_s: Times) -> float:
             limited_s = np.clip(waits_s.sum(), 0.0, fetching_s.sum())
-            return float(stretch.calls / calls * limited_s)
+            return float(window.calls / calls * limited_s)
 
         least_s, most_s = map(stalls_s, self._call_s)
         return WaitReading(
             wait_s=total_s(least_s),
-            waits_s=least_s if calls == stretch.calls else None,
+            waits_s=least_s if calls == window.calls else None,
             buffered_batches=buffered,
             most_s=max(total_s(least_s), total_s(most_s)),
         )

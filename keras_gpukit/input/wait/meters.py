@@ -40,7 +40,7 @@ class CallWindow:
 
     @property
     def calls(self) -> int:
-        """Number of calls in the stretch."""
+        """Number of calls in the window."""
         return len(self.exits_s)
 
     @functools.cached_property
@@ -56,7 +56,7 @@ class CallWindow:
 
 @dataclass(frozen=True)
 class WaitReading:
-    """Input wait of a stretch: of all calls together, and of each one; None if unknown.
+    """Input wait of a window: of all calls together, and of each one; None if unknown.
 
     A single call's may be off by microseconds, and negative. If only a range is known, `most_s` is
     its upper end, and the others are its lower end.
@@ -90,7 +90,7 @@ class Meter(Protocol):
     None, and is called after the next reading if it can be deferred until then."""
 
     def waited_s(self) -> float | None:
-        """Returns the total wait so far, in seconds; None if it is only known per stretch."""
+        """Returns the total wait so far, in seconds; None if it is only known per window."""
 
     def take(self) -> Any:
         """Reads the values that cannot be read later; must be fast.
@@ -99,16 +99,16 @@ class Meter(Protocol):
         """
 
     def start(self, taken: Any, first: CallWindow) -> PipelineStart | None:
-        """Starts a stretch at the entry of the pipeline's second call.
+        """Starts a window at the entry of the pipeline's second call.
 
         Gets the result of `take` after that call, or None if `reads_early` is False, and the
-        stretch of the first call. Returns the wait for the first batch; None if unknown.
+        window of the first call. Returns the wait for the first batch; None if unknown.
         """
 
-    def read(self, taken: Sequence[Any], stretch: CallWindow) -> WaitReading:
-        """Ends the stretch, returns its wait, and starts the next one.
+    def read(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
+        """Ends the window, returns its wait, and starts the next one.
 
-        Gets the results of `take` within the stretch, in order; the last one is from its end.
+        Gets the results of `take` within the window, in order; the last one is from its end.
         """
 
 
@@ -128,17 +128,17 @@ class FetchLatencyMeter:
         self._until_s = 0.0
 
     def start(self, taken: float, first: CallWindow) -> None:
-        """Starts a stretch."""
+        """Starts a window."""
         self._before_s = taken
         self._until_s = first.next_exit_s
 
-    def read(self, taken: Sequence[float], stretch: CallWindow) -> WaitReading:
-        """Returns the wait of a stretch, and starts the next one."""
+    def read(self, taken: Sequence[float], window: CallWindow) -> WaitReading:
+        """Returns the wait of a window, and starts the next one."""
         # Fetch times are known between the ends of two calls, not between two entries.
         before_s, self._before_s = self._before_s, taken[-1]
-        since_s, self._until_s = self._until_s, stretch.next_exit_s
+        since_s, self._until_s = self._until_s, window.next_exit_s
         share = min((taken[-1] - before_s) / max(self._until_s - since_s, 1e-9), 1.0)
-        return WaitReading(share * stretch.duration_s)
+        return WaitReading(share * window.duration_s)
 
 
 class RequestMeter:
@@ -175,10 +175,10 @@ class RequestMeter:
         return self._waited_s
 
     def start(self, taken: float, first: CallWindow) -> None:
-        """Starts a stretch; the wait for the first batch is unknown."""
+        """Starts a window; the wait for the first batch is unknown."""
         self._before_s = taken
 
-    def read(self, taken: Sequence[float], stretch: CallWindow) -> WaitReading:
-        """Returns the wait of a stretch, and starts the next one."""
+    def read(self, taken: Sequence[float], window: CallWindow) -> WaitReading:
+        """Returns the wait of a window, and starts the next one."""
         before_s, self._before_s = self._before_s, taken[-1]
         return WaitReading(self._before_s - before_s)

@@ -91,7 +91,7 @@ class PipelineModelMeter:
         return reading
 
     def start(self, taken: Any, first: CallWindow) -> PipelineStart | None:
-        """Starts a stretch; returns the wait for the first batch, or None if unknown."""
+        """Starts a window; returns the wait for the first batch, or None if unknown."""
         is_late = taken is None
         if is_late:
             taken = self.take() if self._first_reading is None else self._first_reading
@@ -115,8 +115,8 @@ class PipelineModelMeter:
             shuffle_fraction=None if is_late else _shuffle_fraction(model),
         )
 
-    def read(self, taken: Sequence[Any], stretch: CallWindow) -> WaitReading:
-        """Returns the wait of a stretch, and starts the next one."""
+    def read(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
+        """Returns the wait of a window, and starts the next one."""
         if any(each is None for each in taken):
             because = "the pipeline was deleted before its model was read"
             return WaitReading(None, unknown_because=because)
@@ -124,22 +124,22 @@ class PipelineModelMeter:
         buffered = None
         if self._buffer is not None:
             buffered = float(models[-1].nodes[self._buffer].buffered_elements)
-        gaps_s, has_all = self._gaps_between(stretch, models)
-        if stretch.duration_s >= LONGEST_GAP_S <= stretch.durations_s.max() and not has_all:
+        gaps_s, has_all = self._gaps_between(window, models)
+        if window.duration_s >= LONGEST_GAP_S <= window.durations_s.max() and not has_all:
             because = "a call took 10 s or more, and tf.data records no gaps that long"
             return WaitReading(None, None, buffered, because)
         if gaps_s is None:
             because = "other code fetched batches from the same iterator"
             return WaitReading(None, None, buffered, because)
         if self._hidden is not None:
-            return self._hidden.read(stretch, gaps_s, buffered)
+            return self._hidden.read(window, gaps_s, buffered)
         calls = len(gaps_s)
-        waits_s = stretch.durations_s[-calls:] - gaps_s.sum(axis=1)
+        waits_s = window.durations_s[-calls:] - gaps_s.sum(axis=1)
         # If tf.data has dropped some gaps, the last calls stand for all.
-        wait_s = stretch.calls / calls * float(waits_s.sum())
+        wait_s = window.calls / calls * float(waits_s.sum())
         return WaitReading(
-            min(max(wait_s, 0.0), stretch.duration_s),
-            waits_s if calls == stretch.calls else None,
+            min(max(wait_s, 0.0), window.duration_s),
+            waits_s if calls == window.calls else None,
             buffered,
         )
 
@@ -150,10 +150,8 @@ class PipelineModelMeter:
             # Only the whole wait is then known, including what hides behind compute.
             self._hidden, self.confidence = None, "upper bound"
 
-    def _gaps_between(
-        self, stretch: CallWindow, models: Sequence[Any]
-    ) -> tuple[Times | None, bool]:
-        """Returns the seconds of the gap after each fetch of the stretch, or None.
+    def _gaps_between(self, window: CallWindow, models: Sequence[Any]) -> tuple[Times | None, bool]:
+        """Returns the seconds of the gap after each fetch of the window, or None.
 
         Also returns whether tf.data surely recorded each gap, so that a long call waited.
 
@@ -171,10 +169,10 @@ class PipelineModelMeter:
         last = models[-1]
         self._fetched = _fetched(last)
         an_execution = self._steps_per_execution
-        # The call after the stretch has fetched too: the gaps after its own fetches do not count.
-        fetched_after = self._fetched - began - an_execution * (stretch.calls - 1)
+        # The call after the window has fetched too: the gaps after its own fetches do not count.
+        fetched_after = self._fetched - began - an_execution * (window.calls - 1)
         spare, without_data = fetched_after - 1, 0
-        if stretch.raised:
+        if window.raised:
             # The fetch that found no more data, or whose step failed, adds a gap as well.
             if an_execution == 1 and fetched_after == 2:
                 fetched_after, spare = 1, 1
@@ -187,7 +185,7 @@ class PipelineModelMeter:
         _extend(gaps_us, last, self._fetched - since + without_data)
         self._gaps_us = gaps_us[-GAPS_KEPT:]
         end = len(gaps_us) - spare - without_data
-        calls = min(stretch.calls, end // an_execution)
+        calls = min(window.calls, end // an_execution)
         if not is_ours or calls <= 0:
             return None, has_all
         known_us = gaps_us[end - calls * an_execution : end]

@@ -43,7 +43,7 @@ class StepWindows:
         self._choose = choose
         self._ended = ended
         self._now = now
-        # The call after the stretch fetches too: the gaps of all its steps but the first need room.
+        # The call after the window fetches too: the gaps of all its steps but the first need room.
         steps = READ_EVERY_STEPS - (calls.steps_per_execution - 1)
         self._most_calls_to_a_reading = max(1, steps // calls.steps_per_execution)
         self._calls_to_a_reading = 1

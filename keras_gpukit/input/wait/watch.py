@@ -19,7 +19,7 @@ from keras_gpukit.input.wait.bottleneck import (
     within_pool,
 )
 from keras_gpukit.input.wait.grain_times import GrainTimes, grain_times
-from keras_gpukit.input.wait.measuring import costs_over_time, measure, measure_starts
+from keras_gpukit.input.wait.measured_nodes import costs_over_time, measure, measure_starts
 from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, read_nodes
 from keras_gpukit.input.wait.stage_records import Names, align, stage_records
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
@@ -199,7 +199,7 @@ class PipelineWatch:
     def _record(
         self, wait_s: float | None, passes: list[list[tuple[float, Any]]]
     ) -> PipelineRecord:
-        self._look_at_dataset()
+        self._read_dataset()
         if self._is_out_of_sight:
             return PipelineRecord(unknown_because=OUT_OF_SIGHT)
         readings, is_later = self._starts.readings()
@@ -234,7 +234,7 @@ class PipelineWatch:
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_s
 
-    def _look_at_dataset(self) -> None:
+    def _read_dataset(self) -> None:
         dataset, self._dataset = self._dataset, None
         if dataset is None:
             return

@@ -35,7 +35,7 @@ LARGEST_AMENDED_BYTES = 256 * 2**20
 
 _HOST = "/host:CPU"
 _STEP_NUMBER = "step_num"
-_TURN = "iter_num"
+_ITERATION = "iter_num"
 # Events that carry the number of a loop's iteration. The tab groups them by that number.
 _IN_LOOPS = (
     "ExecutorState::Process",
@@ -64,7 +64,7 @@ class Capture:
             steps=0,
             time_s=time_s,
             duration_s=0.0,
-            held_up_s=0.0,
+            blocked_s=0.0,
         )
 
     def begin(self) -> None:
@@ -79,7 +79,7 @@ class Capture:
         if self._refused is not None:
             raise self._refused
         self._began_s = time.perf_counter()
-        self.record = replace(self.record, held_up_s=self._began_s - began_s)
+        self.record = replace(self.record, blocked_s=self._began_s - began_s)
 
     def end(
         self,
@@ -245,14 +245,14 @@ def _amend_host(plane: Any, steps: range | None) -> bool:
     marks = set() if steps is None else _ids(plane.event_metadata, (MARK,))
     in_loops = _ids(plane.event_metadata, _IN_LOOPS)
     step_number = _ids(plane.stat_metadata, (_STEP_NUMBER,))
-    turn = _ids(plane.stat_metadata, (_TURN,))
+    iteration = _ids(plane.stat_metadata, (_ITERATION,))
     amended = False
     for line in plane.lines:
         strangers = []
         for index, event in enumerate(line.events):
             if event.metadata_id in in_loops:
                 for stat in event.stats:
-                    if stat.metadata_id in turn and stat.int64_value:
+                    if stat.metadata_id in iteration and stat.int64_value:
                         stat.int64_value = 0
                         amended = True
             elif event.metadata_id in marks:

@@ -11,7 +11,11 @@ from typing import Any
 from keras_gpukit.errors import Guard, failure, logger
 from keras_gpukit.frameworks.tf_runtime import profiler_state
 from keras_gpukit.profiling.capturing.capture import MARK, Capture, give_way
-from keras_gpukit.profiling.capturing.settings import CaptureSettings, Limits, next_scheduled
+from keras_gpukit.profiling.capturing.capture_settings import (
+    CaptureSettings,
+    Limits,
+    next_scheduled,
+)
 from keras_gpukit.records.profile import CaptureRecord, MissedCapture, ProfilerRecord, Trigger
 
 # A capture by itself is of whole executions, of which the profile does not count the first and the

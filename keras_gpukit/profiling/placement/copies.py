@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from keras_gpukit.layer_names import LayerNames
-from keras_gpukit.profiling.placement.names import (
+from keras_gpukit.profiling.placement.operation_names import (
     dtype_bytes,
     dtype_name,
     is_in_loop,

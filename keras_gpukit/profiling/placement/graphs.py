@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from keras_gpukit.profiling.placement.copies import is_copy
-from keras_gpukit.profiling.placement.names import (
+from keras_gpukit.profiling.placement.operation_names import (
     dtype_name,
     is_own,
     operation_name,

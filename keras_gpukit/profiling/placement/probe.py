@@ -26,7 +26,7 @@ from keras_gpukit.profiling.placement.copies import (
     read_sent,
     sent_outputs,
 )
-from keras_gpukit.profiling.placement.names import (
+from keras_gpukit.profiling.placement.operation_names import (
     operation_kernels,
     operation_name,
     short_device,

@@ -25,8 +25,8 @@ _OF_PLANES = "compute_cap_major compute_cap_minor dropped_traces profile_start_t
 _WANTED = frozenset(" ".join((_OF_MARKS, _OF_STAGES, _OF_KERNELS, _OF_PLANES)).split())
 # Prefixes of the host's events whose own figures are read. Of other events, only the names and
 # times are read.
-_TELLING = ("Iterator::", "IteratorGetNext", "FunctionRun")
-_TELLING_FIGURES = frozenset({"step_num", "hlo_op"})
+_READ = ("Iterator::", "IteratorGetNext", "FunctionRun")
+_READ_WITH = frozenset({"step_num", "hlo_op"})
 # Number of different sets of figures that are stored once and shared between events.
 _MOST_SHARED = 10_000
 
@@ -60,7 +60,7 @@ class _Kind:
     name: str
     common: Stats
     carried: frozenset[str]
-    tells: bool
+    is_read: bool
 
 
 class _Reader:
@@ -78,7 +78,7 @@ class _Reader:
 
     def _events(self, plane: Any, texts: Mapping[int, str]) -> Events:
         known = {entry.key: entry.value for entry in plane.event_metadata}
-        all_tell = plane.name.startswith(b"/device:")
+        read_all = plane.name.startswith(b"/device:")
         kinds: dict[int, _Kind] = {}
         rows: list[tuple[int, int, int, int]] = []
         stats: list[Stats] = []
@@ -95,10 +95,10 @@ class _Reader:
                     continue
                 kind = kinds.get(its_kind)
                 if kind is None:
-                    kind = _kind(len(kinds), known[its_kind], event, texts, all_tell)
+                    kind = _kind(len(kinds), known[its_kind], event, texts, read_all)
                     kinds[its_kind] = kind
                 carries: Stats = {}
-                if kind.tells:
+                if kind.is_read:
                     carries = self._with_operation({**kind.common, **_figures(event.stats, texts)})
                 if len(shared) < _MOST_SHARED:
                     carries = shared.setdefault(tuple(carries.items()), carries)
@@ -131,11 +131,11 @@ class _Reader:
         return islice(events, taken)
 
 
-def _kind(index: int, metadata: Any, event: Any, texts: Mapping[int, str], all_tell: bool) -> _Kind:
+def _kind(index: int, metadata: Any, event: Any, texts: Mapping[int, str], read_all: bool) -> _Kind:
     name, common = text(metadata.name), _figures(metadata.stats, texts)
     carried = frozenset({**common, **_figures(event.stats, texts)})
-    tells = all_tell or name.startswith(_TELLING) or not carried.isdisjoint(_TELLING_FIGURES)
-    return _Kind(index, name, common, carried, tells)
+    is_read = read_all or name.startswith(_READ) or not carried.isdisjoint(_READ_WITH)
+    return _Kind(index, name, common, carried, is_read)
 
 
 def _figures(stats: Any, texts: Mapping[int, str]) -> dict[str, Value]:

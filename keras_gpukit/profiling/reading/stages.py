@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_gpukit.input.pipelines.functions import kind_of, spoken
 from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Numbers, Spans, Value
-from keras_gpukit.profiling.reading.host import Host
+from keras_gpukit.profiling.reading.host_activity import Host
 from keras_gpukit.records.profile import StageProfile
 
 _PREFIX = "Iterator::"

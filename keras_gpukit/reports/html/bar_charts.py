@@ -13,7 +13,12 @@ from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import compared
 from keras_gpukit.reports.tables import Table, stage_cost, stages_table
 from keras_gpukit.reports.text import operations_table, placement_tables, placement_words
-from keras_gpukit.rules.cluster.comparison import StepParts, late_member, slow_link, step_parts
+from keras_gpukit.rules.cluster.compared_workers import (
+    StepParts,
+    late_member,
+    slow_link,
+    step_parts,
+)
 
 _MOST_STAGES = 30
 _MOST_DEVICES = 7

@@ -101,7 +101,7 @@ def _capture_row(each: CaptureReport) -> tuple[str, ...]:
         f"{profile.steps:,}" if profile else "",
         units.known(profile.step_time_s, units.duration) if profile else "",
         units.known(profile.stall_fraction, units.percentage) if profile else "",
-        units.duration(capture.held_up_s) if capture else "",
+        units.duration(capture.blocked_s) if capture else "",
         "; ".join(filter(None, remarks)),
     )
 

@@ -31,7 +31,7 @@ from keras_gpukit.rules.savings import (
     of_input,
     severity_of_input,
 )
-from keras_gpukit.rules.setup.settings import in_effect, undone, written
+from keras_gpukit.rules.setup.slowing_settings import in_effect, undone, written
 
 MINIMUM_STEPS = 10
 FROM_PROFILE: Mechanism = "profile"

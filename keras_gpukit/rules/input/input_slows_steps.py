@@ -21,7 +21,7 @@ from keras_gpukit.rules.savings import (
     taken_cores_s,
     waited_s,
 )
-from keras_gpukit.rules.setup.settings import DEBUG_MODE
+from keras_gpukit.rules.setup.slowing_settings import DEBUG_MODE
 
 MEASURE = "`keras_gpukit.diagnose(model, ds)` measures how fast the steps are without their input"
 

@@ -19,7 +19,7 @@ from keras_gpukit.records.names import HOST_MEMORY, MEMORY_FIGURES, memory_tag
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.slowdown.shifts import FEWEST
 
-Turn = Literal["epoch", "fit"]
+Period = Literal["epoch", "fit"]
 """Memory is read between epochs or between fits."""
 Points = Sequence[tuple[float, float]]
 """Time of each reading, in any unit, and its value; in order of time."""
@@ -53,10 +53,10 @@ class Growth:
         where: "this process", or a device such as "GPU:0".
         left_bytes: Bytes still available at the end; None if unknown.
         steps: Steps over which it grew; None if it was read between epochs or fits.
-        per_turn_bytes: Growth per epoch, or per fit; None if unknown.
-        turns: Epochs of the run, or fits of the same callback; None if the growth per epoch or fit
-            is unknown.
-        turn: Whether `per_turn_bytes` and `turns` count an "epoch" or a "fit".
+        per_period_bytes: Growth per epoch, or per fit; None if unknown.
+        periods: Epochs of the run, or fits of the same callback; None if the growth per period is
+            unknown.
+        period: Whether `per_period_bytes` and `periods` count an "epoch" or a "fit".
     """
 
     where: str
@@ -64,9 +64,9 @@ class Growth:
     after_bytes: float
     left_bytes: float | None
     steps: int | None = None
-    per_turn_bytes: float | None = None
-    turns: int | None = None
-    turn: Turn = "epoch"
+    per_period_bytes: float | None = None
+    periods: int | None = None
+    period: Period = "epoch"
 
     @property
     def grown_bytes(self) -> float:
@@ -74,16 +74,16 @@ class Growth:
         return self.after_bytes - self.before_bytes
 
     @property
-    def turns_left(self) -> int | None:
+    def periods_left(self) -> int | None:
         """Whole epochs or fits until nothing is left, at this rate; None if unknown or far."""
-        if self.left_bytes is None or not self.per_turn_bytes or self.is_far:
+        if self.left_bytes is None or not self.per_period_bytes or self.is_far:
             return None
-        return int(self.left_bytes / self.per_turn_bytes)
+        return int(self.left_bytes / self.per_period_bytes)
 
     @property
     def is_far(self) -> bool:
         """Whether a run ten times as long as this one would not fill what is left."""
-        is_known = self.left_bytes is not None and self.turns is not None
+        is_known = self.left_bytes is not None and self.periods is not None
         return is_known and self.urgency < 1 / FAR
 
     @property
@@ -92,25 +92,25 @@ class Growth:
         if self.left_bytes is None:
             return 0.0
         needed = self.grown_bytes
-        if self.per_turn_bytes is not None and self.turns is not None:
-            needed = self.per_turn_bytes * self.turns
+        if self.per_period_bytes is not None and self.periods is not None:
+            needed = self.per_period_bytes * self.periods
         return needed / max(self.left_bytes, 1.0)
 
 
-def readings_of(summary: RunSummary, turn: Turn) -> tuple[EpochMemory, ...]:
+def readings_of(summary: RunSummary, period: Period) -> tuple[EpochMemory, ...]:
     """Returns the readings after epochs, or after fits."""
     if summary.memory is None:
         return ()
-    return summary.memory.epochs if turn == "epoch" else summary.memory.fits
+    return summary.memory.epochs if period == "epoch" else summary.memory.fits
 
 
-def growths_between(summary: RunSummary, turn: Turn) -> list[Growth] | None:
+def growths_between(summary: RunSummary, period: Period) -> list[Growth] | None:
     """Returns all memory, of the process or a device, that grows from epoch to epoch or fit to fit.
 
     If the memory that a device holds between epochs does not grow, its peak may, for example when
     batches become larger and larger. None if there are too few readings.
     """
-    readings = [each for each in readings_of(summary, turn) if each.epoch > WARM_UP]
+    readings = [each for each in readings_of(summary, period) if each.epoch > WARM_UP]
     if len(readings) < FEWEST_EPOCHS:
         return None
     last, limits = readings[-1], {each.device: each.limit_bytes for each in summary.allocators}
@@ -123,7 +123,7 @@ def growths_between(summary: RunSummary, turn: Turn) -> list[Growth] | None:
         line = steady_rise([(when, value) for when, value in points if value is not None], least)
         if line is None:
             return None
-        return Growth(where, line[1], line[2], left_bytes, None, line[0], last.epoch, turn)
+        return Growth(where, line[1], line[2], left_bytes, None, line[0], last.epoch, period)
 
     process = (each.process_bytes for each in readings)
     found = [growth(THIS_PROCESS, process, LEAST_PROCESS_BYTES, left[-1] if left else None)]

@@ -14,7 +14,7 @@ from keras_gpukit.rules.memory.growth import (
     THIS_PROCESS,
     WARM_UP,
     Growth,
-    Turn,
+    Period,
     growths_between,
     growths_over_time,
     readings_of,
@@ -52,8 +52,8 @@ class GrowthCause(NamedTuple):
 
 def cause_of(summary: RunSummary, growth: Growth) -> GrowthCause | None:
     """Returns the cause of most of the growth; None if no reading shows it."""
-    readings = readings_of(summary, growth.turn)
-    if growth.per_turn_bytes is None or len(readings) < 2:
+    readings = readings_of(summary, growth.period)
+    if growth.per_period_bytes is None or len(readings) < 2:
         return None
     return _kept(readings, growth) or _models(readings, growth) or _traced(readings, growth)
 
@@ -62,13 +62,13 @@ def is_filling(summary: RunSummary, growth: Growth) -> bool:
     """Whether input caches that were still being filled account for most of the growth."""
     record = summary.host_buffers
     on_host = growth.where == THIS_PROCESS or growth.where.startswith("CPU")
-    if record is None or not record.epoch_steps or not on_host or growth.turn != "epoch":
+    if record is None or not record.epoch_steps or not on_host or growth.period != "epoch":
         return False
     added_bytes = 0.0
     for buffer in record.buffers:
         before = buffer.held_bytes(max(record.steps - record.epoch_steps, 1))
         added_bytes += (buffer.held_bytes(record.steps) or 0.0) - (before or 0.0)
-    return added_bytes >= MOSTLY * (growth.per_turn_bytes or 0.0)
+    return added_bytes >= MOSTLY * (growth.per_period_bytes or 0.0)
 
 
 def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | None:
@@ -78,17 +78,17 @@ def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | No
         is_there = growth.where.startswith(each.where) or (
             growth.where == THIS_PROCESS and not each.where.startswith("GPU")
         )
-        per_turn = _per_turn_bytes(later, each)
-        if not is_there or per_turn is None:
+        per_period = _per_period_bytes(later, each)
+        if not is_there or per_period is None:
             continue
         # A collection that grows much faster than memory holds data that takes none, such as
         # untouched pages.
-        if MOSTLY <= per_turn / (growth.per_turn_bytes or 1.0) <= 1 / MOSTLY:
+        if MOSTLY <= per_period / (growth.per_period_bytes or 1.0) <= 1 / MOSTLY:
             items = () if each.length is None else (MemoryGrows.items_of(each.length, each.name),)
             return GrowthCause(
                 (
-                    f"{each.label} keeps more tensors or arrays from {growth.turn} to "
-                    f"{growth.turn}: keep numbers, such as `float(loss)`, or only the latest",
+                    f"{each.label} keeps more tensors or arrays from {growth.period} to "
+                    f"{growth.period}: keep numbers, such as `float(loss)`, or only the latest",
                 ),
                 (MemoryGrows.kept_in(each.size_bytes, each.label), *items),
             )
@@ -101,12 +101,12 @@ def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | 
     Either their variables account for most of the growth, or each also keeps its traced step.
     """
     middle, last = readings[len(readings) // 2], readings[-1]
-    turns = last.epoch - middle.epoch
-    if not turns or last.models - middle.models < MOSTLY * turns:
+    periods = last.epoch - middle.epoch
+    if not periods or last.models - middle.models < MOSTLY * periods:
         return None
-    added_bytes = (last.models_bytes - middle.models_bytes) / turns
-    by_variables = added_bytes >= MOSTLY * (growth.per_turn_bytes or 0.0)
-    if not by_variables and last.tracings - middle.tracings < turns:
+    added_bytes = (last.models_bytes - middle.models_bytes) / periods
+    by_variables = added_bytes >= MOSTLY * (growth.per_period_bytes or 0.0)
+    if not by_variables and last.tracings - middle.tracings < periods:
         return None
     held = f"{last.models_bytes / 2**20:.0f} MiB" if by_variables else "their traced steps"
     return GrowthCause(
@@ -120,7 +120,7 @@ def _models(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | 
     )
 
 
-def _per_turn_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
+def _per_period_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
     """Returns the growth of a collection per epoch or fit; None if only one reading names it.
 
     A reading names only a few collections. One that an earlier reading leaves out may have existed.
@@ -139,10 +139,10 @@ def _traced(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | 
     tracings = last.tracings - middle.tracings
     if growth.where != THIS_PROCESS or not last.epoch - middle.epoch <= tracings:
         return None
-    advice = f"The step is traced again in each {growth.turn}, and TensorFlow keeps each trace: "
+    advice = f"The step is traced again in each {growth.period}, and TensorFlow keeps each trace: "
     advice += (
         "call `compile()` and `make_train_function()` once, not in a callback"
-        if growth.turn == "epoch"
+        if growth.period == "epoch"
         else "compile one model once and reset its weights, or train each in a process of its own"
     )
     return GrowthCause((advice,), (MemoryGrows.traced_again(last.tracings),))
@@ -175,7 +175,7 @@ class MemoryGrows(Rule):
     left = Measure("{value} are left", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        by_epochs, by_fits = (growths_between(summary, turn) for turn in get_args(Turn))
+        by_epochs, by_fits = (growths_between(summary, period) for period in get_args(Period))
         over_time = growths_over_time(summary)
         if by_epochs is None and by_fits is None and over_time is None:
             return too_short(f"needs {self.requires}")
@@ -186,7 +186,7 @@ class MemoryGrows(Rule):
             return None
         worst = max(found, key=lambda growth: growth.urgency)
         cause = cause_of(summary, worst)
-        unknown = [_LOOK_FOR, *([_CACHE] if worst.per_turn_bytes is None else []), _NEW_EACH_TIME]
+        unknown = [_LOOK_FOR, *([_CACHE] if worst.per_period_bytes is None else []), _NEW_EACH_TIME]
         return self.find(
             "warning" if worst.urgency >= 1 or (cause and cause.matters) else "info",
             *_figures(worst),
@@ -198,21 +198,23 @@ class MemoryGrows(Rule):
 
 
 def _title(growth: Growth) -> str:
-    if growth.per_turn_bytes is None:
+    if growth.per_period_bytes is None:
         return f"Memory of {growth.where} grows as the run goes on"
-    title = f"Memory of {growth.where} grows with each {growth.turn}"
-    left = growth.turns_left
+    title = f"Memory of {growth.where} grows with each {growth.period}"
+    left = growth.periods_left
     if left is None:
         return title
     full = "the host" if growth.where == THIS_PROCESS else growth.where.partition(" ")[0]
-    more = f"1 more {growth.turn}" if left == 1 else f"{left:,} more {growth.turn}s"
+    more = f"1 more {growth.period}" if left == 1 else f"{left:,} more {growth.period}s"
     return f"{title}: {full} is full after about {more} at this rate"
 
 
 def _figures(growth: Growth) -> Iterator[Figure]:
-    if growth.per_turn_bytes is not None:
-        adds = MemoryGrows.each_epoch_adds if growth.turn == "epoch" else MemoryGrows.each_fit_adds
-        yield adds(growth.per_turn_bytes)
+    if growth.per_period_bytes is not None:
+        adds = (
+            MemoryGrows.each_epoch_adds if growth.period == "epoch" else MemoryGrows.each_fit_adds
+        )
+        yield adds(growth.per_period_bytes)
     yield MemoryGrows.at_first(growth.before_bytes)
     yield MemoryGrows.in_the_end(growth.after_bytes)
     if growth.steps is not None:

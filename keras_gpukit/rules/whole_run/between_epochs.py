@@ -24,7 +24,7 @@ from keras_gpukit.rules.savings import (
     severity,
     validation_wait_s,
 )
-from keras_gpukit.rules.setup.settings import SlowSettings
+from keras_gpukit.rules.setup.slowing_settings import SlowSettings
 from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, REQUIRES, TimeRule
 
 FEW, NEARLY_ALL = 0.25, 0.8

@@ -106,8 +106,8 @@ def waits(handed_out_s, entries_s, *, devices=1, **options):
         patch.setattr(batch_arrival, "time", clocks)
         meter.start(None, CallWindow(entries_s[:2], entries_s[1:2], entries_s[2]))
         calls[0] = len(entries_s)
-        stretch = CallWindow(entries_s[1:], entries_s[2:], entries_s[-1] + 1)
-        return meter.read([meter.take()], stretch)
+        window = CallWindow(entries_s[1:], entries_s[2:], entries_s[-1] + 1)
+        return meter.read([meter.take()], window)
 
 
 def test_a_step_waits_until_its_last_batch_is_handed_out():

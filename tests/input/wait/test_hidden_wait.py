@@ -38,9 +38,9 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
     gaps_s[:, -1] += computes_s[:, -1]
     durations_s = fetches_s.sum(axis=1) + gaps_s.sum(axis=1)
     entries_s = np.concatenate([[0.0], durations_s.cumsum()])
-    stretch = CallWindow(entries_s, entries_s[1:], entries_s[-1])
+    window = CallWindow(entries_s, entries_s[1:], entries_s[-1])
     planted_s = durations_s.sum() - computes_s.sum() - overheads_s.sum()
-    return hidden.read(stretch, gaps_s[-known:], None), planted_s, durations_s.sum()
+    return hidden.read(window, gaps_s[-known:], None), planted_s, durations_s.sum()
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8, 100])
@@ -117,11 +117,11 @@ POINTS = 0.05
 FEW_AND_IRREGULAR = "graph/jitter 50"
 
 
-def range_of(stretch, gaps_s, empty_call_ms, monkeypatch):
+def range_of(window, gaps_s, empty_call_ms, monkeypatch):
     """Returns the ends of the range of the stall, as shares of the executions' time."""
     hidden = calibrated_hidden_wait(monkeypatch, STEPS, empty_call_s=1e-3 * empty_call_ms)
-    reading = hidden.read(stretch, gaps_s, None)
-    return reading.wait_s / stretch.duration_s, reading.most_s / stretch.duration_s
+    reading = hidden.read(window, gaps_s, None)
+    return reading.wait_s / window.duration_s, reading.most_s / window.duration_s
 
 
 def recorded(name):
@@ -148,9 +148,9 @@ def clocks_of(name, call_s):
     gaps_s[-1] += compute_s + call_s
     left_s = STEPS * step_s - fetches_s.sum() - gaps_s.sum()
     entries_s = STEPS * step_s * np.arange(CALLS + 1)
-    stretch = CallWindow(entries_s, entries_s[1:], entries_s[-1])
+    window = CallWindow(entries_s, entries_s[1:], entries_s[-1])
     stall = (fetches_s.sum() - hidden_s.sum()) / (STEPS * step_s)
-    return stretch, np.tile(gaps_s + left_s / STEPS, (CALLS, 1)), stall
+    return window, np.tile(gaps_s + left_s / STEPS, (CALLS, 1)), stall
 
 
 @pytest.mark.parametrize("empty_call_ms", EMPTY_CALLS_MS)
@@ -174,8 +174,8 @@ def test_five_irregular_executions_give_too_little_rather_than_too_much(monkeypa
 def test_eight_steps_whose_fetches_were_taken_for_a_stall_have_a_range_that_holds_it(
     name, empty_call_ms, empty_calls, monkeypatch
 ):
-    stretch, gaps_s, stall = clocks_of(name, 1e-3 * empty_calls * empty_call_ms)
+    window, gaps_s, stall = clocks_of(name, 1e-3 * empty_calls * empty_call_ms)
     idle = FIGURES[name]["idle_while_fetching"]
     assert stall == pytest.approx(idle, abs=0.015)  # the clocks are those of that fit
-    least, most = range_of(stretch, gaps_s, empty_call_ms, monkeypatch)
+    least, most = range_of(window, gaps_s, empty_call_ms, monkeypatch)
     assert least - POINTS <= idle <= most + POINTS

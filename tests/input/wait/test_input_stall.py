@@ -176,10 +176,10 @@ def test_throughput_counts_every_example_and_step():
 
 
 class FakeMeter(Meter):
-    """Waits a quarter of each stretch."""
+    """Waits a quarter of each window."""
 
-    def read(self, taken, stretch):
-        waits_s = stretch.durations_s / 4
+    def read(self, taken, window):
+        waits_s = window.durations_s / 4
         return WaitReading(float(waits_s.sum()), waits_s, 1.0)
 
 

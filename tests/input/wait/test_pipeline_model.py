@@ -184,8 +184,8 @@ def test_a_pipeline_that_was_deleted_has_an_unknown_wait():
     meter = meter_of(pipeline)
     del pipeline
     gc.collect()
-    stretch = CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0)
-    reading = meter.read([meter.take()], stretch)
+    window = CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0)
+    reading = meter.read([meter.take()], window)
     assert reading.wait_s is None
     assert reading.unknown_because == "the pipeline was deleted before its model was read"
 
@@ -284,9 +284,9 @@ def test_fetches_that_tf_data_adds_up_are_the_wait_as_far_as_they_are_in_the_str
     assert record.confidence == "exact"
     meter = FetchLatencyMeter(lambda: 0.0, overlaps=False)
     meter.start(1.0, CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
-    # A second of fetches from 2 to 7 s, in a stretch from 1 to 5 s.
-    stretch = CallWindow(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
-    assert meter.read([2.0], stretch).wait_s == pytest.approx(0.8)
+    # A second of fetches from 2 to 7 s, in a window from 1 to 5 s.
+    window = CallWindow(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
+    assert meter.read([2.0], window).wait_s == pytest.approx(0.8)
 
 
 def test_predict_waits_from_each_request_to_its_arrival(monkeypatch):
@@ -347,8 +347,8 @@ def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_
         if number == 1:
             first = CallWindow(np.array(entries), np.array(entries[1:]), pipeline.now_s)
             meter.start(meter.take(), first)
-    stretch = CallWindow(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
-    reading = meter.read([meter.take()], stretch)
+    window = CallWindow(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
+    reading = meter.read([meter.take()], window)
     assert reading.wait_s == pytest.approx(151 * 0.002, abs=151 * MICROSECOND)
     assert reading.waits_s is None
 
@@ -371,10 +371,10 @@ def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
     start = early.start(early.take(), first)
     for number in range(2, steps + 2):
         call(number)
-    stretch = CallWindow(np.array(entries[1:]), np.array(exits[1:-1]), exits[-1])
+    window = CallWindow(np.array(entries[1:]), np.array(exits[1:-1]), exits[-1])
     taken = early.take(), late.take()
-    read = early.read(taken[:1], stretch)
+    read = early.read(taken[:1], window)
     assert late.start(None, first).wait_s == start.wait_s == pytest.approx(0.4, abs=MICROSECOND)
-    again = late.read(taken[1:], stretch)
+    again = late.read(taken[1:], window)
     for found in (read, again):
         assert found.waits_s.tolist() == pytest.approx(waits[1:-1], abs=MICROSECOND)

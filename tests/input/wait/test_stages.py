@@ -19,7 +19,7 @@ from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
 from keras_gpukit.input.wait import bottleneck
 from keras_gpukit.input.wait.bottleneck import complete, cut, slowest, within_pool
-from keras_gpukit.input.wait.measuring import measure
+from keras_gpukit.input.wait.measured_nodes import measure
 from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, Node, read_nodes
 from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.records import CallLine

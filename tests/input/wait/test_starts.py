@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from keras_gpukit.input.wait.measuring import MOST_PARTS, costs_over_time, measure, measure_starts
+from keras_gpukit.input.wait.measured_nodes import (
+    MOST_PARTS,
+    costs_over_time,
+    measure,
+    measure_starts,
+)
 from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, Node
 from keras_gpukit.input.wait.stage_records import fills, used_shares
 from keras_gpukit.input.wait.wall_time import WallTime

@@ -11,8 +11,8 @@ from rich.console import Console
 from keras_gpukit import records
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.setup import settings
-from keras_gpukit.rules.setup.settings import NOT_MEASURED
+from keras_gpukit.rules.setup import slowing_settings
+from keras_gpukit.rules.setup.slowing_settings import NOT_MEASURED
 
 GPUS = (records.GPUInfo(0, "NVIDIA H100"),)
 STEPS = 1000
@@ -51,27 +51,30 @@ def found(summary, code="slow-settings"):
 @pytest.mark.parametrize(
     ("key", "costs", "free"),
     [
-        (settings.CHECK_NUMERICS, {}, {"compute_s": 8.0}),
-        (settings.ACTIVE_PROFILER, {}, {"compute_s": 9.0}),
+        (slowing_settings.CHECK_NUMERICS, {}, {"compute_s": 8.0}),
+        (slowing_settings.ACTIVE_PROFILER, {}, {"compute_s": 9.0}),
         ("TF_CPP_MAX_VLOG_LEVEL", {}, {"compute_s": 9.0}),
         ("CUDA_LAUNCH_BLOCKING", {"gpus": GPUS}, {}),
-        (settings.DETERMINISM, {"gpus": GPUS}, {}),
+        (slowing_settings.DETERMINISM, {"gpus": GPUS}, {}),
         ("TF_ENABLE_ONEDNN_OPTS", {}, {"gpus": GPUS}),
-        (settings.PLACEMENT_LOG, {"eager": True}, {}),
-        (settings.ONE_INTRA_THREAD, {"busy": 0.25}, {"busy": 0.9}),
-        (settings.TRACE, {"callbacks_s": 20.0}, {}),
-        (settings.DEBUG_BUILD, {"input_s": 20.0, "work": "python"}, {"input_s": 20.0}),
+        (slowing_settings.PLACEMENT_LOG, {"eager": True}, {}),
+        (slowing_settings.ONE_INTRA_THREAD, {"busy": 0.25}, {"busy": 0.9}),
+        (slowing_settings.TRACE, {"callbacks_s": 20.0}, {}),
+        (slowing_settings.DEBUG_BUILD, {"input_s": 20.0, "work": "python"}, {"input_s": 20.0}),
         ("XLA_FLAGS", {"first_step_s": 20.0}, {}),
     ],
 )
 def test_a_setting_is_named_only_where_the_part_that_it_slows_takes_time(key, costs, free):
-    assert settings.undone({key: settings.SETTINGS[key]})[0].text in found(run(key, **costs)).advice
+    assert (
+        slowing_settings.undone({key: slowing_settings.SETTINGS[key]})[0].text
+        in found(run(key, **costs)).advice
+    )
     assert found(run(key, **free)) is None
 
 
 def test_at_most_the_part_that_it_slows_is_promised():
     assert bounds(found(run("XLA_FLAGS", first_step_s=20.0))) == (0.0, 20.0)
-    one_core = found(run(settings.ONE_INTRA_THREAD, busy=0.25))
+    one_core = found(run(slowing_settings.ONE_INTRA_THREAD, busy=0.25))
     assert bounds(one_core)[1] == pytest.approx(COMPUTE_S * 3 / 4)
     assert one_core.saving.upper_bound
     # Where no figure can be read, none is promised.
@@ -84,15 +87,21 @@ def test_at_most_the_part_that_it_slows_is_promised():
 
 
 def test_all_settings_that_matter_are_undone_the_costliest_first():
-    keys = (records.RUN_FUNCTIONS_EAGERLY, settings.CHECK_NUMERICS, settings.ACTIVE_PROFILER)
+    keys = (
+        records.RUN_FUNCTIONS_EAGERLY,
+        slowing_settings.CHECK_NUMERICS,
+        slowing_settings.ACTIVE_PROFILER,
+    )
     both = found(run(*keys[1:], keys[0]))
     assert both.title.startswith(keys[0])
-    assert both.actions[:3] == settings.undone({key: settings.SETTINGS[key] for key in keys})
+    assert both.actions[:3] == slowing_settings.undone(
+        {key: slowing_settings.SETTINGS[key] for key in keys}
+    )
 
 
-@pytest.mark.parametrize("key", settings.SETTINGS)
+@pytest.mark.parametrize("key", slowing_settings.SETTINGS)
 def test_a_title_is_one_line(key):
-    setting = settings.SETTINGS[key]
+    setting = slowing_settings.SETTINGS[key]
     title = f"Steps wait for input: {key} {setting.does}" if setting.slows == "input" else key
     assert len(title) <= 100
 
@@ -105,7 +114,7 @@ def test_variables_count_by_their_values():
         "TF_XLA_FLAGS": "--tf_xla_enable_xla_devices",
         "TF_CPP_MAX_VLOG_LEVEL": "0",
     }
-    assert settings.slow_variables(environment) == {
+    assert slowing_settings.slow_variables(environment) == {
         "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS=0",
         "XLA_FLAGS": f"XLA_FLAGS={environment['XLA_FLAGS']}",
     }
@@ -146,17 +155,17 @@ def test_eager_steps_are_named_with_the_time_in_python():
 
 
 def test_the_debug_mode_of_tf_data_is_the_cause_of_a_wait_for_input():
-    slow = run(settings.DEBUG_MODE, input_s=30.0)
+    slow = run(slowing_settings.DEBUG_MODE, input_s=30.0)
     result = found(slow, "input-bound")
-    cause = f"waiting for data: {settings.DEBUG_MODE} runs tf.data serially in Python"
+    cause = f"waiting for data: {slowing_settings.DEBUG_MODE} runs tf.data serially in Python"
     assert result.title.endswith(cause)
-    assert result.advice == (f"remove {settings.DEBUG_MODE}",)
+    assert result.advice == (f"remove {slowing_settings.DEBUG_MODE}",)
     assert (result.severity, result.saving.low_s) == ("critical", 0.0)
     assert judge(slow).findings[0] == result
-    assert found(run(settings.DEBUG_MODE, input_s=1.0), "input-bound") is None
+    assert found(run(slowing_settings.DEBUG_MODE, input_s=1.0), "input-bound") is None
     slow = replace(slow, input=replace(slow.input, stall_fraction=None, breakdown=UNKNOWN))
     result = found(slow)
-    assert result.title == f"{settings.DEBUG_MODE} runs tf.data serially in Python"
+    assert result.title == f"{slowing_settings.DEBUG_MODE} runs tf.data serially in Python"
     assert result.evidence[0].value == pytest.approx(95.0)
 
 

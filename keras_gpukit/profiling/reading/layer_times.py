@@ -16,7 +16,7 @@ import numpy as np
 from keras_gpukit.layer_names import is_backward
 from keras_gpukit.profiling.reading.events import PS, Events, Mask, Spans
 from keras_gpukit.profiling.reading.gpu import GPUs, kind_of, uses_tensor_cores
-from keras_gpukit.profiling.reading.host import Host, operation_name
+from keras_gpukit.profiling.reading.host_activity import Host, operation_name
 from keras_gpukit.records.profile import (
     BETWEEN,
     KernelProfile,

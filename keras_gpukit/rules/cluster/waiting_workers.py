@@ -5,7 +5,7 @@ from __future__ import annotations
 from keras_gpukit.records.cluster import WorkerComparison
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.cluster.comparison import (
+from keras_gpukit.rules.cluster.compared_workers import (
     Late,
     SlowLink,
     exchange_s,

@@ -32,7 +32,7 @@ SHORTEST_S = 1.0
 
 @dataclass
 class _Life:
-    """One iterator over a stretch of readings: its nodes in those that contain it, in order."""
+    """One iterator over an interval of readings: its nodes in those that contain it, in order."""
 
     nodes: list[Node]
     from_start: bool
@@ -94,16 +94,16 @@ class _Asker:
     shuffles: bool = False
 
 
-def measure(stretches: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, int] | None:
+def measure(intervals: Sequence[Sequence[ModelReading]]) -> tuple[MeasuredNode, int] | None:
     """Returns the costs of the stages of a pipeline, and the number of batches fetched meanwhile.
 
-    Each restart of the pipeline, as Keras does in each epoch, begins a new stretch of readings.
-    Batches count from the first to the last reading of each stretch. None if there are none.
+    Each restart of the pipeline, as Keras does in each epoch, begins a new interval of readings.
+    Batches count from the first to the last reading of each interval. None if there are none.
     """
-    whole = [_whole(readings) for readings in stretches]
+    whole = [_whole(readings) for readings in intervals]
     known = [_Interval(readings) for readings in whole if len(readings) > 1]
-    place = [(stretch, stretch.readings[0].output) for stretch in known]
-    batches = sum(stretch.lives[number].elements for stretch, number in place)
+    place = [(interval, interval.readings[0].output) for interval in known]
+    batches = sum(interval.lives[number].elements for interval, number in place)
     if batches <= 0:
         return None
     return _measure(place, batches, _Asker(batches, 1.0, True, None)), batches
@@ -114,11 +114,11 @@ def measure_starts(readings: Sequence[ModelReading]) -> MeasuredNode | None:
 
     Unlike `measure`, it counts what fills buffers and what is dropped before the first element.
     """
-    stretches = [_Interval([_not_begun(reading), reading]) for reading in readings]
-    if not stretches:
+    intervals = [_Interval([_not_begun(reading), reading]) for reading in readings]
+    if not intervals:
         return None
-    place = [(stretch, stretch.readings[0].output) for stretch in stretches]
-    return _measure(place, len(stretches), _Asker(len(stretches), 1.0, True, None))
+    place = [(interval, interval.readings[0].output) for interval in intervals]
+    return _measure(place, len(intervals), _Asker(len(intervals), 1.0, True, None))
 
 
 def _not_begun(reading: ModelReading) -> ModelReading:
@@ -185,12 +185,12 @@ def _lasting(reading: ModelReading, number: int) -> set[int]:
 
 def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
     """Measures one place, of which all iterators are given, and those before it."""
-    lives = [stretch.lives[number] for stretch, number in place]
+    lives = [interval.lives[number] for interval, number in place]
     elements = sum(life.elements for life in lives)
     work_s = sum(life.work_s for life in lives)
     cost_s = work_s / elements if elements else None
-    stretches = {id(stretch): stretch for stretch, _ in place}.values()
-    lasting = len(stretches) == len(lives) and all(life.is_lasting for life in lives)
+    intervals = {id(interval): interval for interval, _ in place}.values()
+    lasting = len(intervals) == len(lives) and all(life.is_lasting for life in lives)
     if lasting:
         per_batch, cost_per_batch_s = elements / batches, work_s / batches
     else:
@@ -202,7 +202,8 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         cost_per_batch_s = per_batch * (cost_s or 0.0)
     newest = lives[-1].nodes[-1]
     buffered = [node.buffered for life in lives for node in life.nodes if node.buffered is not None]
-    at_once = sum(len(life.nodes) for life in lives) / sum(len(s.readings) for s in stretches)
+    times = sum(len(interval.readings) for interval in intervals)
+    at_once = sum(len(life.nodes) for life in lives) / times
     shuffles = newest.kind in SHUFFLING
     asks = _Asker(elements, per_batch, lasting, newest.cycle, shuffles)
     measured: dict[bool, list[MeasuredNode]] = {False: [], True: []}
@@ -229,12 +230,12 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
 def _by_role(place: _Place) -> dict[tuple[int, bool, str], _Place]:
     """Groups the inputs of a place by their position, whether they are nested, and their kind."""
     grouped: dict[tuple[int, bool, str], _Place] = {}
-    for stretch, number in place:
-        asker = stretch.lives[number].nodes[0]
-        for position, child in enumerate(stretch.inputs(number)):
+    for interval, number in place:
+        asker = interval.lives[number].nodes[0]
+        for position, child in enumerate(interval.inputs(number)):
             # A stage's source is created right after the stage, so it has the next number.
             is_nested = asker.kind in NESTING and child != number + 1
             alike = is_nested or asker.kind in REPEATING
-            role = (0 if alike else position, is_nested, stretch.lives[child].nodes[0].kind)
-            grouped.setdefault(role, []).append((stretch, child))
+            role = (0 if alike else position, is_nested, interval.lives[child].nodes[0].kind)
+            grouped.setdefault(role, []).append((interval, child))
     return grouped

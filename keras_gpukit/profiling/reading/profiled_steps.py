@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Mask, Numbers, Spans
 from keras_gpukit.profiling.reading.gpu import GPU, GPUs, kind_of
-from keras_gpukit.profiling.reading.host import Host, operation_name
+from keras_gpukit.profiling.reading.host_activity import Host, operation_name
 from keras_gpukit.records.profile import Kind, StepPart, StepProfile, StepSource
 
 T = TypeVar("T", StepPart, Kind)

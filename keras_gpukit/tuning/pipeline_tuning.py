@@ -30,7 +30,7 @@ from keras_gpukit.tuning import caching
 from keras_gpukit.tuning import pipeline_changes as changes
 from keras_gpukit.tuning.as_code import code
 from keras_gpukit.tuning.caching import CachePermission
-from keras_gpukit.tuning.measuring import without_model
+from keras_gpukit.tuning.measured_rates import without_model
 from keras_gpukit.tuning.pipeline_changes import Allowed
 from keras_gpukit.tuning.reading import Readings, rate, rebuilt_stages
 from keras_gpukit.tuning.sources import endless, without_lists
