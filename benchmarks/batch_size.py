@@ -139,7 +139,7 @@ def measure(name: str, true: int | None) -> dict[str, Any]:
         "true": true,
         "below_true_percent": round(100 * (1 - largest / true), 1),
         "seconds": round(took_s),
-        "trials_of_memory": sum(each["rate"] is None for each in found["trials"]),
+        "trials_of_memory": sum(trial["rate"] is None for trial in found["trials"]),
         "predicted": found["predicted_largest"],
         "fits_that_held": f"{held} of {FITS}",
         "fastest": found["fastest"],

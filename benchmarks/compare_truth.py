@@ -60,13 +60,13 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
 def compared_row(side: str, first: list[RunReport], second: list[RunReport]) -> dict[str, Any]:
     compared = compare_runs(first, second)
     singly = [step_mark([one], [other]) for one, other in zip(first, second, strict=True)]
-    marked = {each.name: each.mark for each in compared.figures if each.mark in ("better", "worse")}
+    marked = {diff.name: diff.mark for diff in compared.figures if diff.mark in ("better", "worse")}
     is_right = marked.get("step_time") == "worse" if side == "slower" else not marked
     return {
         "is_right": is_right,
         "step_time": to_dict(compared.figure("step_time")),
         "step_times_ms": [
-            [1e3 * (each.summary.step_time_s or 0.0) for each in runs] for runs in (first, second)
+            [1e3 * (run.summary.step_time_s or 0.0) for run in runs] for runs in (first, second)
         ],
         "singly": {mark: singly.count(mark) for mark in sorted(set(singly))},
         "marked": marked,

@@ -69,18 +69,18 @@ def measured(script: Path, ways: dict[str, tuple[str, ...]]) -> dict[str, Any] |
     codes, names = FINDING.search(doc), NAMES.search(doc)
     expected = codes.group(1).split(", ") if codes else []
     panels = {variant: _of_panel(ran[variant, "watched"]["error"]) for variant in VARIANTS}
-    seconds = {f"{variant} {how}": _seconds(each) for (variant, how), each in ran.items()}
+    seconds = {f"{variant} {how}": _seconds(result) for (variant, how), result in ran.items()}
     promised_s = panels["with"]["promised_s"]
     rounds = [seconds]
     while _is_kept(promised_s, seconds) is False and len(rounds) < MOST_ROUNDS:
         rounds.append({name: _seconds(_again(name, script)) for name in seconds})
-        measured_s = {name: [each[name] for each in rounds if each[name]] for name in seconds}
-        seconds = {name: fmean(each) for name, each in measured_s.items() if each}
+        measured_s = {name: [round_[name] for round_ in rounds if round_[name]] for name in seconds}
+        seconds = {name: fmean(times_s) for name, times_s in measured_s.items() if times_s}
     is_named = panels["with"]["code"] in expected
     missing = [
-        each
-        for each in (names.group(1).split("; ") if names else ())
-        if not re.search(each, panels["with"]["words"])
+        pattern
+        for pattern in (names.group(1).split("; ") if names else ())
+        if not re.search(pattern, panels["with"]["words"])
     ]
     return {
         "expected": expected,
@@ -160,7 +160,7 @@ def _is_kept(promised_s: list[float | None] | None, seconds: dict[str, Any]) -> 
     if promised_s is None or None in seconds.values():
         return None
     cause, fixed = (
-        [each for name, each in seconds.items() if name.startswith(variant)] for variant in VARIANTS
+        [time for name, time in seconds.items() if name.startswith(variant)] for variant in VARIANTS
     )
     saved_s = fmean(cause) - fmean(fixed)
     slack_s = TOLERANCE * cause[0] + max(cause) - min(cause) + max(fixed) - min(fixed)

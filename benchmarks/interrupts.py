@@ -129,7 +129,7 @@ class Trials:
         except KeyboardInterrupt:
             pass
         self.fit()
-        left = [each.name for each in threading.enumerate() if each.name.startswith("gpukit")]
+        left = [thread.name for thread in threading.enumerate() if thread.name.startswith("gpukit")]
         if left:
             yield f"{tracer.place}: threads {left}"
         if session._open:

@@ -91,7 +91,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time")
     arguments, changes = parser.parse_args(), read_changes()
     only = arguments.only or [""]
-    chosen = [each for each in changes if any(text in each.name for text in only)]
+    chosen = [change for change in changes if any(text in change.name for text in only)]
 
     def judge(change: Change) -> str | None:
         by = noticed_by(change, tree := trees.pop())
@@ -99,17 +99,17 @@ def main() -> int:
         print(f"{by or f'NOT NOTICED, users get {change.users_get}'}: {change.name}", flush=True)
         return by
 
-    tests = sorted({test for each in chosen for test in each.tests})
+    tests = sorted({test for change in chosen for test in change.tests})
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         trees = [copied(Path(folder, str(number))) for number in range(arguments.jobs)]
         if failed := failure(trees[0], tests):
             raise SystemExit(f"{failed} fails without a change")
-        rows = dict(zip((each.name for each in chosen), pool.map(judge, chosen), strict=True))
+        rows = dict(zip((change.name for change in chosen), pool.map(judge, chosen), strict=True))
     noticed = sum(by is not None for by in rows.values())
     print(f"{noticed} of {len(rows)} noticed")
     if arguments.json:
         known = {**(saved_rows(arguments.json, "noticed_by") if arguments.only else {}), **rows}
-        known = {each.name: known[each.name] for each in changes if each.name in known}
+        known = {change.name: known[change.name] for change in changes if change.name in known}
         figures = {"date": f"{date.today()}", "noticed": sum(map(bool, known.values()))}
         save(arguments.json, __file__, **figures, noticed_by=known)
     return int(noticed < len(rows))

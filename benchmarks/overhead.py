@@ -135,11 +135,11 @@ def around_steps(model: keras.Model, rounds: int) -> dict[str, Any]:
             monitored: functools.partial(fit, *length, monitored=monitored)
             for monitored in (False, True)
         }
-        times = {key: np.array(each) for key, each in in_turns(variants, rounds).items()}
+        times = {key: np.array(results) for key, results in in_turns(variants, rounds).items()}
         for added_s, kind in zip((times[True] - times[False]).T, ("wall", "thread"), strict=True):
             figures[f"{name}_{kind}_ms"] = float(np.median(added_s)) * 1e3
             figures[f"{name}_{kind}_ms_95"] = [
-                float(each) * 1e3 for each in median_interval(list(added_s))
+                float(end) * 1e3 for end in median_interval(list(added_s))
             ]
     return figures
 
@@ -181,7 +181,7 @@ def main() -> int:
     once_s.clear()
     rows, step_ms = {}, []
     for name, rounds in (("gpukit.Monitor", arguments.rounds), (KERAS, arguments.rounds // 7)):
-        compared = {each: variants[each] for each in ("bare", "bare again", name)}
+        compared = {variant: variants[variant] for variant in ("bare", "bare again", name)}
         times = in_turns(compared, rounds)
         step_ms += [duration / arguments.steps * 1e3 for duration in times["bare"]]
         rows |= compare(times, arguments.steps, rows)

@@ -55,7 +55,7 @@ def compare(script: Path, rounds: int) -> dict[str, Any]:
     measured = in_turns(variants, rounds)
     row: dict[str, Any] = {"rounds": rounds}
     for kind in ("cpu_s", "wall_s"):
-        plain, run = ([each[kind] for each in measured[name]] for name in COMMANDS)
+        plain, run = ([times[kind] for times in measured[name]] for name in COMMANDS)
         added = [ours - theirs for ours, theirs in zip(run, plain, strict=True)]
         row[kind] = statistics.median(plain)
         row[f"added_{kind}"] = statistics.median(added)

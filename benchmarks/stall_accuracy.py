@@ -103,9 +103,9 @@ def grouped(names: list[str]) -> list[list[str]]:
         _, *way, _ = name.split("/")
         ways.setdefault("/".join(way), []).append(name)
     return [
-        each[start : start + AT_ONCE]
-        for each in ways.values()
-        for start in range(0, len(each), AT_ONCE)
+        group[start : start + AT_ONCE]
+        for group in ways.values()
+        for start in range(0, len(group), AT_ONCE)
     ]
 
 
@@ -192,7 +192,7 @@ def bars(rows: list[dict]) -> list[tuple[str, bool, str]]:
             5,
         ),
     ]
-    return [bar(*each) for each in limits if each[1]]
+    return [bar(*limit) for limit in limits if limit[1]]
 
 
 def show(rows: list[dict]) -> None:

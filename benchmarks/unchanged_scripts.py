@@ -50,8 +50,8 @@ def compare(script: Path) -> dict[str, Any]:
     """Runs a script twice under Python and once under `keras-gpukit run`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        first, second, watched = (run(each, script, folder) for each in (PYTHON, PYTHON, RUN))
-        records = [len(each.read_bytes()) for each in folder.glob("logs/*/*/gpukit/run.jsonl")]
+        first, second, watched = (run(command, script, folder) for command in (PYTHON, PYTHON, RUN))
+        records = [len(path.read_bytes()) for path in folder.glob("logs/*/*/gpukit/run.jsonl")]
         reports = list(folder.glob("logs/*/report.html"))
     return {
         "exit_code": first["exit_code"],

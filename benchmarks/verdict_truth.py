@@ -107,9 +107,9 @@ def measured(name: str) -> dict[str, Any]:
     others_percent = others.percent()
     findings = summary.findings
     after_s, _ = _timed(cause.removed) if cause.codes else (before_s, None)
-    finding = next((each for each in findings if each.severity != "info"), None)
+    finding = next((candidate for candidate in findings if candidate.severity != "info"), None)
     if finding is None and cause.codes:  # a remark may name it too
-        finding = next((each for each in findings if each.code in cause.codes), None)
+        finding = next((candidate for candidate in findings if candidate.code in cause.codes), None)
     saving = finding.saving if finding else None
     saved_s, noise_s = wall_s - (before_s + after_s) / 2, abs(before_s - after_s)
     return {
@@ -127,7 +127,7 @@ def measured(name: str) -> dict[str, Any]:
         if summary.breakdown
         else None,
         "others_percent": others_percent,
-        "findings": [each.code for each in summary.findings],
+        "findings": [candidate.code for candidate in summary.findings],
     }
 
 

@@ -97,8 +97,8 @@ def computed_steps(events: dict[str, list[Span]]) -> Iterator[Span]:
     """
     runs = [sorted(spans) for name, spans in events.items() if STEP in name or name == XLA]
     steps = max((len(spans) for spans in runs), default=0)
-    for each in zip(*(spans for spans in runs if len(spans) == steps), strict=True):
-        yield min(begin for begin, _ in each), max(end for _, end in each)
+    for step in zip(*(spans for spans in runs if len(spans) == steps), strict=True):
+        yield min(begin for begin, _ in step), max(end for _, end in step)
 
 
 def union(spans: Iterable[Span]) -> list[Span]:

@@ -24,7 +24,7 @@ def refuse(argument: str, accepted: str, value: Any, error: type[Exception]) -> 
 def likely(name: str, known: Iterable[str]) -> str:
     """Returns "did you mean NAME?" of a known name that begins so or is close; "" without one."""
     names = [*known]
-    near = [each for each in names if each.startswith(name)] or get_close_matches(name, names, 1)
+    near = [word for word in names if word.startswith(name)] or get_close_matches(name, names, 1)
     return f"did you mean {near[0]}?" if name and near else ""
 
 
@@ -110,10 +110,10 @@ def check_steps(name: str, value: Any) -> None:
     accepted = "a list or tuple of whole numbers from 1 on"
     if not isinstance(value, (list, tuple, set, frozenset, range)):
         refuse(name, accepted, value, TypeError)
-    for each in value:
-        if not is_a(each, Integral):
+    for step in value:
+        if not is_a(step, Integral):
             refuse(name, accepted, value, TypeError)
-        if each < 1:
+        if step < 1:
             refuse(name, accepted, value, ValueError)
 
 
@@ -170,7 +170,7 @@ def check_log_dir(log_dir: Any, *, optional: bool = True) -> Path | None:
         if path.is_dir():
             return path
         absolute = path.absolute()
-        standing = next(each for each in chain([absolute], absolute.parents) if each.exists())
+        standing = next(parent for parent in chain([absolute], absolute.parents) if parent.exists())
     except (OSError, RuntimeError) as error:
         raise ValueError(
             f"`log_dir` must be {accepted} ({error}). Received: log_dir={log_dir!r}"

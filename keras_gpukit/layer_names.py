@@ -64,9 +64,9 @@ NO_LAYERS = LayerNames(frozenset(), numbered=True)
 
 def layers_in(model: Any) -> Iterator[Any]:
     """Yields a model's layers, and the layers and models within them."""
-    for each in getattr(model, "layers", None) or getattr(model, "_layers", None) or ():
-        yield each
-        yield from layers_in(each)
+    for layer in getattr(model, "layers", None) or getattr(model, "_layers", None) or ():
+        yield layer
+        yield from layers_in(layer)
 
 
 def is_backward(operation: str) -> bool:

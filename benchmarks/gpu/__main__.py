@@ -32,17 +32,17 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=11.0, help="time for all of it together")
     parser.add_argument("--small", action="store_true", help="seconds a slice; proves nothing")
     options = parser.parse_args()
-    wanted = [f"{each}:" for each in options.names]
+    wanted = [f"{name}:" for name in options.names]
     for name in wanted:
-        if not any(f"{each}:".startswith(name) for each in ORDER):
+        if not any(f"{full_name}:".startswith(name) for full_name in ORDER):
             parser.error(f"no such part: {name[:-1]}")
-    chosen = [each for each in ORDER if f"{each}:".startswith(tuple(wanted) or "")]
+    chosen = [full_name for full_name in ORDER if f"{full_name}:".startswith(tuple(wanted) or "")]
     device, method = prepare()
     runner = Runner(
         options.out, device, minutes=options.minutes, small=options.small, method=method
     )
     console = Console(highlight=False)
-    good = [show(console, each, options.out) for each in runner.run(chosen, again=bool(wanted))]
+    good = [show(console, ended, options.out) for ended in runner.run(chosen, again=bool(wanted))]
     return 0 if all(good) else 1
 
 
@@ -87,7 +87,7 @@ def show(console: Console, ended: Result | Skipped, folder: Path) -> bool:
     for claim, outcome in judged.items():
         if outcome.holds is not None:
             console.print(f"  {VERDICTS[outcome.holds]} {claim}: {escape(outcome.evidence)}")
-    wrong = any(each.holds is False for each in judged.values())
+    wrong = any(outcome.holds is False for outcome in judged.values())
     return ended["status"] == "complete" and not wrong
 
 

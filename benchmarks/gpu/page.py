@@ -109,7 +109,7 @@ def _summary(found: list[Section]) -> str:
 
 
 def _devices(found: list[Section]) -> list[str]:
-    return sorted({_name(each["device"]) for section in found for each in section.results})
+    return sorted({_name(result["device"]) for section in found for result in section.results})
 
 
 def _name(device: dict[str, Any]) -> str:
@@ -118,7 +118,7 @@ def _name(device: dict[str, Any]) -> str:
 
 def _count(section: Section) -> str:
     verdicts = [outcome.holds for _, outcome in section.rows]
-    counted = " | ".join(str(verdicts.count(each)) for each in (True, False, None))
+    counted = " | ".join(str(verdicts.count(verdict)) for verdict in (True, False, None))
     return f"| [{_cell(section.question)}](#{section.name}) | {counted} |"
 
 

@@ -85,10 +85,10 @@ class Runner:
                     yield Skipped(name, reason)
                 else:
                     running.append(self._start(name))
-            for each in list(running):
-                if each.has_ended():
-                    running.remove(each)
-                    yield each.result()
+            for slice_ in list(running):
+                if slice_.has_ended():
+                    running.remove(slice_)
+                    yield slice_.result()
             if running:
                 time.sleep(POLL_S)
 

@@ -178,7 +178,7 @@ def fit(
     """Returns a run: everything in it is made again for each fit."""
 
     def run(callbacks: Sequence[keras.callbacks.Callback]) -> None:
-        called = {name: each() if callable(each) else each for name, each in options.items()}
+        called = {name: value() if callable(value) else value for name, value in options.items()}
         given, trained = data(), made()
         with beside():
             pair = given if isinstance(given, tuple) else (given,)

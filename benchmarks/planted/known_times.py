@@ -83,7 +83,7 @@ def passing(note: Callable[[], None]) -> Callable:
         return list(element)
 
     def on_element(*element):
-        outputs = tf.numpy_function(noted, element, [each.dtype for each in element])
+        outputs = tf.numpy_function(noted, element, [tensor.dtype for tensor in element])
         for output, like in zip(outputs, element, strict=True):
             output.set_shape(like.shape)
         return tuple(outputs) if len(outputs) > 1 else outputs[0]

@@ -184,7 +184,7 @@ def attention() -> keras.Model:
             with tf.GradientTape() as tape:
                 loss = self.compute_loss(inputs, targets, self(inputs, training=True))
             gradients = tape.gradient(loss, self.trainable_variables)
-            clipped = [tf.clip_by_norm(each, 1.0) for each in gradients]
+            clipped = [tf.clip_by_norm(gradient, 1.0) for gradient in gradients]
             self.optimizer.apply_gradients(zip(clipped, self.trainable_variables, strict=True))
             return {"loss": loss}
 

@@ -98,25 +98,25 @@ def data(is_slow: bool) -> tf.data.Dataset:
 
 def verdict(summary: Any) -> dict[str, Any]:
     """What the chief says of its workers, and the figures that it rests on."""
-    found = next((each for each in summary.findings if each.code == "straggler"), None)
+    found = next((finding for finding in summary.findings if finding.code == "straggler"), None)
     saving = found.saving if found else None
     workers = summary.workers
     return {
         "found": found.title if found else None,
-        "evidence": {each.name: each.value for each in found.evidence} if found else {},
+        "evidence": {figure.name: figure.value for figure in found.evidence} if found else {},
         "promised_s": [saving.low_s, saving.high_s] if saving else None,
         "steps": summary.steps,
         "wall_s": summary.throughput.wall_s,
-        "step_ms": [1e3 * (each.step_time_s or 0.0) for each in workers.members],
-        "input_wait_ms": [1e3 * (each.input_wait_s or 0.0) for each in workers.members],
-        "steps_compared": [len(each.compared) for each in workers.members],
+        "step_ms": [1e3 * (member.step_time_s or 0.0) for member in workers.members],
+        "input_wait_ms": [1e3 * (member.input_wait_s or 0.0) for member in workers.members],
+        "steps_compared": [len(member.compared) for member in workers.members],
         "latest": max(_lateness(workers, place) for place in range(len(workers.members))),
         "exchange_ms": 1e3 * (exchange_s(workers) or 0.0),
         "median_step_ms": 1e3 * (step_s(workers) or 0.0),
         "round_trip_ms": {
-            f"{each.index}-{trip.peer}": 1e3 * trip.lowest_s
-            for each in workers.members
-            for trip in each.round_trips
+            f"{member.index}-{trip.peer}": 1e3 * trip.lowest_s
+            for member in workers.members
+            for trip in member.round_trips
         },
         "overhead_us": 1e6 * (summary.overhead_s or 0.0),
         "not_judged": summary.verdict.not_applicable.get("straggler"),

@@ -95,7 +95,7 @@ class SlowLinks:
 def free_ports(count: int) -> list[int]:
     """Ports that no process listens on at the moment."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [sock.getsockname()[1] for sock in sockets]
+    for sock in sockets:
+        sock.close()
     return ports

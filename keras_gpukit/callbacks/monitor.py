@@ -175,9 +175,12 @@ class Monitor(WatchingCallback[RunSummary]):
             self._ranges.mark_steps(session.steps, phase)
 
     def _warn_of_doubles(self) -> None:
-        own = [each for each in callbacks_of_fit() if isinstance(each, WatchingCallback)]
-        names = [type(each).__name__ for each in own if not isinstance(each, Profiler)]
-        if len(names) > 1 and next(each for each in own if isinstance(each, Monitor)) is self:
+        own = [watcher for watcher in callbacks_of_fit() if isinstance(watcher, WatchingCallback)]
+        names = [type(watcher).__name__ for watcher in own if not isinstance(watcher, Profiler)]
+        if (
+            len(names) > 1
+            and next(watcher for watcher in own if isinstance(watcher, Monitor)) is self
+        ):
             logger.warning(
                 "keras_gpukit: callbacks has %s. One Monitor measures all that they do: leave the "
                 "others out.",

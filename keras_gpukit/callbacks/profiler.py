@@ -88,7 +88,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         if self.of_fit() is not self:
             return
         epoch_steps = (self.params or {}).get("steps")
-        others = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
+        others = [callback for callback in callbacks_of_fit() if isinstance(callback, Profiler)]
         self._captures = captures = CaptureWatch(session, self.settings, epoch_steps, others)
         captures.start(session)
 
@@ -105,8 +105,8 @@ class Profiler(WatchingCallback[ProfilerRecord]):
 
     def of_fit(self) -> Profiler:
         """Returns the `Profiler` for its log directory: that of `Monitor` yields to the user's."""
-        listed = [each for each in callbacks_of_fit() if isinstance(each, Profiler)]
-        same_folder = [each for each in listed if each.log_dir == self._log_dir]
+        listed = [callback for callback in callbacks_of_fit() if isinstance(callback, Profiler)]
+        same_folder = [profiler for profiler in listed if profiler.log_dir == self._log_dir]
         return self if self in same_folder or not same_folder else same_folder[0]
 
 

@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         if wrong := re.search(r"invalid choice: '([^']+)'(.*)", message):
             known = re.findall(r"[\w-]+", wrong[2].replace("choose from", ""))
         elif wrong := re.search(r"unrecognized arguments: (--[\w-]+)", message):
-            known = [flag for each in self._actions for flag in each.option_strings]
+            known = [flag for action in self._actions for flag in action.option_strings]
         hint = likely(wrong[1], known) if wrong else ""
         super().error(f"{message}; {hint}" if hint else message)
 
@@ -71,10 +71,10 @@ def value_flags(parser: argparse.ArgumentParser) -> ValueFlags:
     choices. Any other word is the script.
     """
     return {
-        flag: None if each.nargs is None else tuple(each.choices or ())
-        for each in parser._actions
-        if each.nargs in (None, "?")
-        for flag in each.option_strings
+        flag: None if action.nargs is None else tuple(action.choices or ())
+        for action in parser._actions
+        if action.nargs in (None, "?")
+        for flag in action.option_strings
     }
 
 

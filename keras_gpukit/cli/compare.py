@@ -98,11 +98,11 @@ def run(args: argparse.Namespace) -> int:
         compared = compare_runs(_read_runs(run_a), _read_runs(run_b))
         conditions = [
             replace(
-                each,
-                is_met=judge_condition(each, compared),
-                is_inconclusive=is_inconclusive(each, compared),
+                condition,
+                is_met=judge_condition(condition, compared),
+                is_inconclusive=is_inconclusive(condition, compared),
             )
-            for each in args.fail_on
+            for condition in args.fail_on
         ]
         compared = replace(compared, a=a, b=b, conditions=tuple(conditions))
         if args.junit is not None:
@@ -110,8 +110,8 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         return fail("compare", error)
     _print(compared, args)
-    states = [each.is_met for each in conditions]
-    open_ = args.strict and any(each.is_inconclusive for each in conditions)
+    states = [condition.is_met for condition in conditions]
+    open_ = args.strict and any(condition.is_inconclusive for condition in conditions)
     return FAILED if True in states else UNKNOWN if None in states or open_ else 0
 
 
@@ -126,10 +126,10 @@ def _one_fit(text: str, like: str = "") -> str:
     report = load_report(text) if Path(text).is_dir() else None
     if report is None or report.script is None:
         return text
-    fits = [each for each in report.runs if each.is_chief and each.phase == "fit"]
+    fits = [run for run in report.runs if run.is_chief and run.phase == "fit"]
     if len(fits) < 2:
         return text
-    names = {each.name for each in fits}
+    names = {fit.name for fit in fits}
     return f"{text}#{like if like in names else main_run(fits)[0].name}"
 
 
@@ -138,7 +138,7 @@ def _shortened(a: str, b: str) -> tuple[str, str]:
     ours, theirs = list(Path(a).parts), list(Path(b).parts)
     while min(len(ours), len(theirs)) > 1 and ours[0] == theirs[0]:
         del ours[0], theirs[0]
-    names = (os.fsencode(Path(*each)).decode("utf-8", "replace") for each in (ours, theirs))
+    names = (os.fsencode(Path(*parts)).decode("utf-8", "replace") for parts in (ours, theirs))
     return next(names), next(names)
 
 
@@ -156,8 +156,8 @@ def _read_runs(text: str) -> list[RunReport]:
     if Path(folder).exists() or not glob.has_magic(text):
         return _runs_in(Path(folder), name)
     for pattern, named in ((text, ""), (folder, name)):  # names of folders may have a "#", too
-        if folders := [Path(each) for each in sorted(glob.glob(pattern)) if Path(each).is_dir()]:
-            return [run for each in folders for run in _runs_in(each, named)]
+        if folders := [Path(path) for path in sorted(glob.glob(pattern)) if Path(path).is_dir()]:
+            return [run for log_dir in folders for run in _runs_in(log_dir, named)]
     raise FileNotFoundError(f"No folder matches {folder}")
 
 
@@ -165,17 +165,17 @@ def _runs_in(log_dir: Path, name: str = "") -> list[RunReport]:
     """Returns the run of that name, or all that match if it is a pattern."""
     from keras_gpukit.saved_runs import load_report
 
-    runs = [each for each in load_report(log_dir).runs if each.is_chief]
+    runs = [run for run in load_report(log_dir).runs if run.is_chief]
     if not runs:
         raise ValueError(f"No run in {log_dir} has recorded anything yet")
     # Evaluations and predictions are seldom what is compared.
-    found = fits = [each for each in runs if each.phase == "fit"] or runs
+    found = fits = [run for run in runs if run.phase == "fit"] or runs
     if name:
         names = (name, f"{log_dir.name} #{name}")
-        found = [each for each in runs if each.name in names] or [
-            each for each in fits if fnmatch(each.name, name)
+        found = [run for run in runs if run.name in names] or [
+            fit for fit in fits if fnmatch(fit.name, name)
         ]
-    known = ", ".join(each.name for each in runs)
+    known = ", ".join(run.name for run in runs)
     if not found:
         raise ValueError(f"There is no run {name!r} under {log_dir}; runs: {known}")
     if len(found) > 1 and not glob.has_magic(name):
@@ -183,7 +183,7 @@ def _runs_in(log_dir: Path, name: str = "") -> list[RunReport]:
             f"{log_dir} has {len(found)} runs; give the folder of one or {log_dir}#NAME, or all "
             f'repeats of one as "{log_dir}#*". Runs: {known}'
         )
-    return [_in_full(each, log_dir) for each in found]
+    return [_in_full(run, log_dir) for run in found]
 
 
 def _in_full(run: RunReport, log_dir: Path) -> RunReport:
@@ -193,7 +193,7 @@ def _in_full(run: RunReport, log_dir: Path) -> RunReport:
     if run.has_time_series:
         return run
     own = load_report(log_dir / run.folder).runs
-    return next((each for each in own if each.began_s == run.began_s), run)
+    return next((candidate for candidate in own if candidate.began_s == run.began_s), run)
 
 
 def _print(compared: RunComparison, args: argparse.Namespace) -> None:
@@ -215,14 +215,14 @@ def _print_text(compared: RunComparison) -> None:
 
     severity, text = comparison.headline(compared)
     parts: list[Any] = [plain(text, _HEADLINES[severity])]
-    parts += [plain(f"- {each}") for each in comparison.reasons(compared)]
-    for title, each in comparison.tables(compared):
+    parts += [plain(f"- {reason}") for reason in comparison.reasons(compared)]
+    for title, contents in comparison.tables(compared):
         parts += [plain(f"\n{title}", "bold")]
-        if each.rows:
-            *columns, last = zip(*each.rows, strict=True)
+        if contents.rows:
+            *columns, last = zip(*contents.rows, strict=True)
             marked = [plain(cell, _STYLES.get(cell, "")) for cell in last]
-            parts.append(table(zip(*columns, marked, strict=True), each.columns))
-        parts += [plain(each.note)] if each.note else []
+            parts.append(table(zip(*columns, marked, strict=True), contents.columns))
+        parts += [plain(contents.note)] if contents.note else []
     parts += [plain("")] if compared.conditions else []
     for condition in compared.conditions:
         style = "bold red" if condition.is_met else ""
@@ -240,24 +240,24 @@ def _junit(compared: RunComparison) -> str:
     from keras_gpukit.reports import comparison
     from keras_gpukit.reports.units import printable
 
-    states = [each.is_met for each in compared.conditions]
+    states = [condition.is_met for condition in compared.conditions]
     suite = ElementTree.Element(
         "testsuite",
         name="keras-gpukit compare",
         tests=str(len(states)),
         failures=str(states.count(True)),
         errors=str(states.count(None)),
-        skipped=str(sum(each.is_inconclusive for each in compared.conditions)),
+        skipped=str(sum(condition.is_inconclusive for condition in compared.conditions)),
     )
     why = "\n".join((comparison.headline(compared)[1], *comparison.reasons(compared)))
-    for each in compared.conditions:
+    for condition in compared.conditions:
         name = f"{compared.a} → {compared.b}"
-        names = {"classname": printable(name), "name": printable(each.expression)}
+        names = {"classname": printable(name), "name": printable(condition.expression)}
         case = ElementTree.SubElement(suite, "testcase", names, time="0")
-        line = comparison.condition_line(each, compared)
-        if each.is_met is not False or each.is_inconclusive:
+        line = comparison.condition_line(condition, compared)
+        if condition.is_met is not False or condition.is_inconclusive:
             tags = {None: "error", True: "failure", False: "skipped"}
-            made = ElementTree.SubElement(case, tags[each.is_met], message=printable(line))
+            made = ElementTree.SubElement(case, tags[condition.is_met], message=printable(line))
             made.text = printable(why)
     suites = ElementTree.Element("testsuites")
     suites.append(suite)

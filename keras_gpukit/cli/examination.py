@@ -98,7 +98,7 @@ def examine() -> tuple[DoctorFindings, str]:
         not_measured = missing_names()
         if compilations() is None:
             not_measured += (MissingNames("compilations by XLA", (COUNTERS,)),)
-        not_measured += tuple(MissingNames(each) for each in tried.lacks() or ())
+        not_measured += tuple(MissingNames(measurement) for measurement in tried.lacks() or ())
     except Exception as error:  # TensorFlow or Keras is broken, which is what a doctor is for
         machine = Machine(driver=read_driver(), environment=read_environment())
         planned = Plan(causes=(import_fails(error, os.environ.get("KERAS_BACKEND")),))
@@ -131,7 +131,7 @@ def examine() -> tuple[DoctorFindings, str]:
 
 def _can_train(machine: Machine, planned: Plan, problems: Sequence[Problem]) -> bool:
     """Whether one of the GPUs that would be used is not blocked."""
-    blocking = {each.gpu for each in problems if each.blocks}
+    blocking = {problem.gpu for problem in problems if problem.blocks}
     used = {machine.driver.position_of(machine.gpus[i].uuid) for i in planned.gpus}
     if None in used:  # it could be any GPU of the machine, or the driver lists none
         used |= {gpu.index for gpu in machine.driver.gpus}
@@ -209,7 +209,7 @@ def view(found: DoctorFindings, backend: str) -> RenderableType:
         kind, style = ("Blocked", "bold red") if problem.blocks else ("Problem", "yellow")
         shown.append(plain(f"{kind}: {problem}", style=style))
     warnings = planned.warnings if planned.gpus else ()
-    shown += [plain(f"Warning: {each}", style="yellow") for each in warnings]
+    shown += [plain(f"Warning: {warning}", style="yellow") for warning in warnings]
     return Group(*shown, "", facts)
 
 
@@ -229,7 +229,7 @@ def _checks(found: DoctorFindings, backend: str) -> Iterator[Check]:
         with_cuda = ", ".join(f"{name} {number}" for name, number in known.items() if number)
         with_cuda = with_cuda or "a CUDA of unknown version"
         yield _found("TensorFlow is built for", with_cuda if build.cuda else None, "CPUs only")
-    missing = [each for each in found.libraries if each.path is None]
+    missing = [library for library in found.libraries if library.path is None]
     if driver.version is None and missing:
         count = f"{len(missing)} of {len(found.libraries)} not found"
         yield "missing", "CUDA libraries", f"{count}; that matters once there is a driver"
@@ -256,14 +256,14 @@ def _library(library: CUDALibrary) -> Check:
 
 def _packages(found: DoctorFindings) -> Iterator[Check]:
     """Yields a line per NVIDIA pip package whose version does not meet TensorFlow's requirement."""
-    for each in found.packages:
-        if each.fits is False:
-            yield "broken", each.name, f"{each.installed}; TensorFlow asks for {each.needs}"
+    for wheel in found.packages:
+        if wheel.fits is False:
+            yield "broken", wheel.name, f"{wheel.installed}; TensorFlow asks for {wheel.needs}"
 
 
 def _gpus(found: DoctorFindings) -> Iterator[Check]:
     """Yields a line per GPU of the machine: its PCI address, memory in use and TensorFlow index."""
-    states = {each.index: each for each in found.health}
+    states = {health.index: health for health in found.health}
     own = {found.driver.position_of(gpu.uuid): gpu.index for gpu in found.gpus}
     for gpu in found.driver.gpus:
         name = f"GPU {gpu.index} of the machine"
@@ -283,12 +283,12 @@ def _measurements(found: DoctorFindings) -> Iterator[Check]:
     """Yields a line per measurement that finds nothing or lacks names, or one if all are there."""
     if found.not_measured == ():
         yield "ok", "measurements", "all are available with this TensorFlow and Keras"
-    for each in found.not_measured or ():
-        lacks = [] if each.names else ["a small model was trained, and it found nothing"]
-        for module, _, path in (name.partition(":") for name in each.names):
+    for missing in found.not_measured or ():
+        lacks = [] if missing.names else ["a small model was trained, and it found nothing"]
+        for module, _, path in (name.partition(":") for name in missing.names):
             package = module.partition(".")[0]
             lacks.append(f"{package} {found.versions.get(package)} has no {path}")
-        yield "missing", each.measurement, f"unknown or less precise: {', '.join(lacks)}"
+        yield "missing", missing.measurement, f"unknown or less precise: {', '.join(lacks)}"
 
 
 def _found(name: str, found: str | None, otherwise: str) -> Check:

@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.distributed.launching.job import Job, job_name
 
     first = ("-m", args.module) if args.module is not None else (args.script,)
-    command = (*(each for each in first if each is not None), *args.script_arguments)
+    command = (*(word for word in first if word is not None), *args.script_arguments)
     try:
         job = Job(
             name=args.name or job_name(command) or "job",

@@ -81,7 +81,7 @@ def parsers() -> tuple[argparse.ArgumentParser, dict[str, ValueFlags]]:
 
 def _in_groups(subparsers: Any) -> str:
     """Returns the list of commands for the help; argparse has no groups of them."""
-    helps = {each.dest: each.help for each in subparsers._choices_actions}
+    helps = {action.dest: action.help for action in subparsers._choices_actions}
     width = max(get_terminal_size().columns - 2, 40)
     lines = []
     for title, names in GROUPS.items():

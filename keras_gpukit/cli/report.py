@@ -128,7 +128,7 @@ def explain(args: argparse.Namespace) -> int:
     from keras_gpukit.reports.terminal import plain, print_anywhere, table
     from keras_gpukit.rules.reference import SECTION, filled
 
-    page = next((each for each in PAGES if each.is_file()), None)
+    page = next((path for path in PAGES if path.is_file()), None)
     if page is None:
         return fail("explain", "this installation lacks the page with the rules")
     source = filled(page.read_text(encoding="utf-8").replace("\r\n", "\n"))

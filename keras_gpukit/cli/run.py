@@ -146,7 +146,7 @@ def run(args: argparse.Namespace) -> int:
 def _devices(text: str) -> str | list[int | str]:
     if text in ("all", "none"):
         return text
-    return [int(each) if each.isdecimal() else each for each in text.split(",")]
+    return [int(device) if device.isdecimal() else device for device in text.split(",")]
 
 
 def _memory(text: str) -> str | list[str]:

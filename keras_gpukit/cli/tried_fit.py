@@ -58,7 +58,7 @@ def lacking(
         return ("all of them",)
     wait, placement = summary.input, summary.operations
     rows = placement.rows if placement else ()
-    named = {each.layer.rpartition("/")[2] for each in rows if each.layer}
+    named = {row.layer.rpartition("/")[2] for row in rows if row.layer}
     is_there = {
         "input wait": wait is not None and wait.wait_s is not None,
         "input stall per stage": summary.pipeline is not None and bool(summary.pipeline.stages),
@@ -86,7 +86,7 @@ def main() -> int:
     data = tf.data.Dataset.from_tensor_slices((rows, rows)).map(lambda x, y: (2 * x, y))
     monitor = Monitor(None, verbose=0)
     model.fit(data.batch(BATCH), verbose=0, callbacks=[monitor])
-    layers = tuple(each.name for each in model.layers)
+    layers = tuple(layer.name for layer in model.layers)
     print(json.dumps(lacking(monitor.summary, len(used_variables(model.train_function)), layers)))
     return 0
 

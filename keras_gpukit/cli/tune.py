@@ -124,7 +124,7 @@ def _recorded(log_dir: Path) -> tuple[Promise, ...]:
         runs = load_report(log_dir).runs
     except OSError:
         return ()
-    fits = [each for each in runs if each.phase == "fit"]
+    fits = [run for run in runs if run.phase == "fit"]
     return promises(fits[0].summary) if fits else ()
 
 

@@ -72,9 +72,9 @@ def plan_memory(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> 
             f"`memory` must have one entry for each GPU used, here {len(gpus)}. "
             f"Received: memory={wishes!r}"
         )
-    each = wishes if isinstance(wishes, tuple) else (wishes,) * len(gpus)
+    per_gpu = wishes if isinstance(wishes, tuple) else (wishes,) * len(gpus)
     splits = _splits(settings, gpus)
-    limits = [_limits(*entry) for entry in zip(gpus, each, splits, strict=True)]
+    limits = [_limits(*entry) for entry in zip(gpus, per_gpu, splits, strict=True)]
     for gpu, limit in zip(gpus, limits, strict=True):
         if limit is None and draft.machine.state.memory_limit_mib[gpu.index] is not None:
             raise ValueError(
@@ -83,9 +83,9 @@ def plan_memory(draft: Draft, settings: Settings, gpus: tuple[GPUInfo, ...]) -> 
                 f"Python. Received: memory={wishes!r}, logical_gpus={settings.logical_gpus!r}"
             )
     if any(limits):
-        _plan_limits(draft, gpus, limits, asked_growth="growth" in each)
+        _plan_limits(draft, gpus, limits, asked_growth="growth" in per_gpu)
     else:
-        _plan_growth(draft, gpus, grow="growth" in each)
+        _plan_growth(draft, gpus, grow="growth" in per_gpu)
     return sum(len(limit) if limit else 1 for limit in limits)
 
 

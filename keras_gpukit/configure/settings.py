@@ -64,7 +64,7 @@ def _check_devices(value: Any) -> str | tuple[int | str, ...]:
         is_uuid = isinstance(entry, str) and re.match("(GPU|MIG)-.", entry)
         if not (is_uuid or (is_a(entry, Integral) and entry >= 0)):
             _refuse("devices", accepted, value, is_a(entry, Integral) or isinstance(entry, str))
-    chosen = tuple(int(each) if is_a(each, Integral) else each for each in entries)
+    chosen = tuple(int(entry) if is_a(entry, Integral) else entry for entry in entries)
     if not chosen or len(set(chosen)) < len(chosen):
         refuse("devices", accepted, value, ValueError)
     return chosen
@@ -183,13 +183,13 @@ def _check_seed(value: Any) -> int | None:
 
 def _one_of(argument: str, *values: Any) -> Callable[[Any], Any]:
     """Returns the check of an argument that is one of some values: None, a boolean or a name."""
-    words = [_quoted(each) if isinstance(each, str) else str(each) for each in values]
+    words = [_quoted(choice) if isinstance(choice, str) else str(choice) for choice in values]
     accepted = " or ".join(words).replace("None", "None (leave as it is)")
 
     def checked(value: Any) -> Any:
-        names = [each for each in values if isinstance(each, str)]
+        names = [choice for choice in values if isinstance(choice, str)]
         is_a_name = isinstance(value, str) and bool(names)
-        if value not in names if is_a_name else not any(value is each for each in values):
+        if value not in names if is_a_name else not any(value is choice for choice in values):
             refuse(argument, accepted, value, ValueError if is_a_name else TypeError)
         return value
 

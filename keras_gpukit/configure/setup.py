@@ -168,7 +168,7 @@ class GPUSetup:
             return self.__rich__()
         resolver = self.strategy.cluster_resolver
         # The plan's warnings depend on the arguments, which are the same for all workers.
-        own = tuple(each for each in self.warnings if each not in self.plan.warnings)
+        own = tuple(warning for warning in self.warnings if warning not in self.plan.warnings)
         name = f"{resolver.task_type} {resolver.task_id}"
         return worker_lines(name, self.devices, causes=self.causes, warnings=own)
 

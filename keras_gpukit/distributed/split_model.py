@@ -92,7 +92,7 @@ def split_model(
     weights = [costs.weight_bytes(unit) for unit in units]
     slots = [costs.slot_bytes(unit, slots_of) for unit in units]
     if stage_of is None:
-        sizes = [sum(each) for each in zip(weights, slots, activations.kept_bytes, strict=True)]
+        sizes = [sum(parts) for parts in zip(weights, slots, activations.kept_bytes, strict=True)]
         starts = costs.cut(sizes, len(names), costs.bytes_at_cuts(activations.edges, len(units)))
         stage_of = [sum(start <= place for start in starts) for place in range(len(units))]
     uncounted = ", ".join(units[place].name for place in sorted(activations.incomplete))
@@ -196,20 +196,20 @@ def _check_batch(batch: Any, model: Any) -> tuple[Any, int]:
     if isinstance(batch, Integral) and not isinstance(batch, bool):
         if batch < 1:
             raise ValueError(f"`batch` must be at least 1. Received: {batch=!r}")
-        for each in model.inputs:
-            if None in each.shape[1:]:
+        for spec in model.inputs:
+            if None in spec.shape[1:]:
                 raise ValueError(
-                    f"The input {each.name!r} has more unknown dimensions than the batch, "
-                    f"{tuple(each.shape)}: give a batch of inputs as `batch`. Received: {batch=!r}"
+                    f"The input {spec.name!r} has more unknown dimensions than the batch, "
+                    f"{tuple(spec.shape)}: give a batch of inputs as `batch`. Received: {batch=!r}"
                 )
         specs = keras.tree.map_structure(
-            lambda each: tf.TensorSpec((int(batch), *each.shape[1:]), each.dtype), inputs
+            lambda tensor: tf.TensorSpec((int(batch), *tensor.shape[1:]), tensor.dtype), inputs
         )
         return specs, int(batch)
     try:
         keras.tree.assert_same_structure(inputs, batch)
         specs = keras.tree.map_structure(
-            lambda each, given: tf.TensorSpec(tuple(given.shape), each.dtype),
+            lambda tensor, given: tf.TensorSpec(tuple(given.shape), tensor.dtype),
             inputs,
             batch,
         )
@@ -260,12 +260,12 @@ def _stages_by_boundaries(
 def _stages_by_layers(layers: Any, units: Sequence[Unit], devices: Sequence[str]) -> list[int]:
     """Returns the stage of each unit, given devices by layer name."""
     if not isinstance(layers, Mapping) or not all(
-        isinstance(each, str) for pair in layers.items() for each in pair
+        isinstance(text, str) for pair in layers.items() for text in pair
     ):
         raise TypeError(f"`layers` must be a dict of layer names to devices. Received: {layers=!r}")
     stages: dict[int, int] = {}
     # Names of nested models come first, so that a layer within can have another device.
-    for name in sorted(layers, key=lambda each: -len(_places(each, units, "layers"))):
+    for name in sorted(layers, key=lambda layer: -len(_places(layer, units, "layers"))):
         device = _canonical(layers[name])
         if device not in devices:
             raise ValueError(

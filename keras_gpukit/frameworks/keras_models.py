@@ -138,7 +138,7 @@ def within(context: Any) -> Iterator[None]:
 def layers_within(model: Any) -> list[Any]:
     """Returns the layers of a model, including those within other layers if they can be found."""
     flatten = getattr(model, "_flatten_layers", lambda: model.layers)
-    return [each for each in flatten() if each is not model]
+    return [layer for layer in flatten() if layer is not model]
 
 
 def graph_of(model: Any) -> Any:

@@ -136,7 +136,7 @@ def leave_distribution_out(optimizer: Any) -> None:
     all variables through one operation, and so through one device. They also ignore the device
     scopes around them. Without them a split model computes the same, but sends more data.
     """
-    plain = next((each for each in type(optimizer).__mro__ if each.__name__ == _BASE), None)
+    plain = next((base for base in type(optimizer).__mro__ if base.__name__ == _BASE), None)
     for name in _DISTRIBUTED:
         method = getattr(plain, name, None)
         if method is not None:

@@ -60,4 +60,4 @@ def calls_are_numbered() -> bool:
     layer.build((1,))
     with tf.init_scope():  # whatever is being traced, this is not part of it
         traced = tf.function(layer, autograph=False).get_concrete_function(tf.TensorSpec((1,)))
-    return any(each.name.startswith(f"{_PROBE}_1/") for each in traced.graph.get_operations())
+    return any(node.name.startswith(f"{_PROBE}_1/") for node in traced.graph.get_operations())

@@ -152,7 +152,7 @@ def missing_names() -> tuple[MissingNames, ...]:
         measurement: tuple(name for name in names if not _is_there(name))
         for measurement, names in NEEDED_FOR.items()
     }
-    return tuple(MissingNames(each, names) for each, names in missing.items() if names)
+    return tuple(MissingNames(measure, names) for measure, names in missing.items() if names)
 
 
 def _is_there(name: str) -> bool:

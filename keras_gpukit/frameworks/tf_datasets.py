@@ -69,7 +69,7 @@ def is_readable(stage: Dataset) -> bool:
 
 def inputs(stage: Dataset) -> list[Dataset]:
     """Returns the stages that a stage reads from; none if they are unknown."""
-    return [unwrapped(each) for each in stage._inputs()] if is_readable(stage) else []
+    return [unwrapped(dataset) for dataset in stage._inputs()] if is_readable(stage) else []
 
 
 def stages(dataset: Dataset) -> Iterator[Dataset]:
@@ -91,8 +91,10 @@ def functions_of(stage: Dataset) -> list[tuple[Callable[..., Any], Any]]:
     """Returns the functions that a stage calls, each as a Python function and its graph."""
     if not is_readable(stage):
         return []
-    wrappers = [each for each in stage._functions() if callable(getattr(each, "_func", None))]
-    return [(each._func, each.function.graph) for each in wrappers]
+    wrappers = [
+        wrapper for wrapper in stage._functions() if callable(getattr(wrapper, "_func", None))
+    ]
+    return [(wrapper._func, wrapper.function.graph) for wrapper in wrappers]
 
 
 def given_name(dataset: Any) -> str | None:
@@ -115,7 +117,7 @@ def is_zip_of_a_tuple(stage: Dataset) -> bool:
     """Whether a `zip` was called with a tuple of datasets, without further nesting."""
     datasets = getattr(stage, "_datasets", None)
     return isinstance(datasets, tuple) and not any(
-        isinstance(each, (tuple, dict)) for each in datasets
+        isinstance(dataset, (tuple, dict)) for dataset in datasets
     )
 
 

@@ -54,8 +54,8 @@ def traces_of(step_function: Any) -> list[Any]:
     """
     function = _unwrapped(step_function)
     found = (function, *filter(callable, _closure(function).values()))
-    traced = [each for each in map(_unwrapped, found) if _is_traced(each)]
-    return [trace for each in traced for trace in each._list_all_concrete_functions()]
+    traced = [tf_function for tf_function in map(_unwrapped, found) if _is_traced(tf_function)]
+    return [trace for tf_function in traced for trace in tf_function._list_all_concrete_functions()]
 
 
 def _unwrapped(function: Any) -> Any:
@@ -74,7 +74,9 @@ def _closure(function: Any) -> dict[str, Any]:
 def used_variables(step_function: Any) -> tuple[Any, ...]:
     """Returns the `tf.Variable`s that the traces of a model's step function use; () if unknown."""
     traces = traces_of(step_function)
-    return tuple({id(each): each for trace in traces for each in trace.graph.variables}.values())
+    return tuple(
+        {id(variable): variable for trace in traces for variable in trace.graph.variables}.values()
+    )
 
 
 def step_graph(step_function: Any) -> Any | None:
@@ -205,7 +207,7 @@ def changes(function: Any) -> list[Change]:
     traced = function._function_cache.values()[-2:]
     if len(traced) < 2:
         return []
-    before, after = (each.function_type.parameters for each in traced)
+    before, after = (trace.function_type.parameters for trace in traced)
     found: list[Change] = []
     for name, parameter in after.items():
         old, new = before[name].type_constraint, parameter.type_constraint

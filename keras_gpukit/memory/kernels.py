@@ -67,7 +67,7 @@ def workspace_bytes(
         return CPU_BYTES * image * patch // (image * patch + image * depth + patch * depth)
     if "Conv2D" not in operation and "Conv3D" not in operation:
         return 0
-    return min(4 * sum(prod(each) for each in (output, *inputs) if each), CUDNN_LIMIT_BYTES)
+    return min(4 * sum(prod(shape) for shape in (output, *inputs) if shape), CUDNN_LIMIT_BYTES)
 
 
 RNN_FORWARD, RNN_BACKWARD = "CudnnRNNV3", "CudnnRNNBackpropV3"
@@ -119,9 +119,9 @@ def rnn_workspace_bytes(graph: StepGraph, node: GraphNode, batch_size: int) -> i
     if not (hidden_shape and reserved and inputs and parameters):
         return 0
     sequences = reserved[-1] // hidden_shape[-1]
-    is_cast = sequences not in {each.reserved for each in _MODES.values()}
+    is_cast = sequences not in {mode.reserved for mode in _MODES.values()}
     sequences //= 2 if is_cast else 1
-    mode = next(each for each in _MODES.values() if each.reserved == sequences)
+    mode = next(mode for mode in _MODES.values() if mode.reserved == sequences)
     hidden, states = prod(hidden_shape), prod(hidden_shape) // hidden_shape[1]
     elements = mode.hidden * hidden + mode.inputs * prod(inputs) + prod(parameters)
     elements += mode.states * states

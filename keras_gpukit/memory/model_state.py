@@ -38,21 +38,28 @@ def sizes_of_variables(model: Any, used: Sequence[Any] = ()) -> tuple[list[int],
     Of the variables that a training step uses, those that the model does not refer to belong to
     another model if they are trainable, otherwise to an optimizer.
     """
-    slots = {id(each): each for optimizer in optimizers_of(model) for each in optimizer.variables}
-    of_model = (*model.variables, *(each for metric in model.metrics for each in metric.variables))
-    weights = {id(each): each for each in of_model if id(each) not in slots}
-    known = {id(each.value) for each in (*weights.values(), *slots.values())} if used else set()
-    for each in used:
-        if id(each) not in known:
-            (weights if each.trainable else slots)[id(each)] = each
-    return [size_of(each) for each in weights.values()], [size_of(each) for each in slots.values()]
+    slots = {id(slot): slot for optimizer in optimizers_of(model) for slot in optimizer.variables}
+    of_model = (
+        *model.variables,
+        *(variable for metric in model.metrics for variable in metric.variables),
+    )
+    weights = {id(variable): variable for variable in of_model if id(variable) not in slots}
+    known = (
+        {id(variable.value) for variable in (*weights.values(), *slots.values())} if used else set()
+    )
+    for variable in used:
+        if id(variable) not in known:
+            (weights if variable.trainable else slots)[id(variable)] = variable
+    return [size_of(weight) for weight in weights.values()], [
+        size_of(slot) for slot in slots.values()
+    ]
 
 
 def optimizers_of(model: Any) -> list[Any]:
     """Returns the optimizers that are attributes of a model, with that of `compile`."""
     import keras
 
-    return [each for each in vars(model).values() if isinstance(each, keras.optimizers.Optimizer)]
+    return [part for part in vars(model).values() if isinstance(part, keras.optimizers.Optimizer)]
 
 
 def size_of(variable: Any) -> int:

@@ -76,11 +76,11 @@ def read_message(text: str) -> OOMMessage | None:
         return None
     shape, dtype, asked, device = None, None, None, None
     if tensor := _TENSOR.search(text):
-        shape = tuple(int(each) for each in tensor[1].split(",") if each)
+        shape = tuple(int(dimension) for dimension in tensor[1].split(",") if dimension)
         dtype = tensor[2]
         device = tensor[3].rpartition("device:")[2] if tensor[3] else None
     elif constant := _CONSTANT.search(text):
-        shape = tuple(int(each) for each in _DIMENSION.findall(constant[2]))
+        shape = tuple(int(dimension) for dimension in _DIMENSION.findall(constant[2]))
         dtype = constant[1].lower()
     elif block := _BLOCK.search(text):
         asked = size_in_bytes(block[1], block[2])

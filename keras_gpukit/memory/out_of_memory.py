@@ -85,7 +85,7 @@ def explain(error: BaseException, call: Call) -> OutOfMemory:
 def _class_of(layer: str | None, model: Any) -> str | None:
     """Returns the class of a layer that is named as by `LayerNames`; None if it was not found."""
     named = layer and layer.rpartition("/")[2]
-    found = (type(each).__name__ for each in layers_in(model) if each.name == named)
+    found = (type(candidate).__name__ for candidate in layers_in(model) if candidate.name == named)
     return next(found, None)
 
 
@@ -195,8 +195,8 @@ def _failed_layer(error: BaseException) -> str | None:
     import keras
 
     found = None
-    for each in _chain(error):
-        trace = each.__traceback__
+    for exception in _chain(error):
+        trace = exception.__traceback__
         while trace is not None:
             layer = _layer_of_frame(trace, keras.layers.Layer)
             found = layer or found
@@ -218,8 +218,8 @@ def _layer_of_frame(trace: TracebackType, kind: Any) -> str | None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or each.__context__
+    exception: BaseException | None = error
+    while exception is not None and id(exception) not in seen:
+        seen.add(id(exception))
+        yield exception
+        exception = exception.__cause__ or exception.__context__

@@ -186,7 +186,7 @@ class Simulation:
             for buffer in kept:
                 buffer.uses -= 1
                 self._free_if_unused(buffer)
-        inputs = [each for each in node.inputs if each[1] >= 0]
+        inputs = [source for source in node.inputs if source[1] >= 0]
         taken = [buffer for buffer in map(self._buffers.get, inputs) if buffer is not None]
         touched = list(taken)
         for index in range(len(node.shapes)):
@@ -199,7 +199,7 @@ class Simulation:
         workspace_bytes, allocator = self.workspace(node), self.allocator
         chunk = allocator.allocate(workspace_bytes) if workspace_bytes else None
         if allocator.in_use_bytes > self._peak.in_use_bytes:
-            held = tuple((each.source, each.size_bytes) for each in self._live.values())
+            held = tuple((buffer.source, buffer.size_bytes) for buffer in self._live.values())
             self._peak = Peak(allocator.in_use_bytes, held)
         if chunk is not None:
             allocator.free(chunk)

@@ -73,7 +73,7 @@ class StepGraph:
     @cached_property
     def uses(self) -> Counter[Source]:
         """Number of times that each output is read by operations or returned by the step."""
-        uses = Counter(each for node in self.nodes for each in node.inputs if each[1] >= 0)
+        uses = Counter(source for node in self.nodes for source in node.inputs if source[1] >= 0)
         uses.update(self.results)
         return uses
 
@@ -86,14 +86,14 @@ class StepGraph:
         if shape is None or not self.scales:
             return shape
         return tuple(
-            each if each % TRACED_BATCH or not each else each // TRACED_BATCH * batch_size
-            for each in shape
+            dim if dim % TRACED_BATCH or not dim else dim // TRACED_BATCH * batch_size
+            for dim in shape
         )
 
     def size_bytes(self, source: Source, batch_size: int) -> int:
         """Returns the size of an output in bytes for a batch size; 0 if unknown."""
         shape = self.shape(source, batch_size)
-        if shape is None or any(each < 0 for each in shape):
+        if shape is None or any(dim < 0 for dim in shape):
             return 0
         return prod(shape) * self.by_name[source[0]].item_bytes[source[1]]
 
@@ -122,8 +122,8 @@ def trace_step(
         scales = False  # the model accepts one batch size only
         function = step.get_concrete_function(spec)
     graph = function.graph
-    results = [each.name for each in tf.nest.flatten(function.structured_outputs)]
-    fetches = [*results, *(each.name for each in graph.control_outputs)]
+    results = [tensor.name for tensor in tf.nest.flatten(function.structured_outputs)]
+    fetches = [*results, *(operation.name for operation in graph.control_outputs)]
     traced = graph.as_graph_def(add_shapes=True)
     final = optimize_graph(traced, fetches) if optimized else traced
     shapes = {node.name: _shapes(node) for node in traced.node}
@@ -160,9 +160,9 @@ def _node(node: Any, shapes: dict[str, list[Any]]) -> GraphNode:
         dtype = tf.dtypes.as_dtype(node.attr["T"].type).name
         mode = node.attr["rnn_mode"].s.decode()
         known[RNN_RESERVE] = reserve_shape(mode, dtype, known[0])
-    if operation == "Const" and known[0] and any(each % TRACED_BATCH == 0 for each in known[0]):
+    if operation == "Const" and known[0] and any(dim % TRACED_BATCH == 0 for dim in known[0]):
         operation = "Fill"  # a tensor of zeros or ones for a batch, which takes memory
-    inputs = tuple(_source(each) for each in node.input)
+    inputs = tuple(_source(name) for name in node.input)
     return GraphNode(node.name, operation, inputs, tuple(known), tuple(sizes))
 
 
@@ -193,6 +193,6 @@ def _item_bytes(node: Any) -> Iterator[int]:
         else:
             count = node.attr[output.number_attr].i if output.number_attr else 1
             types = [output.type or node.attr[output.type_attr].type] * count
-        for each in types:
-            dtype = tf.dtypes.as_dtype(each)
+        for data_type in types:
+            dtype = tf.dtypes.as_dtype(data_type)
             yield 0 if dtype in (tf.resource, tf.variant, tf.string) else dtype.size

@@ -68,14 +68,14 @@ class StepMemory:
         self._model = model.name
         self._layers = layer_names(model, numbered=calls_are_numbered()).with_name(model.name)
         self._weights, self._slots = sizes_of_variables(model, used)
-        self.trainable_bytes = sum(size_of(each) for each in model.trainable_variables)
+        self.trainable_bytes = sum(size_of(variable) for variable in model.trainable_variables)
         self.other_bytes = other_bytes
         self._block_factor = 1.0
         tensors = tf.nest.flatten(spec)
         self._example_bytes = sum(
-            prod(each.shape[1:]) * each.dtype.size
-            for each in tensors
-            if each.shape.rank and each.shape[1:].is_fully_defined()
+            prod(tensor.shape[1:]) * tensor.dtype.size
+            for tensor in tensors
+            if tensor.shape.rank and tensor.shape[1:].is_fully_defined()
         )
         self._on_gpu = _has_gpu()
 
@@ -87,8 +87,8 @@ class StepMemory:
     def predict(self, batch_size: int) -> MemoryPrediction:
         """Returns the predicted memory of training steps with a batch size."""
         runs = [self._run(way, batch_size) for way in _WAYS[self.execution]]
-        causes = sorted((each for each, _ in runs), key=lambda each: each.total_bytes)
-        peak = max((peak for _, peak in runs), key=lambda each: each.in_use_bytes)
+        causes = sorted((memory for memory, _ in runs), key=lambda memory: memory.total_bytes)
+        peak = max((peak for _, peak in runs), key=lambda peak: peak.in_use_bytes)
         return MemoryPrediction(
             batch_size=batch_size,
             execution=self.execution,
@@ -171,7 +171,7 @@ class StepMemory:
     def _block_bytes(self, batch_size: int) -> int:
         """Returns the upper bound of a step's memory in bytes, without variables and the batch."""
         causes = (self._run(way, batch_size)[0] for way in _WAYS["xla"])
-        return max(each.total_bytes - each.held_bytes - each.batch_bytes for each in causes)
+        return max(memory.total_bytes - memory.held_bytes - memory.batch_bytes for memory in causes)
 
     def _causes(self, peak: Peak, batch_bytes: int) -> MemoryByCause:
         forward = sum(
@@ -192,7 +192,7 @@ class StepMemory:
         )
 
     def _largest(self, peak: Peak, batch_size: int) -> tuple[HeldTensor, ...]:
-        held = sorted(peak.held, key=lambda each: -each[1])[:LARGEST_LISTED]
+        held = sorted(peak.held, key=lambda pair: -pair[1])[:LARGEST_LISTED]
         return tuple(
             HeldTensor(
                 name, self.graph.shape((name, index), batch_size) or (), size, self.layer_of(name)
@@ -208,7 +208,7 @@ class StepMemory:
             if not node.shapes or node.shapes[0] is None:
                 return 0
             operation, outputs = node.operation, graph.shape((node.name, 0), batch_size) or ()
-            inputs = [graph.shape(each, batch_size) for each in node.inputs if each[1] >= 0]
+            inputs = [graph.shape(source, batch_size) for source in node.inputs if source[1] >= 0]
             if operation in (RNN_FORWARD, RNN_BACKWARD):
                 return rnn_workspace_bytes(graph, node, batch_size)
             if not (upper or exact):

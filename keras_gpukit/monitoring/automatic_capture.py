@@ -48,7 +48,7 @@ def runs_on_gpu(session: Session) -> bool:
 def not_automatic_because(session: Session, other_profilers: Iterable[Any]) -> str | None:
     """Returns why a run must not be profiled unless it is asked for; None if it may be."""
     steps = session.model.steps_per_execution
-    others = [type(each).__name__ for each in other_profilers]
+    others = [type(profiler).__name__ for profiler in other_profilers]
     if trains_with_others(session.environment.worker):
         return "TensorFlow's profiler may crash a worker of a cluster"
     if others:
@@ -136,7 +136,8 @@ class AutomaticCapture:
         if self._reader is not None:
             self._reader.join(READ_WITHIN_S)
         captures = tuple(
-            self._compared(each) if each.trigger == "steady" else each for each in record.captures
+            self._compared(capture) if capture.trigger == "steady" else capture
+            for capture in record.captures
         )
         return replace(record, captures=captures, none_automatic_because=self.when.none_because)
 
@@ -189,7 +190,7 @@ def _cost_s(session: Session, step_time_s: float) -> float:
     """Returns what a capture of one execution costs, in seconds."""
     placement = session.output.read(lambda fold: fold.latest.get("placement"))
     steps: int = session.model.steps_per_execution
-    recurs = any(hasattr(each, "cell") for each in layers_in(session.model))
+    recurs = any(hasattr(layer, "cell") for layer in layers_in(session.model))
     weights = len(session.model.trainable_variables)
     events = events_of_step(step_time_s, placement, weights, recurs=recurs)
     return EVENT_COST_S * steps * events

@@ -145,11 +145,11 @@ def user_line(error: BaseException) -> str | None:
     If it came from a library alone, that is the line that called the library.
     """
     calling = [
-        CodeLine(each.f_code.co_filename, each.f_lineno, each.f_code.co_name)
-        for each in outwards(sys._getframe())
+        CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        for frame in outwards(sys._getframe())
     ]
     for lines in (*_tracebacks(error), calling[::-1]):
-        own = [place(each.file, each.line) for each in lines if is_of_the_script(each.file)]
+        own = [place(line.file, line.line) for line in lines if is_of_the_script(line.file)]
         if own:
             return own[-1]
     return None
@@ -162,8 +162,8 @@ def line_within_step(error: BaseException) -> CodeLine | None:
     is outside the step.
     """
     for lines in _tracebacks(error):
-        own = [each for each in lines if each.function in _STEPS] + _within_step(lines)
-        own = [each for each in own if is_of_the_script(each.file)]
+        own = [line for line in lines if line.function in _STEPS] + _within_step(lines)
+        own = [line for line in own if is_of_the_script(line.file)]
         if own:
             return own[-1]
     return None
@@ -172,8 +172,8 @@ def line_within_step(error: BaseException) -> CodeLine | None:
 def role_within_step(error: BaseException) -> Literal["loss", "metric"] | None:
     """Returns whether an exception passed Keras' losses or metrics in a step; None if neither."""
     for lines in _tracebacks(error):
-        found = [_ROLES.search(each.file) for each in _within_step(lines)]
-        roles = [each[1] for each in found if each]
+        found = [_ROLES.search(line.file) for line in _within_step(lines)]
+        roles = [match[1] for match in found if match]
         if roles:
             return "loss" if roles[-1] == "losses" else "metric"
     return None
@@ -181,7 +181,7 @@ def role_within_step(error: BaseException) -> Literal["loss", "metric"] | None:
 
 def _within_step(lines: list[CodeLine]) -> list[CodeLine]:
     """Returns the lines below Keras' trainer, such as those of layers and losses."""
-    steps = [at for at, each in enumerate(lines) if _KERAS_TRAINER.search(each.file)]
+    steps = [at for at, line in enumerate(lines) if _KERAS_TRAINER.search(line.file)]
     return lines[steps[-1] + 1 :] if steps else []
 
 
@@ -189,9 +189,9 @@ def call_within(error: BaseException) -> str | None:
     """Returns the innermost call that an exception passed: "fit", "evaluate" or "predict"."""
     for lines in _tracebacks(error):
         calls = [
-            each.function
-            for each in lines
-            if each.function in _CALLS and _KERAS_TRAINER.search(each.file)
+            line.function
+            for line in lines
+            if line.function in _CALLS and _KERAS_TRAINER.search(line.file)
         ]
         if calls:
             return calls[-1]

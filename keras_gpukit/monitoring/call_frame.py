@@ -49,7 +49,7 @@ class CallFrame:
     def stack(self) -> list[FrameType]:
         """Returns the frames within the call, innermost first; the whole stack if unknown."""
         frames = stack_of_thread(self.thread)
-        return list(itertools.takewhile(lambda each: each is not self._frame, frames))
+        return list(itertools.takewhile(lambda frame: frame is not self._frame, frames))
 
     @property
     def over(self) -> bool:
@@ -87,15 +87,15 @@ def batch_of(function: str) -> tuple[Any, int | None]:
     source = epoch_iterator(function)
     dataset = epoch_dataset(source)
     adapter = getattr(source, "data_adapter", None)
-    firsts = [keras.tree.flatten(each)[0] for each in first_batches_in(adapter)]
-    sizes = {each.shape[0] for each in firsts if getattr(each, "shape", ())}
+    firsts = [keras.tree.flatten(batch)[0] for batch in first_batches_in(adapter)]
+    sizes = {array.shape[0] for array in firsts if getattr(array, "shape", ())}
     found = (
         getattr(adapter, "batch_size", None),
         batch_size_of(dataset) if isinstance(dataset, tf.data.Dataset) else None,
         getattr(getattr(adapter, "py_dataset", None), "batch_size", None),
         *(sizes if len(sizes) == 1 else ()),
     )
-    size = next((each for each in found if isinstance(each, int)), None)
+    size = next((value for value in found if isinstance(value, int)), None)
     return getattr(dataset, "element_spec", None), size
 
 
@@ -103,7 +103,7 @@ def open_shapes(spec: Any) -> tuple[str, ...]:
     """Returns the shapes of a batch's tensors that vary in more than the number of examples."""
     import tensorflow as tf
 
-    shapes = [getattr(each, "shape", None) for each in tf.nest.flatten(spec)]
+    shapes = [getattr(leaf, "shape", None) for leaf in tf.nest.flatten(spec)]
     return tuple(
         str(tuple(shape))
         for shape in shapes
@@ -133,7 +133,7 @@ def first_batch_of_fit() -> int | None:
     import tensorflow as tf
 
     batch = next(iter(dataset_of_fit() or ()), None)
-    tensors = [each for each in tf.nest.flatten(batch) if each is not None]
+    tensors = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
     return int(tensors[0].shape[0]) if tensors and tensors[0].shape.rank else None
 
 
@@ -150,8 +150,8 @@ def data_of_fit() -> Any:
 def arrays_of_fit() -> tuple[Any, ...] | None:
     """Returns the NumPy arrays that Keras' running `fit` got; None if it got something else."""
     given = [_local("fit", name) for name in ("x", "y", "sample_weight")]
-    arrays = tuple(each for each in given if each is not None)
-    are_known = len(arrays) > 1 and all(isinstance(each, np.ndarray) for each in arrays)
+    arrays = tuple(array for array in given if array is not None)
+    are_known = len(arrays) > 1 and all(isinstance(array, np.ndarray) for array in arrays)
     return arrays if are_known else None
 
 

@@ -26,8 +26,8 @@ _HOOKS = (
     *("on_epoch_begin", "on_epoch_end", "on_train_end"),
     *("on_test_begin", "on_test_end", "on_predict_end"),
     *(
-        f"on_{each}_batch_{end}"
-        for each in ("train", "test", "predict")
+        f"on_{mode}_batch_{end}"
+        for mode in ("train", "test", "predict")
         for end in ("begin", "end")
     ),
 )
@@ -214,7 +214,7 @@ class CallbackTimes:
         scale = min(1.0, between_steps_s / sum(seen_s.values())) if seen_s else 1.0
         for name, seconds in seen_s.items():
             spent_s[name] += scale * seconds
-        return dict(sorted(spent_s.items(), key=lambda each: -each[1]))
+        return dict(sorted(spent_s.items(), key=lambda item: -item[1]))
 
 
 def _names_by_code(callbacks: list[Any]) -> dict[CodeType, str]:

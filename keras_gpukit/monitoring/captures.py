@@ -172,7 +172,7 @@ def _tensorboards_that_capture() -> list[Any]:
     import keras
 
     return [
-        each
-        for each in callbacks_of_fit()
-        if isinstance(each, keras.callbacks.TensorBoard) and profiles_batches(each)
+        callback
+        for callback in callbacks_of_fit()
+        if isinstance(callback, keras.callbacks.TensorBoard) and profiles_batches(callback)
     ]

@@ -103,7 +103,7 @@ def _preprocessing(model: Any) -> tuple[str, ...]:
 def large_tables(model: Any) -> bool:
     """Whether a model has an embedding whose table is large, so that updating it may take long."""
     with suppress(AttributeError, TypeError):  # a class of its own may lack them
-        sizes = (each.input_dim * each.output_dim for each in _embeddings(model))
+        sizes = (embedding.input_dim * embedding.output_dim for embedding in _embeddings(model))
         return any(4 * size >= LARGE_TABLE_BYTES for size in sizes)
     return False
 
@@ -119,8 +119,8 @@ def _padding(model: Any) -> Padding | None:
     if not count or not width:
         return None
     is_used = arrays[0][:: math.ceil(count / MOST_EXAMPLES)] != 0
-    zeros = (each.argmax(axis=1) for each in (is_used, is_used[:, ::-1]))
-    ends = [np.where(is_used.any(axis=1), each, width) for each in zeros]
+    zeros = (mask.argmax(axis=1) for mask in (is_used, is_used[:, ::-1]))
+    ends = [np.where(is_used.any(axis=1), padding, width) for padding in zeros]
     lengths = width - max(ends, key=np.mean)
     return Padding(width, float(lengths.mean()), int(np.percentile(lengths, 99)))
 
@@ -135,8 +135,8 @@ def _frozen(model: Any) -> FrozenLayers | None:
     for layer in model.layers:
         if layer.trainable_weights or any(map(_draws, (layer, *layers_in(layer)))):
             tables, entry = keras.layers.Embedding, keras.layers.InputLayer
-            has_weights = any(each.weights and not isinstance(each, tables) for each in first)
-            names = tuple(each.name for each in first if not isinstance(each, entry))
+            has_weights = any(frozen.weights and not isinstance(frozen, tables) for frozen in first)
+            names = tuple(frozen.name for frozen in first if not isinstance(frozen, entry))
             return FrozenLayers(names, arrays_of_fit() is not None) if has_weights else None
         first.append(layer)
     return None  # nothing is trained
@@ -146,13 +146,13 @@ def _draws(layer: Any) -> bool:
     """Whether a layer draws numbers at random, such as dropout or augmentation."""
     import keras
 
-    return any(isinstance(each, keras.random.SeedGenerator) for each in vars(layer).values())
+    return any(isinstance(value, keras.random.SeedGenerator) for value in vars(layer).values())
 
 
 def _embeddings(model: Any) -> list[Any]:
     import keras
 
-    return [each for each in layers_in(model) if isinstance(each, keras.layers.Embedding)]
+    return [layer for layer in layers_in(model) if isinstance(layer, keras.layers.Embedding)]
 
 
 def _copied_over_time(model: Any) -> dict[str, str]:
@@ -163,16 +163,16 @@ def _copied_over_time(model: Any) -> dict[str, str]:
     import keras
 
     layers = tuple(layers_in(model))
-    found = [each for each in layers if isinstance(each, keras.layers.TimeDistributed)]
-    unrolled = [each for each in layers if getattr(each, "unroll", False) is True]
+    found = [layer for layer in layers if isinstance(layer, keras.layers.TimeDistributed)]
+    unrolled = [layer for layer in layers if getattr(layer, "unroll", False) is True]
     with suppress(AttributeError, ValueError, TypeError):
-        copies = sum(each.input.shape[1] or 0 for each in unrolled)
+        copies = sum(layer.input.shape[1] or 0 for layer in unrolled)
         if copies >= MANY_COPIES:
             first = unrolled[0]
             made = f"{type(first).__name__}(unroll=True) ({place_of(first) or first.name})"
             return {UNROLLED: f"{made} puts {copies} copies of its cell into the graph"}
     with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
-        copies = sum(each.input.shape[1] or 0 for each in found)
+        copies = sum(layer.input.shape[1] or 0 for layer in found)
         if copies >= MANY_COPIES:
             made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
             return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
@@ -218,7 +218,7 @@ def _of_py_dataset() -> dict[str, str]:
 
 def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Returns the archive of arrays that making a batch reads, with the first line that does."""
-    is_archive = {name for name, each in vars(data).items() if isinstance(each, NpzFile)}
+    is_archive = {name for name, value in vars(data).items() if isinstance(value, NpzFile)}
     lines = [f"self.{name} ({line})" for name, line in loads if name in is_archive]
     return {slowing_settings.NPZ: lines[0]} if lines else {}
 
@@ -226,9 +226,9 @@ def _archives(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
 def _chunked(data: Any, loads: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Returns the HDF5 file that making a batch reads, if one chunk has many examples."""
     h5py: Any = sys.modules.get("h5py")
-    for name, each in vars(data).items() if h5py else ():
+    for name, value in vars(data).items() if h5py else ():
         with suppress(AttributeError, RuntimeError, ValueError):  # a file that is closed
-            arrays = each.values() if isinstance(each, h5py.Group) else (each,)
+            arrays = value.values() if isinstance(value, h5py.Group) else (value,)
             sized = [array for array in arrays if isinstance(array, h5py.Dataset) and array.chunks]
             largest = max(sized, key=lambda array: array.nbytes, default=None)
             lines = [line for loaded, line in loads if loaded == name]
@@ -258,11 +258,11 @@ def _set_at_epochs(
 def _attributes(code: CodeType | None, operation: str) -> Iterator[tuple[str, int]]:
     """Yields each attribute that code loads or stores, with its line."""
     line = 0
-    for each in dis.get_instructions(code) if code else ():
-        positions = getattr(each, "positions", None)  # from Python 3.11 on
-        line = (positions.lineno if positions else each.starts_line) or line
-        if each.opname == operation:
-            yield each.argval, line
+    for instruction in dis.get_instructions(code) if code else ():
+        positions = getattr(instruction, "positions", None)  # from Python 3.11 on
+        line = (positions.lineno if positions else instruction.starts_line) or line
+        if instruction.opname == operation:
+            yield instruction.argval, line
     for inner in code.co_consts if code else ():  # comprehensions are functions until Python 3.12
         if isinstance(inner, CodeType):
             yield from _attributes(inner, operation)

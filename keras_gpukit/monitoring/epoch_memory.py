@@ -104,7 +104,7 @@ class EpochMemoryWatch:
         began_s = time.perf_counter()
         devices = self._sensor.read()
         host_bytes = process_bytes()
-        current_bytes = {each.device: each.current_bytes for each in devices}
+        current_bytes = {reading.device: reading.current_bytes for reading in devices}
         has_grown = self._fits.has_grown({HOST: host_bytes, **current_bytes})
         self._reads.note(began_s)
         left: int | None = None
@@ -121,7 +121,7 @@ class EpochMemoryWatch:
             process_bytes=host_bytes,
             left_bytes=left,
             current_bytes=current_bytes,
-            peak_bytes={each.device: each.needed_bytes for each in devices},
+            peak_bytes={reading.device: reading.needed_bytes for reading in devices},
             kept=kept,
             tracings=self._steps.wall.tracings,
         )
@@ -170,7 +170,7 @@ class FitMemory:
         self._fits += 1
         self._tracings += reading.tracings
         _models[model] = None
-        sizes = {each: size or sum(held_between_steps(each)) for each, size in _models.items()}
+        sizes = {owner: size or sum(held_between_steps(owner)) for owner, size in _models.items()}
         _models.update(sizes)
         self._readings.add(
             replace(

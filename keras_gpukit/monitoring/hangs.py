@@ -169,12 +169,12 @@ def describe(
         is_own = getattr(_own(training), "function", None) == hook.function
         where = _own(training) if is_own else f"{hook.function}{_where(training)}"
         return "work", f"in the callback {where}{_lock(training)}", None
-    if any(each.function == _TRACING for each in training):
+    if any(frame.function == _TRACING for frame in training):
         return "work", f"tracing the step{_where(training)}", None
-    inputs = [each for each in others if _is_of_input(each)]
-    by_user = [each for each in inputs if _own(each) is not None]
+    inputs = [stack for stack in others if _is_of_input(stack)]
+    by_user = [stack for stack in inputs if _own(stack) is not None]
     # Of several threads, one that does not itself wait for another is the cause.
-    for stack in sorted(by_user, key=lambda each: bool(_lock(each))):
+    for stack in sorted(by_user, key=lambda stack: bool(_lock(stack))):
         return _waiting(str(_own(stack)), _lock(stack))
     own = _own(training)
     if own is not None:
@@ -199,7 +199,7 @@ def _waiting(place: str, lock: str = "") -> Activity:
 
 def stacks_of_others(training_thread: int) -> dict[str, Stack]:
     """Returns the stacks of all threads but the training thread and our own, by thread name."""
-    names = {each.ident: each.name for each in threading.enumerate()}
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
     return {
         f"{names.get(ident, 'thread')} {ident}": as_stack(stack)
         for ident, stack in stacks_of_threads().items()
@@ -221,7 +221,7 @@ def as_stack(frames: Iterable[FrameType]) -> Stack:
 def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:
     """Returns stacks in a form for the record: those in the input or in user code."""
     chosen = {"training thread": training}
-    chosen |= {name: each for name, each in others.items() if _own(each) or _is_of_input(each)}
+    chosen |= {name: stack for name, stack in others.items() if _own(stack) or _is_of_input(stack)}
     return tuple(
         f"{name}: {' < '.join(map(str, stack[:_MOST_FRAMES]))}"
         for name, stack in list(chosen.items())[:_MOST_STACKS]
@@ -230,7 +230,7 @@ def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:
 
 def _own(stack: Stack) -> Frame | None:
     """Returns the innermost frame of the script, as far as AutoGraph has not rewritten it."""
-    own = (each for each in stack if is_of_the_script(each.file))
+    own = (frame for frame in stack if is_of_the_script(frame.file))
     return next(own, None)
 
 
@@ -254,8 +254,8 @@ def _callback(stack: Stack) -> Frame | None:
 
 def _is_of_input(stack: Stack) -> bool:
     return any(
-        each.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in each.file for part in _INPUT)
-        for each in stack
+        frame.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in frame.file for part in _INPUT)
+        for frame in stack
     )
 
 

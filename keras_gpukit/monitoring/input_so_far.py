@@ -105,10 +105,10 @@ class HostBufferWatch:
         """Returns the current contents of the caches and shuffle buffers."""
         if self._buffers is None:
             return HostBuffers(unknown_because=self._unknown_because)
-        if any(each.element_bytes is None for each in self._buffers):
+        if any(buffer.element_bytes is None for buffer in self._buffers):
             pipeline = self._call.own.pipeline
             sizes = measured_element_bytes(pipeline.latest_model() if pipeline else None)
-            self._buffers = tuple(_with_size(each, sizes) for each in self._buffers)
+            self._buffers = tuple(_with_size(buffer, sizes) for buffer in self._buffers)
         return HostBuffers(
             self._buffers,
             steps=self._call.step - self._call.first_step,

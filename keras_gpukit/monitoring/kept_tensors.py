@@ -55,7 +55,7 @@ class KeptTensors:
                 if size_bytes >= LEAST_BYTES:
                     kept = Kept(name, where, size_bytes, module, len(collection))
                     grown.append((size_bytes - first_bytes, size_bytes, kept))
-        grown.sort(key=lambda each: each[:2], reverse=True)
+        grown.sort(key=lambda growth: growth[:2], reverse=True)
         return tuple(kept for *_, kept in grown[:MOST_NAMED])
 
 
@@ -79,7 +79,7 @@ def _sizes(collection: Any) -> dict[str, int]:
     """
     items, every = _sample(collection)
     # Items are often tuples or dictionaries of tensors, one per batch or epoch.
-    samples = (_sample(each) if is_collection(each) else ((each,), 1.0) for each in items)
+    samples = (_sample(item) if is_collection(item) else ((item,), 1.0) for item in items)
     parts = ((part, stands_for) for found, stands_for in samples for part in found)
     seen: set[int] = set()
     sizes: dict[str, float] = {}

@@ -46,7 +46,7 @@ class LearningWatch:
 
     def record(self) -> Learning:
         """Returns what is known so far. A loss of training comes before one of validation."""
-        by_kind = sorted(self._bad.values(), key=lambda each: each.name.startswith("val_"))
+        by_kind = sorted(self._bad.values(), key=lambda loss: loss.name.startswith("val_"))
         return replace(self._record, non_finite=next(iter(by_kind), None))
 
     def batch_ended(self, batch: int, logs: Any) -> None:
@@ -58,7 +58,7 @@ class LearningWatch:
         for name in names:
             value = logs.get(name)
             if type(value) is float and value - value != 0.0:  # NaN for NaN and infinity
-                self._names = tuple(each for each in names if each != name)
+                self._names = tuple(other for other in names if other != name)
                 last = self._epoch_began_at + batch + 1
                 first = last - min(self._steps.model.steps_per_execution, batch + 1) + 1
                 self._note(name, value, first, last)
@@ -111,11 +111,11 @@ class LearningWatch:
             model = self._steps.model
             trainable = model.trainable_variables
             small = [
-                each
-                for each in trainable or model.weights
-                if math.prod(each.shape) <= LARGEST_ELEMENTS
+                variable
+                for variable in trainable or model.weights
+                if math.prod(variable.shape) <= LARGEST_ELEMENTS
             ]
-            small.sort(key=lambda each: math.prod(each.shape))
+            small.sort(key=lambda variable: math.prod(variable.shape))
             self._variables = small[:MOST_VARIABLES]
             self._values, _ = _read(self._variables)
             # The step that has just ended is counted once this has returned.
@@ -164,9 +164,9 @@ def _read(variables: list[Any]) -> tuple[list[bytes], bool]:
     import keras
     import numpy as np
 
-    arrays = [keras.ops.convert_to_numpy(each) for each in variables]
-    finite = all(bool(np.isfinite(each.astype("float64")).all()) for each in arrays)
-    return [each.tobytes() for each in arrays], finite
+    arrays = [keras.ops.convert_to_numpy(variable) for variable in variables]
+    finite = all(bool(np.isfinite(array.astype("float64")).all()) for array in arrays)
+    return [array.tobytes() for array in arrays], finite
 
 
 def _updates(optimizer: Any) -> int | None:

@@ -53,8 +53,8 @@ def with_lines(profile: ProfileRecord, model: Any) -> ProfileRecord:
         return profile
     makers = _Makers(graph, model.name)
     divided = (
-        _divided(each, makers, profile.steps) if each.role == "other" else (each,)
-        for each in profile.layers
+        _divided(layer, makers, profile.steps) if layer.role == "other" else (layer,)
+        for layer in profile.layers
     )
     layers = tuple(part for parts in divided for part in parts)
     return replace(profile, layers=layers, loops=makers.loops())
@@ -65,14 +65,14 @@ class _Makers:
 
     def __init__(self, graph: Any, model_name: str) -> None:
         self._scope = f"{model_name}/"
-        self._own = {each.name: each for each in graph.get_operations()}
+        self._own = {operation.name: operation for operation in graph.get_operations()}
         self._called: dict[str, list[Any]] = {}
         self._add_called(graph)
 
     def _add_called(self, graph: Any) -> None:
         for called in called_graphs(graph).values():
-            for each in called.get_operations():
-                self._called.setdefault(each.name, []).append(each)
+            for operation in called.get_operations():
+                self._called.setdefault(operation.name, []).append(operation)
             self._add_called(called)
 
     def of(self, kernel: KernelProfile) -> Maker | None:
@@ -83,44 +83,44 @@ class _Makers:
         # A function's name, or the loop's, is before those of what is in it.
         scopes = name.split("/")
         ends = ("/".join(scopes[at:]) for at in range(len(scopes)))
-        found = next((self._called[each] for each in ends if each in self._called), ())
+        found = next((self._called[end] for end in ends if end in self._called), ())
         if len(found) == 1:
             return _maker(found[0].traceback)
         return self._of_inputs(kernel.operation or "")
 
     def loops(self) -> tuple[str, ...]:
         """Returns the lines of the script that make loops, but for those of Keras' layers."""
-        called = (each for graphs in self._called.values() for each in graphs)
-        loops = (each for each in (*self._own.values(), *called) if each.type in _LOOPS)
-        makers = (_maker(each.traceback) for each in loops if not _is_of_layer(each.traceback))
-        places = dict.fromkeys(each.place for each in makers if each is not None)
-        return tuple(each for each in places if each)
+        called = (op for graphs in self._called.values() for op in graphs)
+        loops = (op for op in (*self._own.values(), *called) if op.type in _LOOPS)
+        makers = (_maker(loop.traceback) for loop in loops if not _is_of_layer(loop.traceback))
+        places = dict.fromkeys(maker.place for maker in makers if maker is not None)
+        return tuple(line for line in places if line)
 
     def _of_inputs(self, name: str) -> Maker | None:
         """Returns the maker of what a gradient without a scope is of, by what it computes with."""
         level = [self._own[name]] if is_backward(name) and name in self._own else []
         seen: set[str] = set()
         while level:
-            inputs = {each.op.name: each.op for operation in level for each in operation.inputs}
-            outside = [each for each in inputs.values() if self._scope not in each.name]
-            forward = (each for each in outside if not is_backward(each.name))
-            makers = Counter(filter(None, (_maker(each.traceback) for each in forward)))
+            inputs = {value.op.name: value.op for operation in level for value in operation.inputs}
+            outside = [op for op in inputs.values() if self._scope not in op.name]
+            forward = (op for op in outside if not is_backward(op.name))
+            makers = Counter(filter(None, (_maker(op.traceback) for op in forward)))
             if makers:
                 return makers.most_common(1)[0][0]
-            level = [each for each in outside if is_backward(each.name) and each.name not in seen]
-            seen.update(each.name for each in level)
+            level = [op for op in outside if is_backward(op.name) and op.name not in seen]
+            seen.update(op.name for op in level)
         return None
 
 
 def _maker(stack: Iterable[FrameSummary]) -> Maker | None:
     """Returns what makes an operation, by the Python stack of the call that did."""
     frames = list(_within_step(stack))
-    script = next((each for each in reversed(frames) if is_of_the_script(each.filename)), None)
+    script = next((frame for frame in reversed(frames) if is_of_the_script(frame.filename)), None)
     line = place(script.filename, script.lineno or 0) if script else None
-    in_metrics = [each for each in frames if _METRICS in each.filename]
-    if in_metrics or any(_updates_metrics(each) for each in frames):
-        known = (each for each in frames if any(of in each.filename for of in _OF_METRICS))
-        named = [each for each in known if not each.filename.endswith(_SHARED)]
+    in_metrics = [frame for frame in frames if _METRICS in frame.filename]
+    if in_metrics or any(_updates_metrics(frame) for frame in frames):
+        known = (frame for frame in frames if any(of in frame.filename for of in _OF_METRICS))
+        named = [frame for frame in known if not frame.filename.endswith(_SHARED)]
         frame = script or next(iter(reversed(named or in_metrics)), None)
         return Maker(_named(frame), "metrics", line) if frame else None
     return Maker(line, "line", line) if line else None
@@ -129,8 +129,8 @@ def _maker(stack: Iterable[FrameSummary]) -> Maker | None:
 def _is_of_layer(stack: Iterable[FrameSummary]) -> bool:
     """Whether a layer of Keras, called by the script or not, makes an operation."""
     frames = reversed(list(stack))
-    inner = itertools.takewhile(lambda each: not is_of_the_script(each.filename), frames)
-    return any(_LAYERS in each.filename for each in inner)
+    inner = itertools.takewhile(lambda frame: not is_of_the_script(frame.filename), frames)
+    return any(_LAYERS in frame.filename for frame in inner)
 
 
 def _within_step(stack: Iterable[FrameSummary]) -> Iterator[FrameSummary]:
@@ -186,25 +186,25 @@ def _part(
     layer: LayerProfile, maker: Maker, kernels: Sequence[KernelProfile], steps: int
 ) -> LayerProfile:
     def time_s(chosen: Iterable[KernelProfile]) -> float:
-        return layer.time_s * sum(each.share for each in chosen)
+        return layer.time_s * sum(kernel.share for kernel in chosen)
 
     whole_s = time_s(kernels)
     on_gpu = layer.tensor_core_fraction is not None
-    cores_s = time_s(each for each in kernels if each.tensor_core)
+    cores_s = time_s(kernel for kernel in kernels if kernel.tensor_core)
     return LayerProfile(
         path=maker.name,
         role=maker.role,
         time_s=whole_s,
-        backward_s=time_s(each for each in kernels if is_backward(each.operation or "")),
+        backward_s=time_s(kernel for kernel in kernels if is_backward(kernel.operation or "")),
         kinds_s={
-            kind: time_s(each for each in kernels if each.kind == kind)
-            for kind in dict.fromkeys(each.kind for each in kernels)
+            kind: time_s(kernel for kernel in kernels if kernel.kind == kind)
+            for kind in dict.fromkeys(kernel.kind for kernel in kernels)
         },
-        kernels=sum(each.count for each in kernels) / steps,
+        kernels=sum(kernel.count for kernel in kernels) / steps,
         tensor_core_fraction=cores_s / whole_s if on_gpu and whole_s else None,
         largest=tuple(
-            replace(each, share=each.share * layer.time_s / (whole_s or 1.0))
-            for each in kernels[:KEPT]
+            replace(kernel, share=kernel.share * layer.time_s / (whole_s or 1.0))
+            for kernel in kernels[:KEPT]
         ),
         place=maker.place,
     )

@@ -44,7 +44,7 @@ class OutOfMemoryWatch:
         self._sensor = sensor
         own_bytes = sum(held_between_steps(steps.model)) if sensor.devices else 0
         self.other_bytes = {
-            each.device: max(each.current_bytes - own_bytes, 0) for each in sensor.read()
+            reading.device: max(reading.current_bytes - own_bytes, 0) for reading in sensor.read()
         }
         steps.errors.add(self._poll)
 
@@ -52,7 +52,7 @@ class OutOfMemoryWatch:
         if not is_out_of_memory(error):
             return
         steps = self._steps
-        readings = {each.device: each for each in self._sensor.read()}
+        readings = {reading.device: reading for reading in self._sensor.read()}
         # Memory is predicted for training steps only: a validation runs only the forward pass.
         # An epoch's callbacks may run a validation or a prediction of their own.
         trains = steps.phase == "fit" and steps.errors.source == "step"
@@ -64,8 +64,8 @@ class OutOfMemoryWatch:
             step=steps.step,
             gpus=self._gpus,
             other_bytes=self.other_bytes,
-            peak_bytes={name: each.needed_bytes for name, each in readings.items()},
-            limit_bytes={name: each.limit_bytes for name, each in readings.items()},
+            peak_bytes={name: reading.needed_bytes for name, reading in readings.items()},
+            limit_bytes={name: reading.limit_bytes for name, reading in readings.items()},
         )
         found = replace(explain(error, call), **self._place(error))
         if found.part not in (None, "training"):
@@ -100,15 +100,15 @@ class OutOfMemoryWatch:
 def _with_sizes(record: OutOfMemory, call: CallSteps, spec: Any) -> OutOfMemory:
     """Adds to a record whether the tensor is of weights, or of a batch unlike those before."""
     model, shape, step = call.model, record.shape, call.step - call.first_step
-    if shape and len(shape) > 1 and any(tuple(each.shape) == shape for each in model.weights):
+    if shape and len(shape) > 1 and any(tuple(weight.shape) == shape for weight in model.weights):
         return replace(record, of_weights=True)
     if shape and step and _varies(spec):
-        known = {record.batch_size, *(size for each in model.weights for size in each.shape)}
+        known = {record.batch_size, *(size for weight in model.weights for size in weight.shape)}
         return replace(record, varying_length=max(set(shape) - known, default=None))
     if not shape or record.batch_size is not None or call.epoch != 1 or not step:
         return record
     # Keras counts the examples of an epoch; the batch that failed is counted or not.
-    counted = sum(float(each) for each in ExampleCounter(model).take())
+    counted = sum(float(count) for count in ExampleCounter(model).take())
     earlier = counted - shape[0] if counted > shape[0] else counted
     if not earlier or earlier % step or shape[0] < 4 * earlier / step:
         return record
@@ -119,8 +119,8 @@ def _varies(spec: Any) -> bool:
     """Whether examples of a dataset vary in a length, by its `element_spec`."""
     import tensorflow as tf
 
-    shapes = [each.shape for each in tf.nest.flatten(spec) if isinstance(each, tf.TensorSpec)]
-    return any(each.rank and None in each[1:] for each in shapes)
+    shapes = [leaf.shape for leaf in tf.nest.flatten(spec) if isinstance(leaf, tf.TensorSpec)]
+    return any(shape.rank and None in shape[1:] for shape in shapes)
 
 
 def _with_function(record: OutOfMemory, error: BaseException) -> OutOfMemory:

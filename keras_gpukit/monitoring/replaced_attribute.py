@@ -55,7 +55,7 @@ class ReplacedAttribute:
         """Restores the original, unless other code has wrapped or replaced the attribute since."""
         outcome: Outcome = "restored"
         original, current = self.original, self.current
-        if any(current is each for each in self._values[1:]):
+        if any(current is value for value in self._values[1:]):
             # Also removes wrappers below ours that other sessions had to leave in place.
             while hasattr(original, LEFT):
                 original = getattr(original, LEFT)

@@ -60,8 +60,8 @@ class RetracedFunctions:
 
     def close(self) -> None:
         """Notes no more tracings; may be called repeatedly."""
-        for each in self._replaced:
-            each.restore()
+        for attribute in self._replaced:
+            attribute.restore()
         self._on_step = _ignore  # it refers to the run
 
     def record(self) -> tuple[RetracedFunction, ...] | None:
@@ -71,16 +71,16 @@ class RetracedFunctions:
         """
         if self._guard.failed_because is not None:
             return None
-        again = [each for each in tuple(self._seen.values()) if each.times > 1]
+        again = [function for function in tuple(self._seen.values()) if function.times > 1]
         return tuple(
             RetracedFunction(
-                each.name,
-                each.location,
-                each.times,
-                each.spent_s,
-                *(each.changes.most_common(1)[0][0] if each.changes else (None, None)),
+                function.name,
+                function.location,
+                function.times,
+                function.spent_s,
+                *(function.changes.most_common(1)[0][0] if function.changes else (None, None)),
             )
-            for each in sorted(again, key=lambda each: -each.spent_s)
+            for function in sorted(again, key=lambda function: -function.spent_s)
         )
 
     def _begin(self) -> None:

@@ -43,7 +43,7 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
     instances of such classes. Public names come first, so they win for a collection with two names.
     """
     found = [sys.modules.get(name) for name in _names_of_own(len(sys.modules))]
-    modules = [each for each in found if isinstance(each, ModuleType)]
+    modules = [module for module in found if isinstance(module, ModuleType)]
     # The script comes last, so a collection that it imports is named by its original module.
     modules.sort(key=lambda module: module.__name__ == "__main__")
     own = {module.__name__ for module in modules}
@@ -66,8 +66,8 @@ def global_collections() -> Iterator[tuple[str, str, Any]]:
 def own_files() -> tuple[Path, ...]:
     """Returns the files of the script's own modules."""
     found = (sys.modules.get(name) for name in _names_of_own(len(sys.modules)))
-    files = (getattr(each, "__file__", None) for each in found)
-    return tuple(Path(each) for each in dict.fromkeys(files) if isinstance(each, str))
+    files = (getattr(module, "__file__", None) for module in found)
+    return tuple(Path(file) for file in dict.fromkeys(files) if isinstance(file, str))
 
 
 @functools.lru_cache(maxsize=1)
@@ -97,7 +97,7 @@ def is_of_the_script(file: str) -> bool:
     folders = *_library(), *_installed_into(tuple(sys.path)), f"{_OWN_FOLDER}{os.sep}"
     return not (
         file.startswith(("<frozen", *folders))
-        or any(each in file for each in (*_PACKAGES, GENERATED))
+        or any(mark in file for mark in (*_PACKAGES, GENERATED))
     )
 
 
@@ -107,19 +107,19 @@ def _installed_into(path: tuple[str, ...]) -> tuple[str, ...]:
 
     They may have any name.
     """
-    return tuple(f"{each}{os.sep}" for each in path if each and any(Path(each).glob("*.dist-info")))
+    return tuple(f"{root}{os.sep}" for root in path if root and any(Path(root).glob("*.dist-info")))
 
 
 @functools.cache
 def _library() -> tuple[str, ...]:
     """Returns the folders of Python's standard library."""
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
-    return tuple(f"{each}{os.sep}" for each in folders | {*map(os.path.realpath, folders)})
+    return tuple(f"{folder}{os.sep}" for folder in folders | {*map(os.path.realpath, folders)})
 
 
 def with_sources(profile: ProfileRecord, model: Any) -> ProfileRecord:
     """Returns the profile with class, line and sizes of each layer, as far as they are known."""
-    known = {each.name: each for each in layers_in(model)}
+    known = {layer.name: layer for layer in layers_in(model)}
     calls = [call for path in own_files() for call in _calls(path)]
 
     def described(layer: LayerProfile) -> LayerProfile:
@@ -129,7 +129,7 @@ def with_sources(profile: ProfileRecord, model: Any) -> ProfileRecord:
         if layer.role != "layer" or found is None:
             return layer
         class_name = type(found).__name__
-        shapes = [tuple(each.shape) for each in found.weights]
+        shapes = [tuple(weight.shape) for weight in found.weights]
         return replace(
             layer,
             class_name=class_name,
@@ -161,8 +161,8 @@ def _calls(path: Path) -> Iterator[tuple[str, str, str | None]]:
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call):
                 called = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-                given = (each.value for each in node.keywords if each.arg == "name")
-                names = [str(each.value) for each in given if isinstance(each, ast.Constant)]
+                given = (keyword.value for keyword in node.keywords if keyword.arg == "name")
+                names = [str(value.value) for value in given if isinstance(value, ast.Constant)]
                 yield f"{path.name}:{node.lineno}", str(called), names[0] if names else None
 
 

@@ -173,7 +173,7 @@ def _compared_gpus(log_dir: Path, captures: ProfilerRecord | None) -> WorkerComp
 def _captured(log_dir: Path, record: ProfilerRecord) -> tuple[ComparedStep, ...]:
     """Returns the steps in the run's last profiles, as far as they can be read."""
     steps: list[ComparedStep] = []
-    paths: Sequence[str] = [each.path for each in record.captures if each.path is not None]
+    paths: Sequence[str] = [capture.path for capture in record.captures if capture.path is not None]
     for path in paths[-MOST_READ:]:
         with suppress(GPUKitError):  # the profile is damaged, which the report says
             steps += compared_steps(profiling.read_profile(log_dir / path))
@@ -242,7 +242,7 @@ class StepShares:
     def _keep(self, number: int, passed_s: float, in_collectives_s: float) -> None:
         if len(self._kept) == MOST_STEPS:
             every = 2 * self._every
-            kept = [each for each in self._kept if each.step // self._per_execution % every == 0]
+            kept = [step for step in self._kept if step.step // self._per_execution % every == 0]
             self._every, self._kept = every, kept
             if number % self._every:
                 return

@@ -174,7 +174,7 @@ class _Count:
 
 def count_step(graph: Any, batch_size: int | None) -> StepFlops:
     """Returns the operations of a traced step."""
-    shapes = [with_batch(shape_of(each), batch_size) for each in graph.inputs]
+    shapes = [with_batch(shape_of(tensor), batch_size) for tensor in graph.inputs]
     count = _count(graph, shapes, batch_size)
     unknown = list(dict.fromkeys(count.unknown))
     more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -190,7 +190,7 @@ def _count(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> _Count
         type_ = operation.type
         if type_ in _MOVE_NOTHING:
             continue
-        taken = [shape_of(each) for each in operation.inputs]
+        taken = [shape_of(tensor) for tensor in operation.inputs]
         if type_ in CALLS:
             count.add(_count(called(graph, operation, "f"), taken, batch_size))
         elif type_ in LOOPS:
@@ -203,7 +203,7 @@ def _count(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> _Count
             branches = [
                 _count(function, taken[1:], batch_size) for function in _branches(graph, operation)
             ]
-            if any(each.by_dtype != branches[0].by_dtype for each in branches):
+            if any(branch.by_dtype != branches[0].by_dtype for branch in branches):
                 count.unknown.append(f"which branch of {operation.name} runs")
             count.add(branches[0])
         else:
@@ -213,27 +213,27 @@ def _count(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> _Count
 
 def _that_run(graph: Any, found: Any) -> Iterator[Any]:
     """Yields the operations of a graph that its results or its side effects need."""
-    left = [found.get_operation_by_name(each.op.name) for each in graph.outputs]
-    left += [found.get_operation_by_name(each.name) for each in graph.control_outputs]
+    left = [found.get_operation_by_name(output.op.name) for output in graph.outputs]
+    left += [found.get_operation_by_name(output.name) for output in graph.control_outputs]
     seen = set()
     while left:
         operation = left.pop()
         if operation.name not in seen:
             seen.add(operation.name)
-            left += [each.op for each in operation.inputs]
+            left += [tensor.op for tensor in operation.inputs]
             left += operation.control_inputs
             yield operation
 
 
 def _branches(graph: Any, operation: Any) -> list[Any]:
     if "Case" in operation.type:
-        return [function_graph(graph, each.name) for each in operation.get_attr("branches")]
+        return [function_graph(graph, branch.name) for branch in operation.get_attr("branches")]
     return [called(graph, operation, name) for name in ("then_branch", "else_branch")]
 
 
 def _add(count: _Count, operation: Any, taken: Sequence[Open]) -> None:
     type_, inputs = operation.type, _known(taken)
-    outputs = _known([shape_of(each) for each in operation.outputs])
+    outputs = _known([shape_of(tensor) for tensor in operation.outputs])
     if type_ in FORMULAS:
         dtype = operation.outputs[0].dtype.name
         try:

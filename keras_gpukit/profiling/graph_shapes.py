@@ -42,15 +42,15 @@ def called(graph: Any, operation: Any, attribute: str) -> Any:
 
 def inferred(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> Any:
     """Returns a graph, or a copy of it, with the shapes that follow from those of its inputs."""
-    own = [shape_of(each) for each in graph.inputs]
+    own = [shape_of(tensor) for tensor in graph.inputs]
     given = [
-        mine if each.dtype.name in ("resource", "variant") else shape
-        for each, mine, shape in zip(graph.inputs, own, shapes, strict=True)
+        mine if tensor.dtype.name in ("resource", "variant") else shape
+        for tensor, mine, shape in zip(graph.inputs, own, shapes, strict=True)
     ]
     if given == own:
         return graph
     known: dict[str, Sequence[Open]] = {
-        each.op.name: [shape] for each, shape in zip(graph.inputs, given, strict=True)
+        tensor.op.name: [shape] for tensor, shape in zip(graph.inputs, given, strict=True)
     }
     found = _imported(graph, known, batch_size)
     # What a function returns is known only once the shapes of its arguments are.
@@ -71,12 +71,12 @@ def _returned(
         is_loop = operation.type in LOOPS
         if not is_loop and operation.type not in CALLS:
             continue
-        if all(is_known(shape_of(each)) for each in operation.outputs):
+        if all(is_known(shape_of(tensor)) for tensor in operation.outputs):
             continue
         function = called(graph, operation, "body" if is_loop else "f")
-        taken = [shape_of(each) for each in operation.inputs]
+        taken = [shape_of(tensor) for tensor in operation.inputs]
         inside = inferred(function, taken, batch_size)
-        results = [shape_of(inside.get_tensor_by_name(each.name)) for each in function.outputs]
+        results = [shape_of(inside.get_tensor_by_name(tensor.name)) for tensor in function.outputs]
         if all(map(is_known, results)) and (not is_loop or results == taken):
             yield operation.name, results
 
@@ -92,7 +92,7 @@ def _imported(graph: Any, known: Mapping[str, Sequence[Open]], batch_size: int |
         node.attr.pop("_class", None)  # where it is placed, which takes long to import
         shapes = known.get(node.name)
         if shapes is not None:
-            protos = [tf.TensorShape(each).as_proto() for each in shapes]
+            protos = [tf.TensorShape(known_shape).as_proto() for known_shape in shapes]
             for name in {"_output_shapes", "output_shapes"} & set(node.attr):
                 del node.attr[name].list.shape[:]
                 node.attr[name].list.shape.extend(protos)
@@ -108,22 +108,22 @@ def _imported(graph: Any, known: Mapping[str, Sequence[Open]], batch_size: int |
 
 
 def _is_stored(node: Any, lists: Collection[str]) -> bool:
-    taken = (each.partition(":")[0] for each in node.input)
-    return node.op in _TAKE_SHAPE and any(each in lists for each in taken)
+    taken = (name.partition(":")[0] for name in node.input)
+    return node.op in _TAKE_SHAPE and any(name in lists for name in taken)
 
 
 def trips_of(loop: Any, graph: Any) -> int | None:
     """Returns the number of iterations of a loop; None if it depends on the data."""
     condition, body = called(graph, loop, "cond"), called(graph, loop, "body")
-    places = {each.name: place for place, each in enumerate(condition.inputs)}
+    places = {tensor.name: place for place, tensor in enumerate(condition.inputs)}
 
     def limit(tensor: Any) -> int | None:
         operation = tensor.op
         if operation.type == "Identity":
             return limit(operation.inputs[0])
         if operation.type == "LogicalAnd":
-            limits = [limit(each) for each in operation.inputs]
-            return None if None in limits else min(each for each in limits if each is not None)
+            limits = [limit(operand) for operand in operation.inputs]
+            return None if None in limits else min(bound for bound in limits if bound is not None)
         if operation.type != "Less" or operation.inputs[0].name not in places:
             return None
         counter = places[operation.inputs[0].name]
@@ -157,6 +157,6 @@ def _step(tensor: Any, counter: Any) -> int | None:
         tensor = tensor.op.inputs[0]
     if tensor.op.type not in ("Add", "AddV2"):
         return None
-    added = [each for each in tensor.op.inputs if each.name != counter.name]
+    added = [operand for operand in tensor.op.inputs if operand.name != counter.name]
     value = tf.get_static_value(added[0]) if len(added) == 1 else None
     return None if value is None else int(value)

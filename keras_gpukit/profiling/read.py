@@ -92,7 +92,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
     count = len(steps) * per_execution
     total_ps = steps.counted.total_ps
     parts = part_spans(steps, host, gpus)
-    computed = parts.get("device compute" if gpus.each else "host compute", NOTHING)
+    computed = parts.get("device compute" if gpus.members else "host compute", NOTHING)
     kinds = kind_spans(host, gpus, computed)
     waits = exposed_waits(host, gpus)
     waits_known = len(host.waits.begin_ps) > 0
@@ -115,7 +115,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
                 profile_of(gpu, steps.counted),
                 collectives_s=exposed_collectives_s(gpu, steps),
             )
-            for gpu in gpus.each
+            for gpu in gpus.members
         ),
         "operations": top_operations(host, gpus, steps.counted),
         "kernels": top_kernels(gpus, steps.counted),

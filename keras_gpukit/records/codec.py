@@ -42,9 +42,9 @@ def json_schema(kind: type, name: str) -> dict[str, Any]:
     has the name, before the version of the layout.
     """
     schema = msgspec.json.schema(kind)
-    for each in schema["$defs"].values():
-        if "description" in each:
-            each["description"] = inspect.cleandoc(each["description"])
+    for definition in schema["$defs"].values():
+        if "description" in definition:
+            definition["description"] = inspect.cleandoc(definition["description"])
     schema["$defs"][kind.__name__]["properties"]["schema"] = {"const": SCHEMA}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -66,11 +66,11 @@ def check_numbers(plain: Iterable[Any]) -> None:
     Raises:
         ValueError: If a number is not between -`LARGEST` and `LARGEST`.
     """
-    for each in plain:
-        if isinstance(each, (float, int)):
-            if not -LARGEST < each < LARGEST:
+    for value in plain:
+        if isinstance(value, (float, int)):
+            if not -LARGEST < value < LARGEST:
                 raise ValueError(
                     f"it has a number that is not between -{LARGEST:g} and {LARGEST:g}"
                 )
-        elif isinstance(each, (dict, list)):
-            check_numbers(each.values() if isinstance(each, dict) else each)
+        elif isinstance(value, (dict, list)):
+            check_numbers(value.values() if isinstance(value, dict) else value)

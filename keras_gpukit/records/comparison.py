@@ -182,4 +182,4 @@ class RunComparison:
 
     def figure(self, name: str) -> FigureChange:
         """Returns a figure by its name."""
-        return next(each for each in self.figures if each.name == name)
+        return next(figure for figure in self.figures if figure.name == name)

@@ -96,7 +96,7 @@ class Series:
 
     def __post_init__(self) -> None:
         """Checks the lengths of columns, which may have been read from a damaged file."""
-        if len({len(each) for each in (self.step, self.elapsed_s, self.mean, self.weight)}) > 1:
+        if len({len(column) for column in (self.step, self.elapsed_s, self.mean, self.weight)}) > 1:
             raise ValueError(f"The columns of the series {self.tag!r} differ in length.")
 
 

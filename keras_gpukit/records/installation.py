@@ -226,8 +226,8 @@ class CUDAPackage:
     @property
     def lowest(self) -> str | None:
         """Lowest version that meets `needs`; None if `needs` has no lower bound."""
-        bounds = (each.strip() for each in self.needs.split(","))
-        return next((each[2:] for each in bounds if each[:2] in (">=", "==")), None)
+        bounds = (bound.strip() for bound in self.needs.split(","))
+        return next((bound[2:] for bound in bounds if bound[:2] in (">=", "==")), None)
 
 
 @dataclass(frozen=True)

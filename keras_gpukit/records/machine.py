@@ -129,7 +129,7 @@ class MemoryRecord:
     @property
     def fullest(self) -> DeviceMemory | None:
         """Device on which steps need most; None without any."""
-        return max(self.devices, key=lambda each: each.needed_bytes, default=None)
+        return max(self.devices, key=lambda device: device.needed_bytes, default=None)
 
     def steps_bytes(self, device: DeviceMemory) -> int | None:
         """Returns the peak bytes of the steps: activations, gradients, workspace and batches."""
@@ -272,7 +272,7 @@ class HostUtilization:
         if self.cpu_percent is None or self.process_cpu_percent is None:
             return None
         known = self.process_cpu_percent, self.children_cpu_percent, self.job_cpu_percent
-        return max(self.cpu_percent - sum(each or 0.0 for each in known), 0.0)
+        return max(self.cpu_percent - sum(percent or 0.0 for percent in known), 0.0)
 
 
 @dataclass(frozen=True)

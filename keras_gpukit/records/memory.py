@@ -50,7 +50,7 @@ class MemoryByCause:
     @property
     def total_bytes(self) -> int:
         """Sum of all causes."""
-        return sum(getattr(self, each.name) for each in fields(self))
+        return sum(getattr(self, cause.name) for cause in fields(self))
 
     @property
     def held_bytes(self) -> int:
@@ -205,7 +205,7 @@ class OutOfMemory:
         """Memory of the GPU that other processes leave; None if unknown."""
         if self.device_bytes is None:
             return None
-        return self.device_bytes - sum(each.used_bytes for each in self.holders or ())
+        return self.device_bytes - sum(holder.used_bytes for holder in self.holders or ())
 
     @property
     def room_bytes(self) -> int | None:

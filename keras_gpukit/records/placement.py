@@ -272,9 +272,9 @@ class PlacementRecord:
     @property
     def copied_bytes(self) -> int | None:
         """Bytes copied between devices in each step; None if the size of a tensor is unknown."""
-        if self.copies is None or any(each.unknown for each in self.copies):
+        if self.copies is None or any(copies.unknown for copies in self.copies):
             return None
-        return sum(each.size_bytes or 0 for each in self.copies)
+        return sum(copies.size_bytes or 0 for copies in self.copies)
 
     @property
     def by_device(self) -> dict[str, int]:

@@ -304,5 +304,5 @@ class ProfileRecord:
     @property
     def between_fraction(self) -> float:
         """Share of the layers' time that passes between operations; 0 without layers."""
-        between_s = sum(each.time_s for each in self.layers if each.path == BETWEEN)
-        return between_s / (sum(each.time_s for each in self.layers) or 1.0)
+        between_s = sum(layer.time_s for layer in self.layers if layer.path == BETWEEN)
+        return between_s / (sum(layer.time_s for layer in self.layers) or 1.0)

@@ -157,8 +157,10 @@ class Report(Displayed):
     @property
     def newest_profile(self) -> CaptureReport | None:
         """The newest of `captures` that was read, if possible with steps; None without any."""
-        read = [each for each in reversed(self.captures) if each.profile is not None]
-        return max(read, key=lambda each: bool(each.profile and each.profile.steps), default=None)
+        read = [report for report in reversed(self.captures) if report.profile is not None]
+        return max(
+            read, key=lambda report: bool(report.profile and report.profile.steps), default=None
+        )
 
 
 DeviceKind = Literal["GPU", "CPU"]

@@ -211,13 +211,13 @@ class ScriptRecord:
     @property
     def rest_s(self) -> float:
         """Seconds between the calls and after the last one."""
-        known_s = self.imports_s + self.before_s + sum(each.total_s for each in self.calls)
+        known_s = self.imports_s + self.before_s + sum(call.total_s for call in self.calls)
         return max(self.wall_s - known_s, 0.0)
 
     @property
     def fits(self) -> int:
         """Number of calls of `fit`."""
-        return sum(each.count for each in self.calls if each.method == "fit")
+        return sum(call.count for call in self.calls if call.method == "fit")
 
     def share(self, spent_s: float) -> float:
         """Returns seconds as a share, at most 1, of the time without the imports."""

@@ -217,14 +217,14 @@ class BatchSizeSearch(Displayed):
     @property
     def smallest_failed(self) -> int | None:
         """Smallest batch size that did not fit; None if all of them did."""
-        return min((each.batch_size for each in self.trials if not each.fits), default=None)
+        return min((trial.batch_size for trial in self.trials if not trial.fits), default=None)
 
     @property
     def largest_passed(self) -> int | None:
         """Largest batch size that fits, as do all smaller sizes tried; None without any."""
         failed = self.smallest_failed
-        passed = (each.batch_size for each in self.by_size if each.fits)
-        return max((each for each in passed if failed is None or each < failed), default=None)
+        passed = (trial.batch_size for trial in self.by_size if trial.fits)
+        return max((size for size in passed if failed is None or size < failed), default=None)
 
     @property
     def by_size(self) -> tuple[BatchSizeTrial, ...]:
@@ -233,17 +233,19 @@ class BatchSizeSearch(Displayed):
         Trials of the same batch size are merged. A size that failed in one of its trials does not
         fit. The merged peak is the highest one, the merged rate the last one that was measured.
         """
-        sizes = sorted({each.batch_size for each in self.trials})
-        return tuple(_merged([each for each in self.trials if each.batch_size == s]) for s in sizes)
+        sizes = sorted({trial.batch_size for trial in self.trials})
+        return tuple(
+            _merged([trial for trial in self.trials if trial.batch_size == s]) for s in sizes
+        )
 
 
 def _merged(trials: list[BatchSizeTrial]) -> BatchSizeTrial:
     return BatchSizeTrial(
         trials[0].batch_size,
-        all(each.fits for each in trials),
-        max((each.peak_bytes for each in trials if each.peak_bytes is not None), default=None),
-        next((each.rate for each in reversed(trials) if each.rate is not None), None),
-        next((each.note for each in trials if each.note), ""),
+        all(trial.fits for trial in trials),
+        max((trial.peak_bytes for trial in trials if trial.peak_bytes is not None), default=None),
+        next((trial.rate for trial in reversed(trials) if trial.rate is not None), None),
+        next((trial.note for trial in trials if trial.note), ""),
     )
 
 

@@ -114,7 +114,7 @@ def reasons(compared: RunComparison) -> tuple[str, ...]:
 
 def _reason(cause: ChangeCause, compared: RunComparison) -> str:
     if cause.kind == "other processes":
-        shares = [units.known(each, units.percentage) for each in _numbers(cause)]
+        shares = [units.known(number, units.percentage) for number in _numbers(cause)]
         used = compared.figure("cpu_time")
         own = f"; a step's processor time, which they change little: {_text(used, used.a)} → "
         own = f"{own}{_text(used, used.b)}" if used.change is not None else ""
@@ -127,9 +127,9 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
     if cause.kind == "written stage":
         return f"only {compared.a if cause.b is None else compared.b} has {cause.name}"
     if cause.kind in ("stage", "setting", "placement"):
-        values = [str(each) if each is not None else "absent" for each in (cause.a, cause.b)]
+        values = [str(value) if value is not None else "absent" for value in (cause.a, cause.b)]
         return f"{cause.name}: {values[0]} → {values[1]}"
-    values = [units.known(each, units.duration) for each in _numbers(cause)]
+    values = [units.known(number, units.duration) for number in _numbers(cause)]
     per = "batch" if cause.kind == "stage time" else "step"
     kind = f"{cause.kind} " if cause.kind in ("layer", "callback") else ""
     share = "" if cause.share is None else f", {100 * cause.share:.0f} % of the change"
@@ -137,12 +137,12 @@ def _reason(cause: ChangeCause, compared: RunComparison) -> str:
 
 
 def _numbers(cause: ChangeCause) -> list[float | None]:
-    return [each if isinstance(each, (int, float)) else None for each in (cause.a, cause.b)]
+    return [value if isinstance(value, (int, float)) else None for value in (cause.a, cause.b)]
 
 
 def tables(compared: RunComparison) -> tuple[tuple[str, Table], ...]:
     """Returns the tables with their titles; those without a row are left out."""
-    operations = tuple((each.name, each.a or "0", each.b or "0") for each in compared.operations)
+    operations = tuple((pair.name, pair.a or "0", pair.b or "0") for pair in compared.operations)
     found = (
         ("Figures", _figures(compared)),
         ("Settings that differ", _settings(compared)),
@@ -173,17 +173,17 @@ def _titles(compared: RunComparison) -> tuple[str, str]:
 def _figures(compared: RunComparison) -> Table:
     rows = tuple(
         (
-            _NAMES.get(each.name, each.name),
-            _text(each, each.a),
-            _text(each, each.b),
-            _said(each),
-            _interval(each) if each.has_windows else "",
-            each.mark or "",
+            _NAMES.get(figure.name, figure.name),
+            _text(figure, figure.a),
+            _text(figure, figure.b),
+            _said(figure),
+            _interval(figure) if figure.has_windows else "",
+            figure.mark or "",
         )
-        for each in compared.figures
+        for figure in compared.figures
         # Of the wait for input, everything says the share of the whole run, if that is known.
-        if each.name != "input_stall" or compared.figure("input").change is None
-        if each.name == compared.headline or _text(each, each.a) != _text(each, each.b)
+        if figure.name != "input_stall" or compared.figure("input").change is None
+        if figure.name == compared.headline or _text(figure, figure.a) != _text(figure, figure.b)
     )
     columns = ("figure", *_titles(compared), "change", "95 % interval", "")
     return Table(columns, rows, _LEFT_OUT if any(row[4] for row in rows) else "")
@@ -200,7 +200,7 @@ def _said(figure: FigureChange) -> str:
 
 
 def _settings(compared: RunComparison) -> Table:
-    rows = tuple((each.name, each.a or _UNKNOWN, each.b or _UNKNOWN) for each in compared.settings)
+    rows = tuple((pair.name, pair.a or _UNKNOWN, pair.b or _UNKNOWN) for pair in compared.settings)
     count = compared.equal_settings
     same = f"{units.count(count, 'recorded setting')} {'is' if count == 1 else 'are'} the same."
     note = same if rows else f"No recorded setting differs; {same}"
@@ -210,7 +210,7 @@ def _settings(compared: RunComparison) -> Table:
 def _stages(compared: RunComparison) -> Table:
     rows = tuple(
         (
-            " → ".join(dict.fromkeys(each.name for each in (pair.a, pair.b) if each)),
+            " → ".join(dict.fromkeys(stage.name for stage in (pair.a, pair.b) if stage)),
             stage_words(pair.a, is_bottleneck=pair.is_bottleneck[0]),
             stage_words(pair.b, is_bottleneck=pair.is_bottleneck[1]),
             ", ".join(_stage_differences(pair, compared)),
@@ -240,7 +240,7 @@ def _stage_differences(pair: StagePair, compared: RunComparison) -> Iterator[str
 def _times(compared: RunComparison, pairs: Sequence[TimePair], what: str) -> Table:
     rows = []
     for pair in pairs:
-        times = [units.known(each, units.duration) for each in (pair.a_s, pair.b_s)]
+        times = [units.known(time_s, units.duration) for time_s in (pair.a_s, pair.b_s)]
         by, sign = pair.difference_s, "-" if pair.difference_s < 0 else "+"
         is_known = None not in (pair.a_s, pair.b_s)
         if times[0] != times[1]:
@@ -299,8 +299,8 @@ def _unknown_because(figure: FigureChange, compared: RunComparison) -> str:
 def markdown(compared: RunComparison) -> str:
     """Returns the comparison as Markdown, such as for the summary of a CI job."""
     parts = [f"**{headline(compared)[1]}**"]
-    parts += ["\n".join(f"- {each}" for each in reasons(compared))]
+    parts += ["\n".join(f"- {reason}" for reason in reasons(compared))]
     for title, table in tables(compared):
         parts += [f"### {title}", markdown_table(table) if table.rows else "", table.note]
-    parts += ["\n".join(f"- {condition_line(each, compared)}" for each in compared.conditions)]
+    parts += ["\n".join(f"- {condition_line(limit, compared)}" for limit in compared.conditions)]
     return "\n\n".join(filter(None, parts))

@@ -63,7 +63,7 @@ def render(
     if details:
         figures = ", ".join(phrases.headline(summary)) or "Nothing was measured."
         shown = (figures, phrases.time_spent(summary), summary.verdict.context, correction)
-        lines += ["", *(plain(each) for each in shown if each), *_details(summary)]
+        lines += ["", *(plain(text) for text in shown if text), *_details(summary)]
     else:
         # Of a script without a run, the verdict says everything.
         nothing = "Nothing was measured." if summary.script is None else ""
@@ -84,7 +84,7 @@ def render(
 
 
 def _dim(*texts: str | None) -> list[RenderableType]:
-    return [plain(each, style="dim") for each in texts if each]
+    return [plain(text, style="dim") for text in texts if text]
 
 
 def _verdict(summary: RunSummary, again: str | None) -> RenderableType:
@@ -117,9 +117,9 @@ def _verdict(summary: RunSummary, again: str | None) -> RenderableType:
 def _others(summary: RunSummary) -> str | None:
     worst = run_words.worst(summary)
     titles = [
-        each.title
-        for each in summary.findings
-        if each is not worst and not (each.severity == "info" and _saves_little(each))
+        finding.title
+        for finding in summary.findings
+        if finding is not worst and not (finding.severity == "info" and _saves_little(finding))
     ]
     left_out = len(titles) - _OTHERS
     shown = [*titles[:_OTHERS], *([f"{left_out} more in the report"] if left_out > 0 else [])]
@@ -137,7 +137,7 @@ def _details(summary: RunSummary) -> Iterator[RenderableType]:
         heading = plain(f"{finding.severity}: {finding.title}", style=_STYLES[finding.severity])
         heading.append(f" ({finding.code})", style="dim")
         yield from ("", heading)
-        for line in (in_one_line(finding), *(f"- {each}" for each in finding.advice)):
+        for line in (in_one_line(finding), *(f"- {advice}" for advice in finding.advice)):
             if line:
                 yield Padding(plain(line), (0, 0, 0, _INDENT))
     for counted in _dim(checks(summary.verdict)):

@@ -41,7 +41,7 @@ def saved(saving: Saving) -> str:
     The factor is left out if it is unknown or would read 1: "saves up to 0.2 of 9 s".
     """
     least_s = saving.low_s if saving.low_s >= _LEAST * (saving.high_s or 0.0) else None
-    low, high = (_amount(each, saving.of_s) if each else None for each in (least_s, saving.high_s))
+    low, high = (_amount(end, saving.of_s) if end else None for end in (least_s, saving.high_s))
     span = _span(low, high)
     if low and saving.low_s <= (saving.high_s or 0.0) <= _NEARLY_EXACT * saving.low_s:
         span = f"about {_amount(float(f'{saving.expected_s:.2g}'), saving.of_s)}"
@@ -113,7 +113,7 @@ def capitalized(text: str) -> str:
 def advice_of(finding: Finding) -> tuple[tuple[Words, ...], ...]:
     """Returns each line of a finding's advice as its parts: words and code in turn."""
     actions = finding.actions or tuple(map(Advice, finding.advice))
-    return tuple(tuple(_parts(each)) for each in actions)
+    return tuple(tuple(_parts(action)) for action in actions)
 
 
 def _parts(advice: Advice) -> Iterator[Words]:

@@ -28,7 +28,7 @@ def captured_step(profile: ProfileRecord) -> str | None:
     step += shares(profile.parts_s, profile.step_time_s, _PARTS)
     if not profile.layers:
         return step
-    times_s = {name: each.time_s for name, _, each in kinds_of_layers(profile)}
+    times_s = {name: total.time_s for name, _, total in kinds_of_layers(profile)}
     return f"{step}. By kind of layer: {shares(times_s, sum(times_s.values()), _LAYERS)}"
 
 
@@ -50,10 +50,10 @@ def kinds_of(kinds_s: Mapping[Kind, float], most: int = _KINDS) -> str:
 
 def names_of(layers: Sequence[LayerProfile]) -> list[str]:
     """Returns the layers' paths, without the model's own name where all layers are in one model."""
-    models = {each.path.partition("/")[0] for each in layers if each.role == "layer"}
+    models = {part.path.partition("/")[0] for part in layers if part.role == "layer"}
     if len(models) != 1:
-        return [each.path for each in layers]
-    return [(each.role == "layer" and each.path.partition("/")[2]) or each.path for each in layers]
+        return [part.path for part in layers]
+    return [(part.role == "layer" and part.path.partition("/")[2]) or part.path for part in layers]
 
 
 def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile]]:
@@ -63,11 +63,11 @@ def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile
         Name, number of layers, and their sums.
     """
     found: dict[str, list[tuple[str, LayerProfile]]] = {}
-    for name, each in zip(names_of(profile.layers), profile.layers, strict=True):
-        kind = plain_name(each.path) if each.role == "layer" else each.path
-        found.setdefault(kind, []).append((name, each))
+    for name, part in zip(names_of(profile.layers), profile.layers, strict=True):
+        kind = plain_name(part.path) if part.role == "layer" else part.path
+        found.setdefault(kind, []).append((name, part))
     kinds = [
-        (kind if len(of) > 1 else of[0][0], len(of), together([each for _, each in of]))
+        (kind if len(of) > 1 else of[0][0], len(of), together([layer for _, layer in of]))
         for kind, of in found.items()
     ]
     return sorted(kinds, key=lambda kind: -kind[2].time_s)
@@ -75,54 +75,54 @@ def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile
 
 def together(layers: Sequence[LayerProfile]) -> LayerProfile:
     """Sums layers up to one, without a name."""
-    time_s = sum(each.time_s for each in layers)
-    kinds = dict.fromkeys(kind for each in layers for kind in each.kinds_s)
+    time_s = sum(layer.time_s for layer in layers)
+    kinds = dict.fromkeys(kind for layer in layers for kind in layer.kinds_s)
     cores_s = [
-        each.tensor_core_fraction * each.time_s
-        for each in layers
-        if each.tensor_core_fraction is not None
+        layer.tensor_core_fraction * layer.time_s
+        for layer in layers
+        if layer.tensor_core_fraction is not None
     ]
     return LayerProfile(
         path="",
         role=layers[0].role,
         time_s=time_s,
-        backward_s=sum(each.backward_s for each in layers),
-        kinds_s={kind: sum(each.kinds_s.get(kind, 0.0) for each in layers) for kind in kinds},
-        kernels=sum(each.kernels for each in layers),
+        backward_s=sum(layer.backward_s for layer in layers),
+        kinds_s={kind: sum(layer.kinds_s.get(kind, 0.0) for layer in layers) for kind in kinds},
+        kernels=sum(layer.kernels for layer in layers),
         tensor_core_fraction=sum(cores_s) / time_s if cores_s and time_s else None,
     )
 
 
 def kinds_table(profile: ProfileRecord, most: int) -> Table:
     """Returns the kinds of layers that take the most time, and what they mostly compute."""
-    whole_s = sum(each.time_s for each in profile.layers)
+    whole_s = sum(layer.time_s for layer in profile.layers)
     rows = tuple(
         (
             f"{name} ×{count:,}" if count > 1 else name,
-            units.percentage(each.time_s / whole_s),
-            kinds_of(each.kinds_s, 1),
-            tensor_cores(each),
+            units.percentage(total.time_s / whole_s),
+            kinds_of(total.kinds_s, 1),
+            tensor_cores(total),
         )
-        for name, count, each in kinds_of_layers(profile)[:most]
-        if each.time_s >= _LEAST_SHARE * whole_s
+        for name, count, total in kinds_of_layers(profile)[:most]
+        if total.time_s >= _LEAST_SHARE * whole_s
     )
     return Table(("kind of layer", "share", "mostly", "Tensor Cores"), rows)
 
 
 def layers_table(profile: ProfileRecord) -> Table:
     """Returns the time of each layer, in the model's order."""
-    whole_s = sum(each.time_s for each in profile.layers)
+    whole_s = sum(layer.time_s for layer in profile.layers)
     rows = tuple(
         (
             name,
-            units.duration(each.time_s),
-            units.duration(each.backward_s),
-            units.percentage(each.time_s / whole_s),
-            units.number(each.kernels),
-            tensor_cores(each),
-            kinds_of(each.kinds_s),
+            units.duration(layer.time_s),
+            units.duration(layer.backward_s),
+            units.percentage(layer.time_s / whole_s),
+            units.number(layer.kernels),
+            tensor_cores(layer),
+            kinds_of(layer.kinds_s),
         )
-        for name, each in zip(names_of(profile.layers), profile.layers, strict=True)
+        for name, layer in zip(names_of(profile.layers), profile.layers, strict=True)
     )
     heads = ("layer", "time", "of it backward", "share", _launched(profile), "Tensor Cores")
     more = len(rows) - _MOST_ROWS

@@ -75,8 +75,8 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
             lines.append(f"Largest tensors at its peak: {largest}.")
     if record.holders:
         named = [
-            f"{each.name or 'process'} ({each.pid}) {units.size(each.used_bytes)}"
-            for each in record.holders
+            f"{holder.name or 'process'} ({holder.pid}) {units.size(holder.used_bytes)}"
+            for holder in record.holders
         ]
         lines.append(f"Other processes on this GPU hold: {', '.join(named)}.")
     elif record.holders is None and record.device.startswith("GPU"):
@@ -98,12 +98,12 @@ def _predicted(record: OutOfMemory, prediction: MemoryPrediction) -> str | None:
 
 def named_sizes(tensors: Iterable[HeldTensor]) -> str:
     """Lists tensors by their layer or operation, each with its size."""
-    return ", ".join(f"{each.layer or each.name} {units.size(each.size_bytes)}" for each in tensors)
+    return ", ".join(f"{held.layer or held.name} {units.size(held.size_bytes)}" for held in tensors)
 
 
 def advice(record: OutOfMemory) -> tuple[str, ...]:
     """Returns the changes that would or may fit, one per line, or why they are unknown."""
-    lines = [each.replace("`", "") for each in place_advice(record)]
+    lines = [line.replace("`", "") for line in place_advice(record)]
     lines += [_change(option) for option in record.options if option.fits is not False]
     if record.is_fragmented:
         lines.append(
@@ -180,7 +180,7 @@ def memory_view(prediction: MemoryPrediction) -> RenderableType:
         lines += ["", f"A lower bound: {prediction.unknown_because}"]
     if prediction.is_upper_bound:
         lines += ["", UPPER_BOUND]
-    shown = (plain(each) if isinstance(each, str) else each for each in lines)
+    shown = (plain(line) if isinstance(line, str) else line for line in lines)
     return panel(shown, "Predicted memory")
 
 
@@ -235,8 +235,8 @@ def _crossings(plan: SplitPlan) -> str:
     if not plan.crossings:
         return "The forward pass sends nothing between devices."
     ends: dict[str, list[int | None]] = {}
-    for each in plan.crossings:
-        ends.setdefault(f"{each.from_device} to {each.to_device}", []).append(each.size_bytes)
+    for tensor in plan.crossings:
+        ends.setdefault(f"{tensor.from_device} to {tensor.to_device}", []).append(tensor.size_bytes)
     sent = []
     for path, sizes in ends.items():
         known = [size for size in sizes if size is not None]

@@ -84,7 +84,7 @@ def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
     largest = sorted(named.items(), key=lambda part: -(part[1] or 0.0))[:most]
     spent = [
         f"{name} {units.duration_of(spent_s, parts.wall_s)}"
-        for name, spent_s in (first, *((TIME_PARTS[part], each) for part, each in largest))
+        for name, spent_s in (first, *((TIME_PARTS[part], time_s) for part, time_s in largest))
         if spent_s and spent_s > least * parts.wall_s
     ]
     return f"{units.duration(parts.wall_s)} in total: {', '.join(spent)}" if spent else None
@@ -93,11 +93,11 @@ def _time(summary: RunSummary, most: int | None, least: float) -> str | None:
 def captured(summary: RunSummary, *, reasons: bool = True) -> str | None:
     """Lists the captures, each with its first step, and its reason if wanted; None without any."""
     captures = summary.captures.captures if summary.captures else ()
-    failed = [f"A capture failed: {each.failed_because}" for each in captures if not each.path]
+    failed = [f"A capture failed: {entry.failed_because}" for entry in captures if not entry.path]
     written = [
-        f"step {each.first_step:,}" + (f" ({each.reason})" if reasons else "")
-        for each in captures
-        if each.path
+        f"step {capture.first_step:,}" + (f" ({capture.reason})" if reasons else "")
+        for capture in captures
+        if capture.path
     ]
     if not written:
         return "; ".join(failed) or None
@@ -113,8 +113,8 @@ def correction(summary: RunSummary) -> str | None:
     if capture is None or summary.input is None or summary.input.live_stall_fraction is None:
         return None
     true, live = (
-        units.known(each, units.percentage)
-        for each in (capture.stall_fraction, capture.live_stall_fraction)
+        units.known(fraction, units.percentage)
+        for fraction in (capture.stall_fraction, capture.live_stall_fraction)
     )
     return (
         f"The input stall is corrected by the profile of step {capture.first_step:,}, which shows "
@@ -141,8 +141,8 @@ def _speed(throughput: ThroughputRecord, workers: int) -> list[str]:
     if throughput.step_time_s is not None:
         parts.append(f"{units.duration(throughput.step_time_s)} per step")
     if throughput.examples_per_s is not None:
-        each = " on each worker" if workers > 1 else ""
-        parts.append(f"{units.number(throughput.examples_per_s)} examples/s{each}")
+        where = " on each worker" if workers > 1 else ""
+        parts.append(f"{units.number(throughput.examples_per_s)} examples/s{where}")
     return parts
 
 
@@ -187,7 +187,7 @@ def _gpus(record: UtilizationRecord) -> list[str]:
     count = sum(gpu.utilization_percent is not None for gpu in record.gpus)
     said = f"{'GPU' if count == 1 else f'{count} GPUs'} {units.number(mean)} % busy"
     tensor = [gpu.tensor_active_percent for gpu in record.gpus]
-    known = [each for each in tensor if each is not None]
+    known = [percent for percent in tensor if percent is not None]
     if known:
         said += f", tensor cores {units.number(sum(known) / len(known))} %"
     return [said]
@@ -241,13 +241,13 @@ def parts_of(record: ScriptRecord) -> tuple[ScriptPart, ...]:
     """Returns the parts of a script's time in their order; together they are all of it."""
     calls = []
     for method in METHODS:
-        those = [each for each in record.calls if each.method == method]
+        those = [call for call in record.calls if call.method == method]
         if those:
-            count = sum(each.count for each in those)
+            count = sum(call.count for call in those)
             default = (f"call of {method}", f"calls of {method}")
             name = _METHODS.get(method, default)[count != 1]
-            starting = [each.starting_s for each in those if each.starting_s is not None]
-            spent_s = sum(each.total_s for each in those)
+            starting = [call.starting_s for call in those if call.starting_s is not None]
+            spent_s = sum(call.total_s for call in those)
             if method.endswith("_on_batch"):  # each is a step
                 name += f" ({units.duration(spent_s / count)} each)"
             calls.append(

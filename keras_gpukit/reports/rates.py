@@ -92,7 +92,7 @@ def benchmark_view(found: MachineBenchmark) -> RenderableType:
     for device in found.devices:
         for row in filter(_was_tried, device.rows):
             by_model.setdefault(row.model, []).append(row)
-    rows = [line for each in by_model.items() for line in _model_rows(*each)]
+    rows = [line for item in by_model.items() for line in _model_rows(*item)]
     choices = [_choice(name, of_model) for name, of_model in by_model.items()]
     shown = [table(rows, _HEADS, ("step", "examples/s"))] if rows else []
     after = (*filter(None, choices), *_missing(found))
@@ -105,7 +105,7 @@ def _device(found: DeviceBenchmark) -> list[str]:
     if found.failed_because:
         lines.append(f"  Failed: {found.failed_because}.")
     if (ceilings := found.ceilings) is not None:
-        best = sorted(ceilings.tflops.items(), key=lambda each: -each[1])
+        best = sorted(ceilings.tflops.items(), key=lambda item: -item[1])
         products = ", ".join(f"{name} {units.number(value)}" for name, value in best)
         copies = f"memory {units.number(ceilings.device_gb_per_s)} GB/s"
         if ceilings.to_device_gb_per_s is not None:
@@ -139,7 +139,7 @@ def _choice(model: str, rows: list[BenchmarkRow]) -> str | None:
     bases = []
     for kind in dict.fromkeys((best.device, "CPU")):
         of_kind = {row.precision: row for row in plain_rows if row.device == kind}
-        bases.append(next((of_kind[each] for each in DEFAULTS if each in of_kind), None))
+        bases.append(next((of_kind[dtype] for dtype in DEFAULTS if dtype in of_kind), None))
     gains = [_how_much(best, base) for base in bases if base is not None and base != best]
     default = ", the default" if best == bases[0] else ""
     return ", ".join((f"{model}: fastest is {_setting(best)}{default}", *gains)) + "."
@@ -167,7 +167,7 @@ def _was_tried(row: BenchmarkRow) -> bool:
 
 def _missing(found: MachineBenchmark) -> list[str]:
     """Returns lines on the rows that failed, and on those that found no time, by setting."""
-    usable = [each for each in found.devices if each.name or not each.failed_because]
+    usable = [device for device in found.devices if device.name or not device.failed_because]
     names = [
         f"{device.kind} ceilings"
         for device in usable

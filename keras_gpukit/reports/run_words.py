@@ -31,8 +31,8 @@ def worst(summary: RunSummary) -> Finding | None:
 
     A short run in which compute took less than half of the time is not called healthy either.
     """
-    for each in summary.findings:
-        if each.severity != "info" or each.code == ACCOUNT_OF_TIME:
+    for finding in summary.findings:
+        if finding.severity != "info" or finding.code == ACCOUNT_OF_TIME:
             return summary.findings[0]
     return None
 
@@ -126,7 +126,7 @@ def _between_operations(profile: ProfileRecord) -> str | None:
     """Returns a sentence if most of a captured step passes between its operations."""
     if profile.between_fraction < MOST_COMPUTES:
         return None
-    many = round(sum(each.kernels for each in profile.layers))
+    many = round(sum(layer.kernels for layer in profile.layers))
     return (
         f"{units.percentage(profile.between_fraction)} of a captured step passes between its "
         f"{many:,} operations, which are small; `compile(jit_compile=True)` may join them, as "
@@ -144,7 +144,7 @@ def _unread_because(summary: RunSummary) -> str | None:
             return because
     if record.captures:
         return "the run read none of its profiles"
-    missed = next((each.because for each in record.missed), None)
+    missed = next((miss.because for miss in record.missed), None)
     return missed or record.none_automatic_because or record.unknown_because
 
 
@@ -183,9 +183,9 @@ def verdict_lines(report: Report) -> list[str]:
 
     Of workers that were compared, only the chief's run has one.
     """
-    compared = {each.folder for each in report.runs if each.summary.workers is not None}
-    listed = [each for each in report.runs if each.folder not in compared or each.is_chief]
-    lines = [units.printable(f"{each.name}: {verdict_line(each)}") for each in listed]
+    compared = {run.folder for run in report.runs if run.summary.workers is not None}
+    listed = [run for run in report.runs if run.folder not in compared or run.is_chief]
+    lines = [units.printable(f"{run.name}: {verdict_line(run)}") for run in listed]
     shown = lines[:_RUNS_LISTED]
     left_out = len(report.runs) - len(shown)
     return [*shown, *([f"and {left_out} more runs"] if left_out > 0 else [])]
@@ -233,7 +233,7 @@ def running(summary: RunSummary, progress: Progress | None) -> str:
     found = worst(summary)
     if found is not None:
         lines.append(f"So far: {found.title} ({found.code})")
-        lines += [f"Next: {each}" for each in found.advice[:1]]
+        lines += [f"Next: {advice}" for advice in found.advice[:1]]
     return "\n".join(map(units.printable, lines))
 
 

@@ -34,7 +34,7 @@ def batch_size_view(search: BatchSizeSearch) -> RenderableType:
 
 def _largest(search: BatchSizeSearch) -> str:
     if search.unlimited_because is not None:
-        tried = max(each.batch_size for each in search.trials)
+        tried = max(trial.batch_size for trial in search.trials)
         return f"Largest: unknown, {search.unlimited_because}. Tried up to {tried:,}."
     if search.largest is None:
         return "Largest: none, not even one example fits."
@@ -61,7 +61,7 @@ def _largest(search: BatchSizeSearch) -> str:
 def _fastest(search: BatchSizeSearch) -> str:
     if search.fastest is None:
         return "Fastest: no rate was measured."
-    rate = next(each.rate for each in search.by_size if each.batch_size == search.fastest)
+    rate = next(trial.rate for trial in search.by_size if trial.batch_size == search.fastest)
     assert rate is not None
     text = f"Fastest: {search.fastest:,}, with {units.number(rate.median)} examples/s from memory; "
     if search.limited_by_input and search.input_rate is not None:
@@ -69,7 +69,7 @@ def _fastest(search: BatchSizeSearch) -> str:
             f"{text}the input delivers {units.number(search.input_rate.median)} examples/s, so "
             "larger batches would only wait for it."
         )
-    if all(each.rate is None for each in search.by_size if each.batch_size > search.fastest):
+    if all(trial.rate is None for trial in search.by_size if trial.batch_size > search.fastest):
         return f"{text}no larger size was measured."
     return f"{text}larger sizes are less than 5 % faster."
 
@@ -91,19 +91,19 @@ def _notes(search: BatchSizeSearch) -> list[str]:
 
 
 def _sizes_table(trials: tuple[BatchSizeTrial, ...]) -> RenderableType:
-    best = max((each.rate.median for each in trials if each.rate is not None), default=0.0)
+    best = max((trial.rate.median for trial in trials if trial.rate is not None), default=0.0)
     columns = {
-        "batch size": [f"{each.batch_size:,}" for each in trials],
+        "batch size": [f"{trial.batch_size:,}" for trial in trials],
         "examples/s (95 %)": [
             f"{units.number(rate.median)} ({units.interval(rate.low, rate.high)})" if rate else ""
-            for rate in (each.rate for each in trials)
+            for rate in (trial.rate for trial in trials)
         ],
         "": [
-            "" if each.rate is None else "=" * round(_BAR * each.rate.median / best)
-            for each in trials
+            "" if trial.rate is None else "=" * round(_BAR * trial.rate.median / best)
+            for trial in trials
         ],
-        "peak memory": [units.known(each.peak_bytes, units.size, "") for each in trials],
-        "fits": ["yes" if each.fits else f"no: {each.note}" for each in trials],
+        "peak memory": [units.known(trial.peak_bytes, units.size, "") for trial in trials],
+        "fits": ["yes" if trial.fits else f"no: {trial.note}" for trial in trials],
     }
     if not any(columns["peak memory"]):
         del columns["peak memory"]
@@ -124,7 +124,7 @@ def speedup_view(search: SpeedupSearch) -> RenderableType:
         ". Without callbacks and validation."
     )
     snippet = [] if best is None or not best.lines else ["", "Change:", *_snippet(best.lines)]
-    after = [f"- {each.change}: {each.note}." for each in search.trials if each.gain is None]
+    after = [f"- {trial.change}: {trial.note}." for trial in search.trials if trial.gain is None]
     if (found := search.by_hand) is not None:
         after.append(f"To change by hand: {found.title} ({found.code}). Next: {found.advice[0]}.")
     after += snippet
@@ -154,12 +154,12 @@ def _gained(search: SpeedupSearch, tried: TriedChange) -> str:
 
 def _kept_promises(search: SpeedupSearch) -> Iterator[str]:
     """Yields what findings promised of changes that were measured, and what was measured."""
-    for each in search.trials:
-        if each.promise is not None and each.gain is not None:
-            interval = units.interval(each.low or 0.0, each.high or 0.0)
+    for trial in search.trials:
+        if trial.promise is not None and trial.gain is not None:
+            interval = units.interval(trial.low or 0.0, trial.high or 0.0)
             yield (
-                f"{each.promise.code}, by {each.change}: promised {_promise(each.promise)}, "
-                f"measured {each.gain:.2f}× (95 %: {interval})."
+                f"{trial.promise.code}, by {trial.change}: promised {_promise(trial.promise)}, "
+                f"measured {trial.gain:.2f}× (95 %: {interval})."
             )
 
 
@@ -172,14 +172,14 @@ def _promise(promise: Promise) -> str:
 
 
 def _changes_table(search: SpeedupSearch) -> list[RenderableType]:
-    measured = [each for each in search.trials if each.gain is not None]
+    measured = [trial for trial in search.trials if trial.gain is not None]
     if not measured:
         return []
     heads = ("change", "gain", "95 %", search.rate.unit, "first step", "")
     unchanged = ("as it is", "1.00", "", units.number(search.rate.median))
     rows: list[tuple[str, ...]] = [(*unchanged, units.duration(search.first_step_s), "")]
-    measured.sort(key=lambda each: (not each.kept, -(each.gain or 0.0)))
-    rows += [_change_row(search, each) for each in measured]
+    measured.sort(key=lambda trial: (not trial.kept, -(trial.gain or 0.0)))
+    rows += [_change_row(search, trial) for trial in measured]
     return [table(rows, heads, heads[1:5])]
 
 
@@ -195,10 +195,10 @@ def _change_row(search: SpeedupSearch, tried: TriedChange) -> tuple[str, ...]:
 
 
 def _snippet(lines: tuple[Change, ...]) -> Iterator[str]:
-    for each in lines:
-        if each.location:
-            yield f"  {each.location}"
-        marked = (("-", each.before), ("+", each.after))
+    for change in lines:
+        if change.location:
+            yield f"  {change.location}"
+        marked = (("-", change.before), ("+", change.after))
         for mark, text in marked:
             yield from (f"  {mark} {line}" for line in text.splitlines())
 
@@ -228,7 +228,7 @@ def tuning_view(record: TuningRecord, code: str = "") -> RenderableType:
 
 
 def _input_lines(record: TuningRecord) -> list[str]:
-    cache = next((each for each in record.trials if each.note == CACHE_NOT_ALLOWED), None)
+    cache = next((trial for trial in record.trials if trial.note == CACHE_NOT_ALLOWED), None)
     factor = "" if cache is None else f"{cache.gain:.2f}×"
     if any(trial.kept for trial in record.trials):
         interval = _interval(record.low, record.high)

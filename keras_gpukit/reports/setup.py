@@ -69,7 +69,7 @@ def gpu_table(devices: tuple[GPUInfo, ...], state: TensorFlowState | None = None
         (
             str(gpu.index),
             gpu.name or "unknown",
-            units.known(gpu.compute_capability, lambda each: f"{each[0]}.{each[1]}"),
+            units.known(gpu.compute_capability, lambda version: f"{version[0]}.{version[1]}"),
             units.known(gpu.memory_bytes, units.size),
             gpu.uuid or f"unknown: {gpu.unidentified_because or 'not reported'}",
             *([] if state is None else [_use(gpu.index, state)]),

@@ -72,7 +72,7 @@ def table(
 
 def panel(parts: Iterable[RenderableType | None], title: str = "keras-gpukit") -> Panel:
     """Returns a frame with a title around parts, without those that are None."""
-    shown = (each for each in parts if each is not None)
+    shown = (part for part in parts if part is not None)
     return Panel(Group(*shown), title=plain(title), title_align="left", expand=False)
 
 
@@ -103,7 +103,7 @@ def is_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
-    return any(each.__name__ == _SHELL for each in type(shell).__mro__)
+    return any(base.__name__ == _SHELL for base in type(shell).__mro__)
 
 
 def profiled_again() -> str | None:

@@ -139,8 +139,8 @@ def placement_tables(
     """
     if record.fallbacks:
         rows = tuple(
-            (each.operation, f"{each.count:,}", each.reason, ", ".join(each.names))
-            for each in record.fallbacks[:_FALLBACKS_SHOWN]
+            (fallback.operation, f"{fallback.count:,}", fallback.reason, ", ".join(fallback.names))
+            for fallback in record.fallbacks[:_FALLBACKS_SHOWN]
         )
         others = len(record.fallbacks) - len(rows)
         title = "Would be on the CPU" if record.predicted else "Not on the GPU, and why"
@@ -174,8 +174,8 @@ def _copy_cells(copies: DeviceCopies) -> tuple[str, ...]:
         f"{copies.count:,}",
         "".join(_copied(copies)),
         "; ".join(
-            f"{each.operation} {each.dtype}{list(each.shape)}: {units.size(each.size_bytes)}"
-            for each in copies.largest
+            f"{copy.operation} {copy.dtype}{list(copy.shape)}: {units.size(copy.size_bytes)}"
+            for copy in copies.largest
         ),
     )
 

@@ -108,15 +108,15 @@ def _grows(finding: Finding) -> bool:
 
 def _compiles_each_model(summary: RunSummary, finding: Finding) -> bool:
     """`jit_compile`; the process grows with each fit, and each fit traces."""
-    traces = any(each.key == "traced_again" for each in finding.evidence)
+    traces = any(figure.key == "traced_again" for figure in finding.evidence)
     return bool(summary.environment.jit_compile) and traces and _grows(finding)
 
 
 def _has_generator(summary: RunSummary, finding: Finding) -> bool:
     """A generator in the pipeline, and no other known cause of the process's growth."""
-    is_known = any(each.key in _CAUSES for each in finding.evidence)
+    is_known = any(figure.key in _CAUSES for figure in finding.evidence)
     stages = summary.pipeline.stages if summary.pipeline else ()
-    generates = any(each.kind == "generator" for each in stages)
+    generates = any(stage.kind == "generator" for stage in stages)
     return generates and not is_known and _grows(finding)
 
 

@@ -55,10 +55,10 @@ def _facts(rule: Rule) -> Iterator[str]:
     yield f"**In a report.** Needs {rule.requires}."
     units = {"": "…", "B": "… MB"}
     measures = (
-        each.sentence.lstrip(",; ").format(value=units.get(each.unit, f"… {each.unit}"), of="…")
+        attr.sentence.lstrip(",; ").format(value=units.get(attr.unit, f"… {attr.unit}"), of="…")
         for owner in reversed(type(rule).__mro__)
-        for each in vars(owner).values()
-        if isinstance(each, Measure)
+        for attr in vars(owner).values()
+        if isinstance(attr, Measure)
     )
     if figures := "*; *".join(measures):
         yield f"Figures: *{figures}*."
@@ -69,7 +69,7 @@ def _facts(rule: Rule) -> Iterator[str]:
     if rule.yields_to_all:
         yield f"Left out next to other findings{'' if rule.yields_to_remarks else ' but remarks'}."
     if rule.supersedes:
-        parts = (each.replace("_", " ").partition(": ") for each in rule.supersedes)
+        parts = (code.replace("_", " ").partition(": ") for code in rule.supersedes)
         others = (f"[{code}](#{code}){about and f' ({about})'}" for code, _, about in parts)
         yield f"It stands for: {', '.join(others)}."
 

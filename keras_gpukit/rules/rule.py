@@ -146,7 +146,7 @@ class Rule(ABC):
         if saving is not None and saving.is_negligible:
             severity, saving = "info", None
         actions = tuple(map(advise, advice))
-        lines = tuple(each.text for each in actions)
+        lines = tuple(action.text for action in actions)
         title = title or self.title
         return Finding(self.code, title, severity, evidence, lines, saving, None, actions, about)
 

@@ -128,7 +128,7 @@ def _of_ready_batches(summary: RunSummary) -> Saving | None:
     high_s = wait_s * (most / least if least and most else 1) + _sampled_margin_s(summary)
     if summary.environment.gpus:
         if summary.input.confidence == "exact":
-            less_s, more_s = (each * time_of_steps_s(summary) for each in GPU_MARGINS)
+            less_s, more_s = (margin * time_of_steps_s(summary) for margin in GPU_MARGINS)
             low_s, high_s = low_s - less_s, high_s + min(more_s, most_gain_s(summary))
         return of_run(summary, low_s, high_s, basis="wait")
     contended = gil_is_contended(summary.contention, summary.environment.cpu_count)
@@ -166,7 +166,7 @@ def of_rates(summary: RunSummary, ratio: Rate) -> Saving | None:
     steps_s = time_of_steps_s(summary)
     if not steps_s:
         return None
-    low_s, high_s = (steps_s * (1 - 1 / max(each, 1.0)) for each in (ratio.low, ratio.high))
+    low_s, high_s = (steps_s * (1 - 1 / max(factor, 1.0)) for factor in (ratio.low, ratio.high))
     return of_run(summary, low_s, high_s, basis="rates that diagnose measured")
 
 
@@ -190,7 +190,7 @@ def input_cores_fraction(summary: RunSummary) -> float | None:
     if record is None or contention is None or contention.input_cores_fraction is None:
         return None
     stages = record.pipeline.stages if record.pipeline else ()
-    costs_s = [each.cost_per_batch_s for each in stages if each.cost_per_batch_s is not None]
+    costs_s = [stage.cost_per_batch_s for stage in stages if stage.cost_per_batch_s is not None]
     available_s = (summary.environment.cpu_count or 0) * time_of_steps_s(summary)
     is_known = stages and len(costs_s) == len(stages) and summary.throughput and available_s
     if record.python is not None or not is_known:

@@ -34,11 +34,11 @@ counts as leaving the training as it was; our choice."""
 def changes_to_try(asked: Sequence[str]) -> tuple[str, ...]:
     """Returns the names of the changes that codes of rules or names of changes stand for."""
     names: list[str] = []
-    for each in asked:
-        found = (each,) if each in CHANGES else TRIED_BY.get(each)
+    for key in asked:
+        found = (key,) if key in CHANGES else TRIED_BY.get(key)
         if found is None:
             raise ValueError(
-                f"there is no change to try for {each!r}. Changes: {', '.join(CHANGES)}; codes of "
+                f"there is no change to try for {key!r}. Changes: {', '.join(CHANGES)}; codes of "
                 f"findings: {', '.join(TRIED_BY)}"
             )
         names += [name for name in found if name not in names]
@@ -48,13 +48,13 @@ def changes_to_try(asked: Sequence[str]) -> tuple[str, ...]:
 def promises(summary: RunSummary) -> tuple[Promise, ...]:
     """Returns the gains that the findings on a run promise for the rate of its steps."""
     steps_s, found = time_of_steps_s(summary), []
-    for each in summary.findings:
-        if each.code in TRIED_BY and each.saving is not None and steps_s > 0:
+    for finding in summary.findings:
+        if finding.code in TRIED_BY and finding.saving is not None and steps_s > 0:
             low, high = (
                 None if saved_s is None else _gain(saved_s, steps_s)
-                for saved_s in (each.saving.low_s, each.saving.high_s)
+                for saved_s in (finding.saving.low_s, finding.saving.high_s)
             )
-            found.append(Promise(each.code, low or 1.0, high))
+            found.append(Promise(finding.code, low or 1.0, high))
     return tuple(found)
 
 
@@ -64,17 +64,23 @@ def _gain(saved_s: float, steps_s: float) -> float | None:
 
 def promise_of(change: str, made: Sequence[Promise]) -> Promise | None:
     """Returns what was promised for a change; the largest promise if several findings name it."""
-    of_change = [each for each in made if change in TRIED_BY.get(each.code, ())]
-    return max(of_change, key=lambda each: each.high or each.low, default=None)
+    of_change = [promise for promise in made if change in TRIED_BY.get(promise.code, ())]
+    return max(of_change, key=lambda promise: promise.high or promise.low, default=None)
 
 
 def by_hand(
     findings: Sequence[Finding], tried: Sequence[TriedChange], left: Collection[str]
 ) -> Finding | None:
     """Returns the first finding that costs time and that no change helped, or could if tried."""
-    may_help = {each.change for each in tried if each.kept}.union(left)
-    costly = (each for each in findings if each.severity != "info" and each.saving and each.advice)
-    unchanged = (each for each in costly if may_help.isdisjoint(TRIED_BY.get(each.code, ())))
+    may_help = {trial.change for trial in tried if trial.kept}.union(left)
+    costly = (
+        finding
+        for finding in findings
+        if finding.severity != "info" and finding.saving and finding.advice
+    )
+    unchanged = (
+        finding for finding in costly if may_help.isdisjoint(TRIED_BY.get(finding.code, ()))
+    )
     return next(unchanged, None)
 
 

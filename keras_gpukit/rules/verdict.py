@@ -143,15 +143,21 @@ def judge(summary: RunSummary) -> Verdict:
             )
             if isinstance(found, Finding) and not stays:
                 outcomes[rule.code] = NotApplicable("memory ran out")
-    findings = [explained(each, summary) for each in outcomes.values() if isinstance(each, Finding)]
+    findings = [
+        explained(finding, summary) for finding in outcomes.values() if isinstance(finding, Finding)
+    ]
     whole_s = 0.0 if summary.script is None else summary.script.wall_s
-    unjudged = {code: each for code, each in outcomes.items() if isinstance(each, NotApplicable)}
+    unjudged = {
+        code: outcome for code, outcome in outcomes.items() if isinstance(outcome, NotApplicable)
+    }
     return Verdict(
-        _beginning_first(sorted(findings, key=lambda each: _weight(each, whole_s))),
+        _beginning_first(sorted(findings, key=lambda finding: _weight(finding, whole_s))),
         passed=tuple(code for code, outcome in outcomes.items() if outcome is None),
-        not_applicable={code: each.reason for code, each in unjudged.items()},
+        not_applicable={code: outcome.reason for code, outcome in unjudged.items()},
         too_short={
-            code: each.too_short for code, each in unjudged.items() if each.too_short is not None
+            code: outcome.too_short
+            for code, outcome in unjudged.items()
+            if outcome.too_short is not None
         },
         context=None if no_step else machine_load(summary),
     )
@@ -180,10 +186,10 @@ def _beginning_first(findings: list[Finding]) -> tuple[Finding, ...]:
     comes first because it also says when it began. A finding on what ended the run, then one on
     training that is dead, then one on the whole script, precede all.
     """
-    first = [each for each in findings if _comes_first(each)]
-    first.sort(key=lambda each: [*_BY_CODE].index(each.code))
-    others = [each for each in findings if each not in first]
-    slower = next((each for each in others if _is_same_cause(each, others[0])), None)
+    first = [finding for finding in findings if _comes_first(finding)]
+    first.sort(key=lambda finding: [*_BY_CODE].index(finding.code))
+    others = [finding for finding in findings if finding not in first]
+    slower = next((finding for finding in others if _is_same_cause(finding, others[0])), None)
     return *first, *sorted(others, key=lambda finding: finding is not slower)
 
 
@@ -226,7 +232,7 @@ def judge_run(run: RunSummary, *, within: ScriptRecord | None = None) -> RunSumm
     run = corrected(with_hangs(run))
     verdict = judge(run if within is None else replace(run, script=within))
     if within is not None:
-        others = tuple(each for each in verdict.findings if each.code not in _OF_SCRIPTS)
+        others = tuple(finding for finding in verdict.findings if finding.code not in _OF_SCRIPTS)
         verdict = replace(verdict, findings=others)
     return replace(run, verdict=verdict)
 
@@ -239,7 +245,7 @@ def of_profile(profile: ProfileRecord) -> RunSummary:
 def of_script(script: ScriptRecord) -> RunSummary:
     """Returns a script without a monitored run, with the findings on it; remarks are about runs."""
     summary = RunSummary(Environment({}), ending="completed", script=script)
-    found = tuple(each for each in judge(summary).findings if each.severity != "info")
+    found = tuple(finding for finding in judge(summary).findings if finding.severity != "info")
     return replace(summary, verdict=Verdict(found))
 
 
@@ -250,7 +256,7 @@ def _is_known(run: RunSummary) -> bool:
         *(run.out_of_memory, run.host_at_end, run.killed_in),
     )
     # Without the environment, rules would take the machine for one without GPUs.
-    return run.environment != Environment({}) and any(each is not None for each in seen)
+    return run.environment != Environment({}) and any(value is not None for value in seen)
 
 
 def _with_profile(run: RunSummary, profile: ProfileRecord) -> RunSummary:

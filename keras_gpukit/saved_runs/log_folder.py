@@ -129,8 +129,10 @@ class LogFolder:
                 for position, run in enumerate(runs[:MOST_LISTED])
             ),
             captures=tuple(
-                replace(each, verdict=of_profile(each.profile).verdict) if each.profile else each
-                for each in captures.values()
+                replace(report, verdict=of_profile(report.profile).verdict)
+                if report.profile
+                else report
+                for report in captures.values()
             ),
             notes=tuple(notes),
             script=script,
@@ -139,7 +141,7 @@ class LogFolder:
     def _within_scripts(self, runs: list[RunReport]) -> list[RunReport]:
         """Judges the newest runs by their scripts, whose folders are below this one."""
         folders = [PurePosixPath(run.folder) for run in runs]
-        above = {each for folder in folders[:MOST_DETAILED] for each in (folder, *folder.parents)}
+        above = {path for folder in folders[:MOST_DETAILED] for path in (folder, *folder.parents)}
         for root in above - {PurePosixPath()}:
             script = _script(self.path / root / FOLDER / SCRIPT_FILE)
             if script is not None:
@@ -200,7 +202,7 @@ def fits_of(runs: Sequence[RunReport]) -> Sequence[RunReport]:
 def main_run(runs: Sequence[RunReport]) -> tuple[RunReport, str]:
     """Returns which of a script's runs, the newest first, stands for it, and that in words."""
     fits = fits_of(runs)
-    if any(each.code in ENDED_BY for each in fits[0].summary.findings):
+    if any(finding.code in ENDED_BY for finding in fits[0].summary.findings):
         return fits[0], "last"
     # A process that was killed and restarted has left an unfinished run.
     ended = [run for run in fits if run.state != "unfinished"] or fits
@@ -266,11 +268,11 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
     The verdict is then also on a profile that the run itself did not read.
     """
     captures = []
-    for each in run.captures:
-        path = each.capture.path if each.capture else None
+    for report in run.captures:
+        path = report.capture.path if report.capture else None
         # Read only profiles found under the folder: the path in the record may be anything.
         profile = profiles.pop(log_dir / path, None) if path else None
-        captures.append(replace(profile, capture=each.capture) if profile else each)
+        captures.append(replace(profile, capture=report.capture) if profile else report)
     summary, usual = run.summary, _of_usual_steps(captures)
     seen = summary.profile
     if usual is not None and (seen is None or (usual.layers and not seen.layers)):
@@ -280,9 +282,11 @@ def _with_profiles(run: RunReport, log_dir: Path, profiles: dict[Path, CaptureRe
 
 def _of_usual_steps(captures: list[CaptureReport]) -> ProfileRecord | None:
     """Returns the newest profile with steps, if possible not of steps that became slower."""
-    read = [each for each in captures if each.capture and each.profile and each.profile.steps]
-    usual = [each for each in read if each.capture and each.capture.trigger != "step time"]
-    return next((each.profile for each in reversed(usual or read)), None)
+    read = [
+        report for report in captures if report.capture and report.profile and report.profile.steps
+    ]
+    usual = [report for report in read if report.capture and report.capture.trigger != "step time"]
+    return next((report.profile for report in reversed(usual or read)), None)
 
 
 def _run_name(root: Path, file: Path) -> str:

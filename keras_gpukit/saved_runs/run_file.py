@@ -149,7 +149,7 @@ def without_time_series(run: RunReport, newer: int) -> RunReport:
     If fewer than `MOST_COMPARED` are newer, the summary keeps the series of steps.
     """
     series = run.summary.series if newer < MOST_COMPARED else ()
-    kept = tuple(each for each in series if each.tag.startswith(("step/", "input/")))
+    kept = tuple(figure for figure in series if figure.tag.startswith(("step/", "input/")))
     return replace(
         run,
         summary=replace(run.summary, series=kept),

@@ -159,7 +159,7 @@ class RunLines:
             host=fold.host.series(),
             gpus=_series_of(fold.gpus, SHOWN_OF_GPU),
             memory=_series_of(fold.memory),
-            captures=tuple(CaptureReport(each.run, each) for each in fold.captures.values()),
+            captures=tuple(CaptureReport(record.run, record) for record in fold.captures.values()),
             validation=fold.validation.series(SHOWN_OF_STEPS),
             events=fold.events(),
             worker=None if header is None else header.worker,

@@ -65,7 +65,7 @@ def compared_steps(profile: ProfileRecord) -> tuple[ComparedStep, ...]:
 
 def compared_replicas(profile: ProfileRecord) -> WorkerComparison | None:
     """Compares the GPUs of one process; None unless there are several and all exchanged data."""
-    devices = [each for each in profile.devices if any(each.collectives_s)]
+    devices = [device for device in profile.devices if any(device.collectives_s)]
     if len(devices) < 2 or len(devices) < len(profile.devices):
         return None
     count = profile.steps_per_execution
@@ -96,11 +96,11 @@ def own_figures(run: RunReport) -> WorkerFigures | None:
     if worker is None or worker.index is None:
         return None
     saved = run.summary.workers
-    own = (each for each in saved.members if each.index == worker.index) if saved else ()
+    own = (member for member in saved.members if member.index == worker.index) if saved else ()
     found = next(iter(own), None)
     if found is not None:
         return found
-    profiles = (each.profile for each in run.captures if each.profile is not None)
+    profiles = (report.profile for report in run.captures if report.profile is not None)
     steps = tuple(step for profile in profiles for step in compared_steps(profile))
     return replace(figures_of(worker.index, run.summary), compared=steps)
 
@@ -132,7 +132,7 @@ def comparison(
 
     Without a reason for those that are missing, it is that the log folder lacks their records.
     """
-    by_index = {each.index: each for each in (*others, own)}
+    by_index = {member.index: member for member in (*others, own)}
     missing = [index for index in range(expected) if index not in by_index]
     because = (missing_because or _lacks_records_of(missing)) if missing else None
     return WorkerComparison(
@@ -158,7 +158,7 @@ def with_comparisons(runs: Sequence[RunReport]) -> list[RunReport]:
 def _with_replicas(run: RunReport) -> RunReport:
     if run.worker is not None or run.summary.workers is not None:
         return run
-    profiles = (each.profile for each in reversed(run.captures) if each.profile is not None)
+    profiles = (report.profile for report in reversed(run.captures) if report.profile is not None)
     found = next(filter(None, map(compared_replicas, profiles)), None)
     return run if found is None else _judged(run, found)
 
@@ -172,7 +172,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
     if own is None or count is None:
         return chief
     peers = _peers(chief, own.index, runs)
-    others = [each for each in map(own_figures, peers.values()) if each is not None]
+    others = [member for member in map(own_figures, peers.values()) if member is not None]
     known = comparison(own, others, count)
     saved = chief.summary.workers
     if saved is not None and len(saved.members) > len(known.members):
@@ -217,5 +217,5 @@ def compare_in_folder(
         if not waits or now_s >= until_s:
             break
         sleep(LOOK_EVERY_S)
-    others = [each for each in map(own_figures, peers.values()) if each is not None]
+    others = [member for member in map(own_figures, peers.values()) if member is not None]
     return comparison(own, others, expected)

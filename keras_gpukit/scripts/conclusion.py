@@ -178,7 +178,7 @@ class Conclusion:
         if self.loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
             own = self.loops.eager.span_s if self.fits.count else self.loops.span_s
         first_s = calls.first_began_s
-        begins = [each for each in (first_s, own[0] if own else None) if each is not None]
+        begins = [at_s for at_s in (first_s, own[0] if own else None) if at_s is not None]
         begin_s = min(begins, default=time.perf_counter())
         lines = functools.partial(
             STACKS.sampler.times,
@@ -239,14 +239,14 @@ class Conclusion:
             called = report.script.fits if report.script else 0
             of_all = f" of {called}" if called > count else ""
             self._print(f"{count}{of_all} fits were monitored; the {which} is {longest.name}:")
-        captures = tuple(each.capture for each in longest.captures if each.capture is not None)
+        captures = tuple(entry.capture for entry in longest.captures if entry.capture is not None)
         summary = longest.summary
         known = summary.captures or ProfilerRecord()  # with the reason for none
         name = longest.name if len(fits) > 1 else None
         self._print_panel(replace(summary, captures=replace(known, captures=captures)), name)
-        is_script = any(each.code == ManyShortCalls.code for each in summary.findings)
+        is_script = any(finding.code == ManyShortCalls.code for finding in summary.findings)
         is_many = is_script or len(fits) > _MOST_EACH
-        titles = {each.title for each in summary.findings}
+        titles = {finding.title for finding in summary.findings}
 
         def is_news(run: RunReport) -> bool:
             """Returns whether it adds to the panel; of many fits, remarks on each do not."""
@@ -284,11 +284,11 @@ def _read(log_dirs: list[Path], since_s: float) -> Report | None:
     for log_dir in log_dirs:
         with contextlib.suppress(OSError):  # a callback of the script has written nothing
             reports.append(load_report(log_dir))
-    runs = [run for each in reports for run in each.runs if (run.began_s or 0.0) >= since_s]
+    runs = [run for report in reports for run in report.runs if (run.began_s or 0.0) >= since_s]
     if not runs:
         return None
     runs.sort(key=lambda run: run.began_s or 0.0, reverse=True)
-    notes = tuple(note for each in reports for note in each.notes)
+    notes = tuple(note for report in reports for note in report.notes)
     return replace(reports[0], runs=tuple(runs), notes=notes)
 
 

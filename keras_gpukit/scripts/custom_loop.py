@@ -33,7 +33,7 @@ The number of a step is i, as in "for i, batch in enumerate(dataset)":
   with tf.profiler.experimental.Profile("profile"):  # around the 20 steps
       with tf.profiler.experimental.Trace("train", step_num=i, _r=1):  # around each step"""
 _PASS = "_gpukit_pass"
-_LIBRARIES = tuple(os.path.join(*each) for each in (("keras", "src"), ("keras_gpukit", "")))
+_LIBRARIES = tuple(os.path.join(*parts) for parts in (("keras", "src"), ("keras_gpukit", "")))
 
 
 @dataclass
@@ -132,8 +132,8 @@ class OwnLoops:
 
     @property
     def _longest(self) -> _Loop | None:
-        loops = [each for each in self._loops.values() if each.steps >= LEAST_STEPS]
-        return max(loops, key=lambda each: each.lasted_s, default=None)
+        loops = [loop for loop in self._loops.values() if loop.steps >= LEAST_STEPS]
+        return max(loops, key=lambda loop: loop.lasted_s, default=None)
 
     def _timed(self, take: Any) -> Any:
         import tensorflow as tf
@@ -167,7 +167,7 @@ class OwnLoops:
         frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             file = frame.f_code.co_filename
-            if any(each in file for each in _LIBRARIES):
+            if any(library in file for library in _LIBRARIES):
                 return None
             if is_of_the_script(file):
                 line = place(file, frame.f_lineno)

@@ -101,8 +101,8 @@ class EagerSteps:
 
     @property
     def _longest(self) -> _Steps | None:
-        several = [each for each in self._lines.values() if each.count > LEAST_STEPS]
-        return max(several, key=lambda each: each.ended_s - each.began_s, default=None)
+        several = [steps for steps in self._lines.values() if steps.count > LEAST_STEPS]
+        return max(several, key=lambda steps: steps.ended_s - steps.began_s, default=None)
 
     def _note(self, frame: FrameType, caller: int | None = None) -> None:
         # Keras computes gradients of its own eager steps, which belong to its call.
@@ -110,7 +110,7 @@ class EagerSteps:
             return
         if caller is not None:  # a replica's thread: the step is what calls `strategy.run`
             callers = stack_of_thread(caller)
-            frame = next(each for each in callers if is_of_the_script(each.f_code.co_filename))
+            frame = next(outer for outer in callers if is_of_the_script(outer.f_code.co_filename))
         now_s, code = time.perf_counter(), frame.f_code
         key = id(code), frame.f_lineno
         steps = self._lines.get(key)
@@ -131,9 +131,9 @@ def _is_in_loop(frame: FrameType) -> bool:
     """
     found = list(dis.get_instructions(frame.f_code))
     return any(
-        "JUMP" in each.opname
-        and isinstance(each.argval, int)
-        and each.argval <= frame.f_lasti < each.offset
+        "JUMP" in instruction.opname
+        and isinstance(instruction.argval, int)
+        and instruction.argval <= frame.f_lasti < instruction.offset
         and not any(before.opname == "POP_EXCEPT" for before in found[max(at - 3, 0) : at])
-        for at, each in enumerate(found)
+        for at, instruction in enumerate(found)
     )

@@ -41,9 +41,9 @@ def hide_own_frames(hook: ExceptHook) -> ExceptHook:
     """Returns an exception hook that removes this package's frames and then calls `hook`."""
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        for each in _with_causes(error, set()):
+        for exception in _with_causes(error, set()):
             # Python's own hook shows the exception's traceback, other hooks the one passed to them.
-            each.__traceback__ = _without_own_frames(each.__traceback__)
+            exception.__traceback__ = _without_own_frames(exception.__traceback__)
         hook(kind, error, error.__traceback__)
 
     return show
@@ -56,9 +56,9 @@ def _with_causes(error: BaseException, seen: set[int]) -> Iterator[BaseException
     seen.add(id(error))
     yield error
     members = getattr(error, "exceptions", ())  # of an exception group, from Python 3.11 on
-    for each in (error.__cause__, error.__context__, *members):
-        if isinstance(each, BaseException):
-            yield from _with_causes(each, seen)
+    for cause in (error.__cause__, error.__context__, *members):
+        if isinstance(cause, BaseException):
+            yield from _with_causes(cause, seen)
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
@@ -211,16 +211,16 @@ def _with_memory(record: ScriptError, error: Exception) -> ScriptError:
     if said is None or not is_out_of_memory(error):
         return record
     passed = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    own = [each for each in passed if is_of_the_script(each.f_code.co_filename)]
-    functions = [_Variables(each) for each in own if each.f_code.co_name != "<module>"]
+    own = [frame for frame in passed if is_of_the_script(frame.f_code.co_filename)]
+    functions = [_Variables(frame) for frame in own if frame.f_code.co_name != "<module>"]
     device = said.device or "GPU:0"
-    kept = (each for each in KeptTensors().read(functions) if each.where == device)
-    largest = max(kept, key=lambda each: each.size_bytes, default=None)
+    kept = (container for container in KeptTensors().read(functions) if container.where == device)
+    largest = max(kept, key=lambda container: container.size_bytes, default=None)
     record = replace(record, device=device, asked_bytes=said.asked_bytes)
     if largest is None or largest.size_bytes < (said.asked_bytes or 0):
         return record
     largest = replace(largest, name=largest.name.removeprefix(f"{_Variables.__name__}."))
-    files = dict.fromkeys(each.f_code.co_filename for each in own)
+    files = dict.fromkeys(frame.f_code.co_filename for frame in own)
     return replace(record, kept=largest, kept_line=_line_that_adds(largest.name, files))
 
 

@@ -140,7 +140,7 @@ class ScriptCalls:
             Calls(*key, **{name: sum for name, sum in vars(sums).items() if name[0] != "_"})
             for key, sums in self._sums.items()
         ]
-        calls.sort(key=lambda each: -each.total_s)
+        calls.sort(key=lambda call: -call.total_s)
         before_s = max(first_s - began_s - imports_s, 0.0)
         return ScriptRecord(now_s - began_s, imports_s, before_s, tuple(calls))
 

@@ -117,7 +117,7 @@ def in_words(counts: Mapping[str, int], *, follows: bool) -> str | None:
     """Returns a sentence on the processes that a script has started; None without any."""
     if not counts:
         return None
-    count, (most, _) = sum(counts.values()), max(counts.items(), key=lambda each: each[1])
+    count, (most, _) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
     were = "Python process was" if count == 1 else "Python processes were"
     others = " and others" if len(counts) > 1 else ""
     advice = "" if follows else f"; use --follow to monitor {'it' if count == 1 else 'them'}"

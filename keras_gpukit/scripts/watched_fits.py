@@ -96,17 +96,21 @@ class WatchedFits:
         from keras_gpukit.monitoring.epoch_memory import FitMemory
         from keras_gpukit.monitoring.session import is_watched
 
-        own = [each for each in callback_list.callbacks if isinstance(each, WatchingCallback)]
-        log_dirs = [each.log_dir for each in own if each.log_dir is not None]
+        own = [
+            callback
+            for callback in callback_list.callbacks
+            if isinstance(callback, WatchingCallback)
+        ]
+        log_dirs = [callback.log_dir for callback in own if callback.log_dir is not None]
         with self._lock:
             self.own_log_dirs.update(path.absolute() for path in log_dirs)
             self.has_own = self.has_own or bool(own)
             model = callback_list.model
             if model is None or is_watched(model):
                 return []
-            for each in own:
-                if isinstance(each, Monitor):
-                    each.log_to = each.log_to or tuple(self._log_to)
+            for callback in own:
+                if isinstance(callback, Monitor):
+                    callback.log_to = callback.log_to or tuple(self._log_to)
             # Memory belongs to the process: each fit continues the readings of earlier fits.
             self._memory = self._memory or FitMemory()
             if not self._is_due():
@@ -114,9 +118,9 @@ class WatchedFits:
                 return []
             log_dir = log_dirs[0] if log_dirs else self._folder.of_model(model)
             wanted: list[Any] = []
-            if self._profile and not any(isinstance(each, Profiler) for each in own):
+            if self._profile and not any(isinstance(callback, Profiler) for callback in own):
                 wanted.append(Profiler(log_dir))
-            if all(isinstance(each, Profiler) for each in own):
+            if all(isinstance(callback, Profiler) for callback in own):
                 self._monitor = monitor_of_script(log_dir, self._memory, self._log_to)
                 wanted.append(self._monitor)
                 self.count += 1
@@ -203,5 +207,5 @@ class ScriptProfiles:
 
 
 def _line_of_script(frame: FrameType) -> str | None:
-    own = (each for each in outwards(frame) if is_of_the_script(each.f_code.co_filename))
-    return next((place(each.f_code.co_filename, each.f_lineno) for each in own), None)
+    own = (outer for outer in outwards(frame) if is_of_the_script(outer.f_code.co_filename))
+    return next((place(outer.f_code.co_filename, outer.f_lineno) for outer in own), None)

@@ -55,7 +55,7 @@ class AllocatorSensor:
 
     def first_step_ended(self) -> None:
         """Stores the peaks of the first step, and resets the counters for those of later steps."""
-        self._first = {each.device: (each.peak_bytes, each.current_bytes) for each in self.read()}
+        self._first = {gpu.device: (gpu.peak_bytes, gpu.current_bytes) for gpu in self.read()}
         self._reset()
 
     def limit_bytes(self, device: str) -> int | None:
@@ -70,7 +70,7 @@ class AllocatorSensor:
         """
         readings = self.read()
         if only_first_step:
-            readings = tuple(replace(each, later_peak_bytes=None) for each in readings)
+            readings = tuple(replace(reading, later_peak_bytes=None) for reading in readings)
         return MemoryRecord(readings, None if self._limits else NO_ALLOCATOR)
 
     def _reset(self) -> None:

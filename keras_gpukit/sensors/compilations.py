@@ -46,7 +46,7 @@ def compilations() -> Compilations | None:
         return None
     try:
         with _Memory() as memory:
-            count, spent_us = (memory.value(each) for each in definitions)
+            count, spent_us = (memory.value(definition) for definition in definitions)
     except (OSError, OverflowError, struct.error):
         return None
     return Compilations(count, spent_us / 1e6)

@@ -168,7 +168,7 @@ def identify(
     if len(cuda) != len(gpus):
         because = f"TensorFlow lists {len(gpus)} GPUs and CUDA lists {len(cuda)}"
         return tuple(replace(gpu, unidentified_because=because) for gpu in gpus)
-    return tuple(_described(*each, driver.gpus) for each in zip(gpus, cuda, strict=True))
+    return tuple(_described(*pair, driver.gpus) for pair in zip(gpus, cuda, strict=True))
 
 
 def _described(gpu: GPUInfo, device: CUDADevice, known: tuple[DriverGPU, ...]) -> GPUInfo:
@@ -189,9 +189,9 @@ def _described(gpu: GPUInfo, device: CUDADevice, known: tuple[DriverGPU, ...]) -
 def _match(device: CUDADevice, whole: DriverGPU) -> DriverGPU | MIGInstance | None:
     """Returns the GPU or the instance of it that is CUDA's device; None if neither is."""
     known: list[DriverGPU | MIGInstance] = [whole, *(whole.mig or ())]
-    for each in known:
-        if each.uuid is not None and _octets(each.uuid) == _octets(device.uuid):
-            return each
+    for candidate in known:
+        if candidate.uuid is not None and _octets(candidate.uuid) == _octets(device.uuid):
+            return candidate
     # Some virtual GPUs have another UUID in CUDA; a GPU in MIG mode is never listed as a whole.
     is_it = whole.uuid and not whole.mig and same_bus(device.pci_bus_id, whole.pci_bus_id)
     return whole if is_it else None

@@ -146,10 +146,10 @@ def memory_by_process(processes: Iterable[Any] | None, pid: int) -> ProcessMemor
     if processes is None:
         return ProcessMemory(unknown_because="the driver does not list the GPU's processes")
     used: dict[int, int | None] = {}
-    for each in processes:  # in MIG mode, a process has an entry for each instance
-        before = used.get(each.pid, 0)
-        more = each.usedGpuMemory
-        used[each.pid] = None if before is None or more is None else before + more
+    for process in processes:  # in MIG mode, a process has an entry for each instance
+        before = used.get(process.pid, 0)
+        more = process.usedGpuMemory
+        used[process.pid] = None if before is None or more is None else before + more
     if pid not in used:
         return ProcessMemory(unknown_because=_not_listed())
     own = used.pop(pid)

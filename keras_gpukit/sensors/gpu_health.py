@@ -96,11 +96,11 @@ def _processes(nvml: Any, handle: Any) -> tuple[GPUHolder, ...] | None:
         return None
     named = in_first_namespace()
     found = [
-        GPUHolder(each.pid, each.usedGpuMemory, program_name(each.pid) if named else None)
-        for each in listed
-        if each.usedGpuMemory is not None and not (named and each.pid == os.getpid())
+        GPUHolder(process.pid, process.usedGpuMemory, program_name(process.pid) if named else None)
+        for process in listed
+        if process.usedGpuMemory is not None and not (named and process.pid == os.getpid())
     ]
-    return tuple(sorted(found, key=lambda each: -each.used_bytes))
+    return tuple(sorted(found, key=lambda holder: -holder.used_bytes))
 
 
 def _recovery_action(nvml: Any, handle: Any) -> RecoveryAction | None:
@@ -133,7 +133,7 @@ def read_xids(path: str = LOG) -> tuple[Xid, ...] | None:
 def xids_in(lines: Iterable[str]) -> tuple[Xid, ...]:
     """Returns the GPU errors in lines of a log."""
     found = (_XID.search(line) for line in lines)
-    return tuple(Xid(int(each[2]), each[1], each[3].strip()) for each in found if each)
+    return tuple(Xid(int(match[2]), match[1], match[3].strip()) for match in found if match)
 
 
 def _lines(path: str) -> Iterator[str]:

@@ -85,7 +85,7 @@ class HostSensor:
             return {}
         passed_s, *used = (now - then for then, now in zip(before, self._usage, strict=True))
         names = ("user_cores", "kernel_cores", "page_faults_per_s")
-        return {name: each / passed_s for name, each in zip(names, used, strict=False)}
+        return {name: value / passed_s for name, value in zip(names, used, strict=False)}
 
     def _cpu_percent(self) -> float | None:
         # psutil.cpu_percent() covers the time since the same thread's previous call, so the first

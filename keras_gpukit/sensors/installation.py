@@ -84,7 +84,7 @@ def read_build() -> Build:
     needs: dict[str, str | None] = {}
     if cuda and not (info.get("cuda_version") and info.get("cudnn_version")):
         # From TensorFlow 2.22 on the versions are only in what its extra asks for.
-        needs = {each.name: each.lowest for each in read_packages()}
+        needs = {package.name: package.lowest for package in read_packages()}
     return Build(
         cuda=cuda,
         cuda_version=info.get("cuda_version") or _lowest(needs, "nvidia-cuda-runtime"),
@@ -94,7 +94,7 @@ def read_build() -> Build:
 
 
 def _lowest(needs: dict[str, str | None], package: str) -> str | None:
-    return next((each for name, each in needs.items() if name.startswith(package)), None)
+    return next((version for name, version in needs.items() if name.startswith(package)), None)
 
 
 def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
@@ -160,7 +160,7 @@ EXTRA = "and-cuda"
 def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tuple[str, ...]:
     """Returns the libraries that TensorFlow opens if built for these versions; empty if unknown."""
     numbers = _BY_CUDA_MAJOR.get(_major(cuda_version), [])
-    names = [f"lib{name}.so.{each}" for name, each in zip(_LIBRARIES, numbers, strict=False)]
+    names = [f"lib{name}.so.{number}" for name, number in zip(_LIBRARIES, numbers, strict=False)]
     cudnn = _major(cudnn_version)
     return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else tuple(names)
 
@@ -206,7 +206,7 @@ def _major(version: str | None) -> int:
 
 def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
     """Loads the libraries that were found, in order; adds versions or the loader's messages."""
-    present = [(each.name, each.path) for each in libraries if each.path is not None]
+    present = [(lib.name, lib.path) for lib in libraries if lib.path is not None]
     if not present:
         return libraries
     try:
@@ -224,10 +224,10 @@ def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
     if crashed is not None:
         found[crashed] = [None, f"loading it ended the process with code {done.returncode}"]
     return tuple(
-        replace(each, version=_version(each.name, found[each.name][0]), error=found[each.name][1])
-        if each.name in found
-        else each
-        for each in libraries
+        replace(lib, version=_version(lib.name, found[lib.name][0]), error=found[lib.name][1])
+        if lib.name in found
+        else lib
+        for lib in libraries
     )
 
 

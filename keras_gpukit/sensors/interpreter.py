@@ -174,14 +174,14 @@ class NewThreadsSensor:
             self._last = None
             return
         now_s, process_s, threads = self._now(), self._process_s(), self._threads()
-        for each in threads.keys() - self._old_s.keys() - self._new.keys():
-            if self._name(each).startswith(_OF_XLA):
-                self._old_s[each] = 0.0
-        for each, times in threads.items():
-            if each in self._old_s:
-                self._old_s[each] = times.computed_s
+        for thread in threads.keys() - self._old_s.keys() - self._new.keys():
+            if self._name(thread).startswith(_OF_XLA):
+                self._old_s[thread] = 0.0
+        for thread, times in threads.items():
+            if thread in self._old_s:
+                self._old_s[thread] = times.computed_s
             else:
-                self._new[each] = times
+                self._new[thread] = times
         new_s = process_s - sum(self._old_s.values())
         last, self._last = self._last, (now_s, new_s, self._compiled())
         if last is not None and last[2] == self._last[2]:
@@ -199,8 +199,8 @@ class NewThreadsSensor:
         Only threads that were seen count, each until it was last seen. Returns None if unknown.
         """
         times = self._new.values()
-        queued_s = [each.queued_s for each in times if each.queued_s is not None]
-        computed_s = sum(each.computed_s for each in times)
+        queued_s = [thread.queued_s for thread in times if thread.queued_s is not None]
+        computed_s = sum(thread.computed_s for thread in times)
         return sum(queued_s) / computed_s if computed_s and len(queued_s) == len(times) else None
 
 
@@ -211,26 +211,26 @@ def _own_ids() -> list[int]:
 def _listed() -> list[int]:
     """Returns the ids of this process's threads; empty where Linux does not list them."""
     try:
-        return [int(each) for each in os.listdir("/proc/self/task")]
+        return [int(name) for name in os.listdir("/proc/self/task")]
     except OSError:
         return []
 
 
 def _own_threads() -> Mapping[int, ThreadTimes]:
     found = {}
-    for each in _listed():
+    for thread_id in _listed():
         try:  # Linux counts nanoseconds here, and this takes less time than what psutil reads
-            with open(f"/proc/self/task/{each}/schedstat", "rb", buffering=0) as account:
+            with open(f"/proc/self/task/{thread_id}/schedstat", "rb", buffering=0) as account:
                 computed, queued, _ = account.read().split()
-            found[each] = ThreadTimes(int(computed) * 1e-9, int(queued) * 1e-9)
+            found[thread_id] = ThreadTimes(int(computed) * 1e-9, int(queued) * 1e-9)
         except (OSError, ValueError):  # it has ended, or this kernel does not count
             continue
-    if any(each.computed_s for each in found.values()):  # zeros if the kernel does not count
+    if any(thread.computed_s for thread in found.values()):  # zeros if the kernel does not count
         return found
     import psutil
 
     times = psutil.Process().threads()
-    return {each.id: ThreadTimes(each.user_time + each.system_time) for each in times}
+    return {thread.id: ThreadTimes(thread.user_time + thread.system_time) for thread in times}
 
 
 def _name(thread: int) -> str:

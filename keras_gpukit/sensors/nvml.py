@@ -61,8 +61,8 @@ class GPUActivity:
         nvml.nvmlGpmSampleFree(before)
         return Activity(
             *(
-                None if each.nvmlReturn else float(each.value)
-                for each in answer.metrics[: len(Activity._fields)]
+                None if result.nvmlReturn else float(result.value)
+                for result in answer.metrics[: len(Activity._fields)]
             )
         )
 
@@ -148,9 +148,9 @@ class NVMLSensor:
         with self._lock:
             self._handles = {}
             activity, self._activity = self._activity, {}
-            for each in activity.values():
+            for gpu_activity in activity.values():
                 with suppress(self._nvml.NVMLError):
-                    each.close()
+                    gpu_activity.close()
             self._nvml.nvmlShutdown()
 
     def _find(self, gpus: Sequence[GPUInfo]) -> None:
@@ -250,4 +250,4 @@ def other_holders(gpu: GPUInfo, nvml: Any = None) -> tuple[GPUHolder, ...] | Non
     if memory is None or memory.others_bytes is None:
         return None
     others = [GPUHolder(pid, used, program_name(pid)) for pid, used in memory.others.items()]
-    return tuple(sorted(others, key=lambda each: -each.used_bytes))
+    return tuple(sorted(others, key=lambda holder: -holder.used_bytes))

@@ -100,7 +100,7 @@ class OtherProcessesSensor:
         children = {child.pid for child in psutil.Process().children(recursive=True)}
         self._children |= children
         spent_s = self._read()
-        alive_s = sum(each for (pid, _), each in spent_s.items() if pid in children)
+        alive_s = sum(seconds for (pid, _), seconds in spent_s.items() if pid in children)
         latest = _ProcessTimes(spent_s, self._now(), self._ended_s() + alive_s)
         first, _ = self._looks or (latest, latest)
         self._looks = first, latest

@@ -177,7 +177,7 @@ class CodeWatch:
     @property
     def found(self) -> dict[CodeType, int]:
         """Number of threads inside each function that was found, over all samples."""
-        return {self._codes[each]: count for each, count in self._found.copy().items()}
+        return {self._codes[identity]: count for identity, count in self._found.copy().items()}
 
     def mean_threads(self) -> float | None:
         """Returns the mean number of threads inside the functions; None after too few samples.
@@ -190,7 +190,7 @@ class CodeWatch:
 
     def slowest(self) -> CodeType | None:
         """Returns the code that most samples found a thread inside; None if too few did."""
-        code = max(self._codes, key=lambda each: self._found[each], default=None)
+        code = max(self._codes, key=lambda identity: self._found[identity], default=None)
         return self._codes[code] if code and self._found[code] >= MINIMUM_FOUND else None
 
     def see(self, stacks: Mapping[int, Sequence[int]]) -> None:

@@ -81,7 +81,7 @@ class StackSampler:
 
     def unwatch(self, watch: CodeWatch | None) -> None:
         """Ends what `watch` started; does nothing if it has ended."""
-        self._watches = [each for each in self._watches if each is not watch]
+        self._watches = [other for other in self._watches if other is not watch]
 
     def resume(self) -> None:
         """Notes that samples go on now; the time since the last one is not covered."""
@@ -93,7 +93,7 @@ class StackSampler:
         passed_s, self._before_s = now_s - self._before_s, now_s
         found, codes = [], {}
         for thread, stack in self._stacks().items():
-            codes[thread] = [id(each.f_code) for each in stack]
+            codes[thread] = [id(frame.f_code) for frame in stack]
             where = self._reader.find(thread, stack)
             if where is not None:
                 found.append((where, self._waits(thread, stack[0], now_s)))
@@ -117,7 +117,7 @@ class StackSampler:
         Of one thread, if given, and of part "python". With `outside_calls`, samples at which any
         thread was in a call of `fit` or the like are left out: another one may have waited for it.
         """
-        samples = [each for each in tuple(self._samples) if since_s < each.at_s <= until_s]
+        samples = [sample for sample in tuple(self._samples) if since_s < sample.at_s <= until_s]
         if not samples:
             return StackTimes(0, 0.0)
         began_s = samples[0].at_s - samples[0].stands_for_s
@@ -138,8 +138,8 @@ class StackSampler:
                 added[1] += seconds * (sample.at_s <= began_s + third_s)
                 added[2] += seconds * (sample.at_s > began_s + 2 * third_s)
                 added[3] += seconds * waits
-        longest = sorted(sums.items(), key=lambda each: -each[1][0])[:MOST_LINES]
-        watched_s = sum(each.stands_for_s for each in samples)
+        longest = sorted(sums.items(), key=lambda item: -item[1][0])[:MOST_LINES]
+        watched_s = sum(sample.stands_for_s for sample in samples)
         return StackTimes(
             len(samples), watched_s, tuple(self._line(*key, *added) for key, added in longest)
         )
@@ -151,7 +151,7 @@ class StackSampler:
             for sample in tuple(self._samples)
             if since_s < sample.at_s <= until_s
             for where, _ in sample.threads
-            if where.is_eager and any(id(code) == each for each, _ in where.lines)
+            if where.is_eager and any(id(code) == identity for identity, _ in where.lines)
         )
 
     def _waits(self, thread: int, frame: FrameType, now_s: float) -> bool:

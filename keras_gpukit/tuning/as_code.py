@@ -88,7 +88,7 @@ def _helper_call(dataset: Dataset) -> str | None:
     """Returns the call of the helper that made a stage and all before it; None if none did."""
     joined = inputs(dataset) if kind(dataset) in {"Zip", "Prefetch"} else []
     # `make_csv_dataset` ends with a prefetch.
-    parts = [each for each in joined if kind(dataset) == "Zip" or helper_of(each) == _CSV]
+    parts = [stage for stage in joined if kind(dataset) == "Zip" or helper_of(stage) == _CSV]
     helper = helper_of(dataset) or next(filter(None, map(helper_of, parts)), None)
     if helper is None:
         return None

@@ -81,7 +81,7 @@ def _uncached(dataset: Dataset, allowed: Allowed) -> tuple[list[Cut], str]:
     moved = _maps_to_move(above, allowed)
     cuts = [Cut(below, steady[count:] + above) for count, below in enumerate(steady, 1)]
     for count, stage in enumerate(moved, 1):
-        left = [each for each in above if not any(each is gone for gone in moved[:count])]
+        left = [later for later in above if not any(later is gone for gone in moved[:count])]
         cuts.append(Cut(stack(cuts[-1].below, [stage]), left))
     worth_it = [cut for cut in reversed(cuts) if any(map(functions, stages(cut.below)))]
     return worth_it, reason or "nothing is computed before its elements are shuffled"

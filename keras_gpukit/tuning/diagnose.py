@@ -154,27 +154,28 @@ def _mean_examples(held: Any) -> float | None:
 
 def conclude(rounds: Sequence[Round]) -> Diagnosis:
     """Returns the medians of the rounds and the conclusions from them."""
-    ceiling = summarize([each.compute_only / each.actual for each in rounds], "times")
+    ceiling = summarize([round_.compute_only / round_.actual for round_ in rounds], "times")
     shortfall = summarize(
-        [1 - each.actual / min(each.data_only, each.compute_only) for each in rounds], "share"
+        [1 - round_.actual / min(round_.data_only, round_.compute_only) for round_ in rounds],
+        "share",
     )
     in_sequence = statistics.median(
-        each.actual * (1 / each.data_only + 1 / each.compute_only) for each in rounds
+        round_.actual * (1 / round_.data_only + 1 / round_.compute_only) for round_ in rounds
     )
-    data_only = summarize([each.data_only for each in rounds])
-    actual = summarize([each.actual for each in rounds])
+    data_only = summarize([round_.data_only for round_ in rounds])
+    actual = summarize([round_.actual for round_ in rounds])
     is_contradictory = contradicts(data_only, actual)
     return Diagnosis(
         data_only=data_only,
-        compute_only=summarize([each.compute_only for each in rounds]),
+        compute_only=summarize([round_.compute_only for round_ in rounds]),
         actual=actual,
         ceiling_gain=None if is_contradictory else ceiling_gain(ceiling),
         ceiling_interval=ceiling,
         contention=contention(
             shortfall,
             in_sequence,
-            cores_busy_fraction=_median([each.cores_busy_fraction for each in rounds]),
-            gil_wait_s=_median([each.gil_wait_s for each in rounds]),
+            cores_busy_fraction=_median([round_.cores_busy_fraction for round_ in rounds]),
+            gil_wait_s=_median([round_.gil_wait_s for round_ in rounds]),
         ),
         rounds=tuple(rounds),
         is_contradictory=is_contradictory,

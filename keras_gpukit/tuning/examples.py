@@ -97,8 +97,8 @@ def examples_of(dataset: Any) -> Examples:
         raise wrong_kind(dataset)
     if not batches:
         raise no_batch(dataset)
-    parts = max((tf.nest.map_structure(_as_fed, each) for each in batches), key=_example_bytes)
-    rows = [_rows(each) for each in batches]
+    parts = max((tf.nest.map_structure(_as_fed, batch) for batch in batches), key=_example_bytes)
+    rows = [_rows(batch) for batch in batches]
     if len(rows) == count:
         return Examples(_first(parts), max(rows), sum(rows))
     # The last batch was not examined, and may be smaller.
@@ -138,7 +138,7 @@ def _as_fed(array: Any) -> np.ndarray:
 def _rows(batch: Any) -> int:
     import tensorflow as tf
 
-    rows = {len(each) for each in tf.nest.flatten(batch)}
+    rows = {len(array) for array in tf.nest.flatten(batch)}
     if len(rows) != 1:
         raise ValueError(
             "`dataset` must give batches, whose arrays all have a row for each example; "
@@ -151,7 +151,7 @@ def _rows(batch: Any) -> int:
 def _example_bytes(parts: Any) -> float:
     import tensorflow as tf
 
-    size_bytes: int = sum(each.nbytes for each in tf.nest.flatten(parts))
+    size_bytes: int = sum(array.nbytes for array in tf.nest.flatten(parts))
     return size_bytes / max(_rows(parts), 1)
 
 
@@ -195,5 +195,5 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
     without_model(endless(dataset, None if examples.batch_size else of_arrays), experiment)
     if np.median(rates) * asking_s * MEASURABLE > 1:
         return None
-    batches_s = [max(1 / each - asking_s, asking_s) for each in rates]
-    return summarize([size / each for each in batches_s], "examples/s")
+    batches_s = [max(1 / rate - asking_s, asking_s) for rate in rates]
+    return summarize([size / batch_s for batch_s in batches_s], "examples/s")

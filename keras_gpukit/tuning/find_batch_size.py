@@ -152,7 +152,7 @@ def _check_model(model: Any, isolated: bool) -> None:
         return
     check_model(model)
     check_one_device(model, "find the batch size of a replica")
-    fixed = {each.shape[0] for each in getattr(model, "inputs", None) or ()} - {None}
+    fixed = {tensor.shape[0] for tensor in getattr(model, "inputs", None) or ()} - {None}
     if fixed and not _may_be_built_by_data(model):
         raise ValueError(
             "`model` must take batches of any size: leave out batch_size of its Input. "

@@ -75,7 +75,7 @@ class GivenFit:
 
     def _check_policy(self, policy: str) -> None:
         layers = (self.model, *self.model.layers)
-        if all(each.dtype_policy.name != policy for each in layers):
+        if all(layer.dtype_policy.name != policy for layer in layers):
             raise UnsuitedError("the script sets its own dtype policy")
         line = f'keras.config.set_dtype_policy("{policy}")  # before the model is built'
         self.lines.append(Change("", line))
@@ -122,16 +122,16 @@ def with_batches_of(dataset: Dataset, size: int) -> Dataset:
     changed = inputs(stage)[0].batch(
         size, bool(setting(stage, "drop_remainder")), num_parallel_calls=parallel
     )
-    for each in reversed(above):
+    for stage in reversed(above):
         # Stages that are made again, since the shape of a batch may be a part of theirs.
-        if kind(each) == "Prefetch":
-            changed = changed.prefetch(number(each, "buffer_size"))
-        elif kind(each) == "Repeat":
-            changed = changed.repeat(number(each, "count"))
-        elif kind(each) == "Options":
-            changed = changed.with_options(each.options())
+        if kind(stage) == "Prefetch":
+            changed = changed.prefetch(number(stage, "buffer_size"))
+        elif kind(stage) == "Repeat":
+            changed = changed.repeat(number(stage, "count"))
+        elif kind(stage) == "Options":
+            changed = changed.with_options(stage.options())
         else:
-            changed = stack(changed, [each])
+            changed = stack(changed, [stage])
     return changed
 
 
@@ -164,7 +164,7 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
         at["fit"] = _calling_line()
         given = inspect.signature(fit).bind(model, *args, **kwargs)
         given.apply_defaults()
-        arguments = {name: each for name, each in given.arguments.items() if name != "self"}
+        arguments = {name: value for name, value in given.arguments.items() if name != "self"}
         keras.Model.compile, keras.Model.fit = compile_, fit
         on_fit(GivenFit(model, arguments, functools.partial(fit, model), at))
 
@@ -173,5 +173,7 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
 
 def _calling_line() -> str | None:
     """Returns the innermost line of user code among those that are being called; None without."""
-    own = (each for each in outwards(sys._getframe(2)) if is_of_the_script(each.f_code.co_filename))
-    return next((place(each.f_code.co_filename, each.f_lineno) for each in own), None)
+    own = (
+        frame for frame in outwards(sys._getframe(2)) if is_of_the_script(frame.f_code.co_filename)
+    )
+    return next((place(frame.f_code.co_filename, frame.f_lineno) for frame in own), None)

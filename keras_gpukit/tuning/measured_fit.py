@@ -92,7 +92,7 @@ def serve(
     log.close()
     # Two processes train in turn on the same GPU. TensorFlow reads this when it starts its devices.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    os.environ.update(dict(each.variable.split("=") for each in changes if each.variable))
+    os.environ.update(dict(change.variable.split("=") for change in changes if change.variable))
 
     def on_fit(given: GivenFit) -> None:
         try:

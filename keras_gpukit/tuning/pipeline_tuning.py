@@ -92,8 +92,10 @@ class PipelineTuning:
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Restores the variables that the pipeline uses, such as the state of a generator."""
-        variables = [each for stage in stages(self._dataset) for each in variables_of(stage)]
-        with put_back([partial(each.assign, each.numpy()) for each in variables]):
+        variables = [
+            variable for stage in stages(self._dataset) for variable in variables_of(stage)
+        ]
+        with put_back([partial(variable.assign, variable.numpy()) for variable in variables]):
             yield
 
     def tune(self, trials: Trials) -> Dataset:

@@ -96,7 +96,7 @@ def predict_of_spec(
     # Built parts are not unbuilt: TensorFlow would keep the memory, and `fit` would rebuild them.
     own_step = type(model).train_step is not keras.Model.train_step
     optimizers = optimizers_of(model) if own_step else ()
-    if not all(each.built for each in (model, *model.layers, *optimizers)):
+    if not all(part.built for part in (model, *model.layers, *optimizers)):
         build_by_tracing(model, spec)
     elif not own_step and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
@@ -124,12 +124,12 @@ def _spec(batch: Any) -> tuple[Any, int | None]:
         batch = batch[0]
     if isinstance(batch, tf.data.Dataset):
         spec = batch.element_spec
-        sizes = {each.shape[0] for each in tf.nest.flatten(spec) if each.shape.rank}
+        sizes = {tensor.shape[0] for tensor in tf.nest.flatten(spec) if tensor.shape.rank}
         # The last batch may be smaller; then only the stage that makes batches has their size.
         return spec, sizes.pop() if len(sizes) == 1 and None not in sizes else batch_size_of(batch)
     if isinstance(batch, (tuple, list, dict)) or hasattr(batch, "shape"):
         whole = tf.nest.map_structure(
-            lambda each: each.to_numpy() if hasattr(each, "to_numpy") else each,  # a data frame
+            lambda array: array.to_numpy() if hasattr(array, "to_numpy") else array,  # a data frame
             tuple(batch) if isinstance(batch, list) else batch,
         )
         rows = check_arrays(tf.nest.flatten(whole), "batch")

@@ -65,7 +65,9 @@ class SizeSearch:
     @property
     def rates(self) -> dict[int, float]:
         """Rates of training on batches in memory, in examples/s, by batch size."""
-        return {each.batch_size: each.rate.median for each in self.done if each.rate is not None}
+        return {
+            trial.batch_size: trial.rate.median for trial in self.done if trial.rate is not None
+        }
 
     def run(self) -> Survey | None:
         """Runs the search; returns what is known of the model, or None if no example fits."""

@@ -163,9 +163,9 @@ def endless(dataset: Any, batch_size: int | None = None) -> Any:
 def without_lists(part: Any) -> Any:
     """Replaces lists by tuples in a structure, as TensorFlow converts lists; leaves None out."""
     if isinstance(part, dict):
-        return {name: without_lists(each) for name, each in part.items() if each is not None}
+        return {name: without_lists(value) for name, value in part.items() if value is not None}
     if isinstance(part, (list, tuple)):
-        return tuple(without_lists(each) for each in part if each is not None)
+        return tuple(without_lists(item) for item in part if item is not None)
     return part
 
 

@@ -112,15 +112,15 @@ class SpeedupTrials:
     def record(self, subject: str, ending: SpeedupEnding) -> SpeedupSearch:
         """Returns what is known so far."""
         assert self._first is not None
-        kept = [each for each in self._done if each.kept]
-        tried = {each.change for each in self._done if each.note != _LATE}
-        left = {each.name for each in self._first.proposals} - tried
+        kept = [trial for trial in self._done if trial.kept]
+        tried = {trial.change for trial in self._done if trial.note != _LATE}
+        left = {proposal.name for proposal in self._first.proposals} - tried
         return SpeedupSearch(
             subject=subject,
             rate=summarize(self._rates, self._first.unit),
             first_step_s=self._first.first_step_s,
             trials=tuple(self._done),
-            best=max(kept, key=lambda each: each.gain or 0.0, default=None),
+            best=max(kept, key=lambda trial: trial.gain or 0.0, default=None),
             tolerance=self.tolerance,
             ending=ending,
             duration_s=time.monotonic() - self._began_s,
@@ -139,7 +139,7 @@ class SpeedupTrials:
 
     def _try_all(self, asked: Sequence[str]) -> SpeedupEnding:
         assert self._first is not None
-        proposals = {each.name: each for each in self._first.proposals}
+        proposals = {proposal.name: proposal for proposal in self._first.proposals}
         known = [name for name in speedups.CHANGES if name in proposals]
         names = asked or speedups.in_order(known, self._promises)
         ending: SpeedupEnding = "nothing left to try"
@@ -156,7 +156,7 @@ class SpeedupTrials:
                     change, ending = replace(change, blocked=_LATE), "time ran out"
                 change = self._try(change)
         if len(self._kept) > 1:
-            made = sorted(self._kept.values(), key=lambda each: -(each[0].gain or 0.0))
+            made = sorted(self._kept.values(), key=lambda pair: -(pair[0].gain or 0.0))
             self._measure([change for _, change in made])
         return ending
 
@@ -177,8 +177,8 @@ class SpeedupTrials:
         return None if larger.blocked else larger
 
     def _measure(self, changes: Sequence[TrainingChange]) -> TriedChange:
-        name = JOINED.join(each.name for each in changes)
-        description = JOINED.join(each.description for each in changes)
+        name = JOINED.join(change.name for change in changes)
+        description = JOINED.join(change.description for change in changes)
         self.show_progress(description)
         tried = TriedChange(name, description)
         try:
@@ -188,7 +188,7 @@ class SpeedupTrials:
                 self._one_at_a_time = True
                 return self._measure(changes)
             tried = replace(tried, note=str(error))
-        notes = [each.note for each in changes if each.note] if tried.kept else []
+        notes = [change.note for change in changes if change.note] if tried.kept else []
         return self._note(replace(tried, note="; ".join([*filter(None, [tried.note]), *notes])))
 
     def _compared(self, tried: TriedChange, changes: Sequence[TrainingChange]) -> TriedChange:
@@ -210,7 +210,7 @@ class SpeedupTrials:
             found = compare(*alone, threshold=gains.SMALLEST, seconds=0.0)
         self._rates += found.before
         # Tuning the input leaves the examples as they are, but a trial reads a sample of a cache.
-        only_input = all(each.tunes_input for each in changes)
+        only_input = all(change.tunes_input for change in changes)
         ratio = None if only_input else _loss_ratio(first, process.ready)
         ratio = ratio if process.is_finite else math.nan
         note = gains.rejected_because(found.gain, found.low, found.high)
@@ -244,8 +244,8 @@ class SpeedupTrials:
     @property
     def _promises(self) -> tuple[Promise, ...]:
         own = self._first.promises if self._first else ()
-        codes = {each.code for each in own}
-        return (*own, *(each for each in self.recorded if each.code not in codes))
+        codes = {promise.code for promise in own}
+        return (*own, *(promise for promise in self.recorded if promise.code not in codes))
 
     @property
     def _left_s(self) -> float:

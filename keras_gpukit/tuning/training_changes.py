@@ -165,7 +165,7 @@ def batch_size_of(arguments: Mapping[str, Any]) -> int | None:
 
     data = arguments["x"]
     if isinstance(data, tf.data.Dataset):
-        last = next((each for each in spine(data) if kind(each) in BATCHES), None)
+        last = next((stage for stage in spine(data) if kind(stage) in BATCHES), None)
         is_plain = last is not None and kind(last) != "PaddedBatch"
         return number(last, "batch_size") if is_plain else None
     if isinstance(data, keras.utils.PyDataset) or _rows(data) is None:
@@ -182,7 +182,7 @@ def examples_of(arguments: Mapping[str, Any]) -> int | None:
 def _rows(data: Any) -> int | None:
     import keras
 
-    shapes = [getattr(each, "shape", None) for each in keras.tree.flatten(data)]
+    shapes = [getattr(array, "shape", None) for array in keras.tree.flatten(data)]
     if not shapes or not shapes[0]:
         return None
     return int(shapes[0][0])

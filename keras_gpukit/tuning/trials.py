@@ -158,7 +158,9 @@ class Trials:
         self._show_progress(proposal.description)
         seconds = min(LONGEST_S, SHARE * self._left_s)
         pause_s = min(LONGEST_STEP_S, 1 / self.best.median) if proposal.overlaps else 0.0
-        before, after = (self._reader(each, pause_s) for each in (self.dataset, proposal.dataset))
+        before, after = (
+            self._reader(dataset, pause_s) for dataset in (self.dataset, proposal.dataset)
+        )
         found = compare(before, after, threshold=gains.SMALLEST, seconds=seconds)
         reason = gains.rejected_because(found.gain, found.low, found.high) or proposal.blocked
         if not reason and decide is not None:
@@ -200,7 +202,8 @@ class Trials:
         if self._gains and found.low <= 1:
             note = "its gain did not hold"
             self.done = [
-                replace(each, kept=False, note=note) if each.kept else each for each in self.done
+                replace(trial, kept=False, note=note) if trial.kept else trial
+                for trial in self.done
             ]
             return None
         return found

@@ -60,7 +60,7 @@ def read(name: str, folder: Path):
 @pytest.mark.parametrize("name", ["convolutional", "transformer"])
 def test_every_kernel_that_matters_on_an_h100(tmp_path, name):
     content = gzip.decompress((CASES / f"{name}.xplane.pb.gz").read_bytes())
-    [gpu] = gpus_of(read_space(content)).each
+    [gpu] = gpus_of(read_space(content)).members
     events, times_ps = gpu.plane.events, Counter()
     for kind, duration_ps in zip(
         events.kind[gpu.kernels], events.duration_ps[gpu.kernels], strict=True

@@ -55,8 +55,11 @@ def monitor(steps: int, options: dict[str, Any]) -> dict[str, Any]:
         "step_ms": 1e3 * summary.step_time_s,
         "reported": summary.input_stall_fraction,
         "findings": [
-            {"code": each.code, **{end: each.saving and getattr(each.saving, end) for end in ENDS}}
-            for each in summary.findings
+            {
+                "code": finding.code,
+                **{end: finding.saving and getattr(finding.saving, end) for end in ENDS},
+            }
+            for finding in summary.findings
         ],
     }
 
@@ -112,7 +115,9 @@ def promise(plain: dict[str, Any], *changed: dict[str, Any]) -> Outcome:
     saved_s = 1e-3 * plain["steps"] * (plain["step_ms"] - min(steps_ms.values()))
     took = ", ".join(f"{ms:.2f} ms with {name}" for name, ms in steps_ms.items())
     evidence = f"A step takes {plain['step_ms']:.2f} ms, {took}; the best saves {saved_s:.1f} s."
-    promises = (each for each in plain["findings"] if each["code"] == CODE and each["of_s"])
+    promises = (
+        finding for finding in plain["findings"] if finding["code"] == CODE and finding["of_s"]
+    )
     if (found := next(promises, None)) is None:
         return Outcome(None, f"{evidence} Nothing was promised.")
     low_s, high_s, of_s = (found[end] for end in ENDS)

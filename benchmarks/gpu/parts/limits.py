@@ -69,7 +69,7 @@ def run_out(jit: bool, small: bool) -> dict[str, Any]:
         raised, notes = type(error).__name__, "\n".join(getattr(error, "__notes__", ()))
     record = monitor.summary.out_of_memory
     options = record.options if record else ()
-    sizes = [each.batch_size for each in options if each.kind == "batch size"]
+    sizes = [option.batch_size for option in options if option.kind == "batch size"]
     return {"raised": raised, "note": notes[:3000], "suggested": sizes[0] if sizes else None}
 
 
@@ -98,7 +98,7 @@ def search(small: bool) -> dict[str, Any]:
         "largest": found.largest,
         "predicted": found.predicted_largest,
         "ending": found.ending,
-        "trials": [[each.batch_size, each.fits] for each in found.trials],
+        "trials": [[trial.batch_size, trial.fits] for trial in found.trials],
         "took_s": time.perf_counter() - started_s,
     }
 

@@ -36,7 +36,7 @@ def place(small: bool) -> dict[str, Any]:
         record = placement.summary
         reported[name] = {
             "operations": record.operations,
-            "fallbacks": [[each.operation, each.cause] for each in record.fallbacks],
+            "fallbacks": [[fallback.operation, fallback.cause] for fallback in record.fallbacks],
             "predicted": record.predicted,
             "unknown_because": record.unknown_because,
         }
@@ -68,7 +68,9 @@ def build(name: str) -> Any:
         with tf.device("CPU:0"):
             return tf.nn.softmax(values)
 
-    operations = {each.__name__: each for each in (strings, int32_product, python, requested)}
+    operations = {
+        function.__name__: function for function in (strings, int32_product, python, requested)
+    }
     layers: list[Any] = [keras.layers.Flatten(), keras.layers.Dense(16, activation="relu")]
     if name == "float64_batch_norm":
         layers.insert(0, keras.layers.BatchNormalization(dtype="float64"))
@@ -110,6 +112,6 @@ def clean(reported: dict[str, Any]) -> Outcome:
             if "MatMul" in type_ and not device.startswith("GPU")
         ]
         fallbacks = [type_ for type_, cause in model["fallbacks"] if cause != "host memory"]
-        unknown = [each for each in [model["unknown_because"]] if each]
-        wrong += [f"{name}: {each}" for each in (*products, *fallbacks, *unknown)]
+        unknown = [reason for reason in [model["unknown_because"]] if reason]
+        wrong += [f"{name}: {problem}" for problem in (*products, *fallbacks, *unknown)]
     return Outcome(not wrong, "; ".join(wrong) or f"Nothing is reported in {len(CLEAN)} models.")

@@ -36,9 +36,11 @@ def promise_of(name: str, small: bool) -> dict[str, Any]:
     with in_format(name), tempfile.TemporaryDirectory() as logs:
         monitor = gpukit.Monitor(logs, verbose=0)
         case.compiled().fit(case.data(), steps_per_epoch=4, verbose=0, callbacks=[monitor])
-    found = (each for each in monitor.summary.findings if each.code == Float32OnTensorCores.code)
+    found = (
+        finding for finding in monitor.summary.findings if finding.code == Float32OnTensorCores.code
+    )
     figures = (figure for finding in found for figure in finding.evidence)
-    return {"gain": next((each.value for each in figures if each.key == key), None)}
+    return {"gain": next((figure.value for figure in figures if figure.key == key), None)}
 
 
 def train(model: str, name: str, small: bool) -> dict[str, Any]:

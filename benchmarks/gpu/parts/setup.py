@@ -32,7 +32,7 @@ def set_up(small: bool, *, name: str) -> dict[str, Any]:
     before, unit = read_gpus(), MIB * 16 if small else GIB
     arguments = dict(ARGUMENTS[name])
     if "logical_gpus" in arguments:
-        arguments["logical_gpus"] = [unit * each for each in arguments["logical_gpus"]]
+        arguments["logical_gpus"] = [unit * size for size in arguments["logical_gpus"]]
     if isinstance(arguments.get("memory"), int):
         arguments["memory"] *= unit
     if name == "reversed" and before:
@@ -62,14 +62,16 @@ def set_up(small: bool, *, name: str) -> dict[str, Any]:
             held[:1].numpy()
         added = added_bytes(held_before)
         del held
-        uuid = max(added, key=lambda each: added[each], default=None)
+        uuid = max(added, key=lambda gpu_uuid: added[gpu_uuid], default=None)
         return uuid if uuid is not None and added[uuid] >= unit / 2 else None
 
     values = tf.random.normal((1024, 1024))
     tf.linalg.matmul(values, values).numpy()
     added, after = added_bytes(before), read_gpus()
     kinds = "GPU", "CPU"
-    logical, cpus = ([each.name for each in tf.config.list_logical_devices(kind)] for kind in kinds)
+    logical, cpus = (
+        [device.name for device in tf.config.list_logical_devices(kind)] for kind in kinds
+    )
     devices = logical or cpus
     sizes = {"1": unit, "1.5": 3 * unit // 2, "3": 3 * unit}
     owners = {number: gpu.uuid for gpu in visible_gpus() for number in gpu.logical or ()}
@@ -99,7 +101,7 @@ for _name in ARGUMENTS:
 
 def most_added(case: dict[str, Any]) -> tuple[str, int, str]:
     """Returns the GPU whose memory in use grew most, by how much, and this in words."""
-    uuid, added = max(case["added_bytes"].items(), key=lambda each: each[1])
+    uuid, added = max(case["added_bytes"].items(), key=lambda item: item[1])
     total = case["gpus"][uuid]["total_bytes"]
     return uuid, added, f"{added / GIB:.2f} of {total / GIB:.0f} GiB were taken."
 
@@ -145,7 +147,7 @@ def logical(case: dict[str, Any]) -> Outcome:
     return Outcome(
         case["logical_gpus"] == 2 and accepted == [False, True],
         f"There are {case['logical_gpus']} logical GPUs; a tensor between their sizes fits: "
-        f"{', '.join('yes' if each else 'no' for each in accepted)}.",
+        f"{', '.join('yes' if fits else 'no' for fits in accepted)}.",
     )
 
 
@@ -160,7 +162,7 @@ def handles(*seen: dict[str, Any]) -> Outcome:
     wrong, known = 0, 0
     for case in seen:
         named, grew = case["named_uuids"], case["grew_uuids"]
-        pairs = [each for each in zip(named, grew, strict=False) if each[1] is not None]
+        pairs = [pair for pair in zip(named, grew, strict=False) if pair[1] is not None]
         known += len(pairs)
         wrong += (len(named) != len(grew)) + sum(one != other for one, other in pairs)
     if not known:

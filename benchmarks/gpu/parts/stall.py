@@ -54,7 +54,7 @@ RANGE = (
     "fetches that computing hides no longer count. With these figures' clocks, the range that is "
     "reported holds the idle time (`tests/input/wait/test_hidden_wait.py`)."
 )
-CORRECTED = {f"8 steps, {each}": (f"{each}:ddfb3fdf85e9", RANGE) for each in ("synchronous", "jit")}
+CORRECTED = {f"8 steps, {way}": (f"{way}:ddfb3fdf85e9", RANGE) for way in ("synchronous", "jit")}
 PART = Part(
     "stall", "Is the reported input stall the time in which the GPU idles for want of a batch?"
 )
@@ -115,7 +115,7 @@ def cases_of(measured: Measured) -> dict[str, Case]:
             continue
         low, high = row["reported"], row.get("most")
         if row.get("idle_ms") is not None or low is None:
-            ends = [None if each is None else 100 * each for each in (low, high)]
+            ends = [None if end is None else 100 * end for end in (low, high)]
             cases[name] = Case(way, *ends, 100 * (row.get("idle_while_fetching") or 0.0))
     return cases
 

@@ -46,9 +46,9 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster | None:
     """
     if environment.get(SET_HERE):
         environment = {name: text for name, text in environment.items() if name != NAME}
-    for each in KINDS:
-        if each.detects(environment):
-            return each.read(Variables(environment))
+    for kind in KINDS:
+        if kind.detects(environment):
+            return kind.read(Variables(environment))
     return None
 
 

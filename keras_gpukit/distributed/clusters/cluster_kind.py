@@ -28,7 +28,7 @@ class Variables:
         """Returns the value of a variable that must be set."""
         value = self.get(name)
         if value is None:
-            seen = ", ".join(f"{each}={value!r}" for each, value in self.used.items())
+            seen = ", ".join(f"{variable}={value!r}" for variable, value in self.used.items())
             raise ClusterError(
                 f"`{name}` is not set, and without it the cluster that the environment describes "
                 f"is not known. {advice} Received: {name}={self.environment.get(name)!r}"
@@ -104,7 +104,7 @@ def given_addresses(variables: Variables, size: int) -> tuple[str, ...] | None:
     if "{index}" in value and "," not in value:
         addresses = tuple(value.replace("{index}", str(index)) for index in range(size))
     else:
-        addresses = tuple(each.strip() for each in value.split(","))
+        addresses = tuple(address.strip() for address in value.split(","))
     if len(addresses) != size:
         raise wrong(ADDRESSES, value, f"must have an address for each of {size} processes", advice)
     check_addresses(ADDRESSES, {"task": addresses}, advice)

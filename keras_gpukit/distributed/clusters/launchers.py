@@ -83,10 +83,10 @@ def _mpi(environment: Mapping[str, str]) -> _MPI | None:
     both cases, Slurm knows the nodes. mpirun within a job step has ranks that differ from Slurm's.
     """
     slurm = (environment.get("SLURM_PROCID"), environment.get("SLURM_STEP_NUM_TASKS"))
-    for each in _MPIS:
-        found = (environment.get(each.rank), environment.get(each.size))
+    for launcher in _MPIS:
+        found = (environment.get(launcher.rank), environment.get(launcher.size))
         if any(found) and found != slurm:
-            return each
+            return launcher
     return None
 
 
@@ -113,7 +113,7 @@ def _read_mpi(variables: Variables) -> Cluster | None:
 
 
 def _read_train_job(variables: Variables) -> Cluster | None:
-    names = next(each for each in _TRAIN_JOBS if variables.get(each[0]))
+    names = next(job for job in _TRAIN_JOBS if variables.get(job[0]))
     rank_name, size_name, address_name, port_name = names
     advice = f"A TrainJob sets it together with {rank_name}; set it, or unset that."
 
@@ -128,7 +128,7 @@ def _read_train_job(variables: Variables) -> Cluster | None:
             accepted = "must be a pod's host name that ends in -0, its index"
             how = f"Set {ADDRESSES} to one host:port for each pod, separated by commas."
             raise wrong(address_name, variables.used[address_name], accepted, how)
-        return tuple(f"{base}-{each}{dot}{domain}:{port}" for each in range(size))
+        return tuple(f"{base}-{pod}{dot}{domain}:{port}" for pod in range(size))
 
     source = "Kubeflow TrainJob"
     advices = (advice, advice)

@@ -41,7 +41,7 @@ def expand_nodes(nodes: str) -> tuple[str, ...]:
             raise ValueError(nodes)
         parts = re.split(r"\[([\d,-]+)\]", match.group())
         choices = [_numbers(part) if odd % 2 else [part] for odd, part in enumerate(parts)]
-        names.extend("".join(each) for each in itertools.product(*choices))
+        names.extend("".join(combination) for combination in itertools.product(*choices))
         end = match.end() + 1
     if not names or end <= len(nodes):
         raise ValueError(nodes)
@@ -51,8 +51,8 @@ def expand_nodes(nodes: str) -> tuple[str, ...]:
 def _numbers(ranges: str) -> list[str]:
     """Returns the numbers in a list of ranges: "1-3,07" stands for 1, 2, 3 and 07."""
     numbers: list[str] = []
-    for each in ranges.split(","):
-        match = _RANGE.fullmatch(each)
+    for range_ in ranges.split(","):
+        match = _RANGE.fullmatch(range_)
         if match is None:
             raise ValueError(ranges)
         first, last = match[1], match[2] or match[1]
@@ -65,8 +65,8 @@ def _numbers(ranges: str) -> list[str]:
 def expand_tasks(tasks: str) -> tuple[int, ...]:
     """Returns how many tasks each node has: "2(x3),1" stands for 2, 2, 2 and 1."""
     counts: list[int] = []
-    for each in tasks.split(","):
-        match = _TASKS.fullmatch(each)
+    for entry in tasks.split(","):
+        match = _TASKS.fullmatch(entry)
         if match is None:
             raise ValueError(tasks)
         counts.extend([int(match[1])] * int(match[2] or 1))
@@ -185,8 +185,8 @@ def _node_addresses(variables: Variables) -> dict[str, str]:
     value = variables.get(NODE_ADDRESSES) or ""
     advice = "Set it to node=address for each node, separated by commas, or unset it."
     addresses = {}
-    for each in filter(None, re.split(r"[,\s]+", value)):
-        node, equals, address = each.partition("=")
+    for pair in filter(None, re.split(r"[,\s]+", value)):
+        node, equals, address = pair.partition("=")
         if not node or not equals or not address:
             raise wrong(NODE_ADDRESSES, value, "must give each node an address", advice)
         addresses[node] = address

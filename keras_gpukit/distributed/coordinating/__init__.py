@@ -144,7 +144,7 @@ def _make_predict_function(
 
     def function(batches: list[Any]) -> Any:
         pending = [hand_out(batch) for batch in batches]
-        outputs = [keras.tree.map_structure(tf.constant, each.fetch()) for each in pending]
+        outputs = [keras.tree.map_structure(tf.constant, step.fetch()) for step in pending]
         return keras.tree.map_structure(lambda *parts: tf.concat(parts, axis=0), *outputs)
 
     model.predict_function = function

@@ -140,7 +140,7 @@ class Ending:
 
 def first_failure(endings: Sequence[Ending]) -> Ending:
     """Returns the process that failed first; one that failed by itself takes precedence."""
-    return min(endings, key=lambda each: (each.is_consequence, each.began_s))
+    return min(endings, key=lambda ending: (ending.is_consequence, ending.began_s))
 
 
 def describe(failure: Ending, others: Sequence[Ending] = ()) -> str:

@@ -53,7 +53,7 @@ def batch_script(job: Job, *, python: str = "python") -> str:
     """
     log_dir = "" if job.log_dir is None else str(job.log_dir)
     for name, value in (("name", job.name), ("log_dir", log_dir)):
-        if any(each.isspace() or each in "\"'\\%" for each in value):
+        if any(character.isspace() or character in "\"'\\%" for character in value):
             raise ValueError(
                 f"`{name}` must have no spaces, quotes, backslashes or % for Slurm. "
                 f"Received: {name}={value!r}"

@@ -100,10 +100,10 @@ def _plans(
     gpus = shared_gpus(job, os.environ, _count_gpus)
     on_linux = sys.platform == "linux"
     cpus = sorted(os.sched_getaffinity(0)) if on_linux else range(os.cpu_count() or 1)
-    each = job.cpus_per_worker or 0
-    if each * job.workers > len(cpus):
+    share = job.cpus_per_worker or 0
+    if share * job.workers > len(cpus):
         raise ValueError(
-            f"{job.workers} workers with {each} processors each need {each * job.workers}, and "
+            f"{job.workers} workers with {share} processors each need {share * job.workers}, and "
             f"this process may use {len(cpus)}. Received: --workers={job.workers}, "
             f"--cpus-per-worker={job.cpus_per_worker}"
         )
@@ -116,7 +116,7 @@ def _plans(
         if visible is not None:
             own[VISIBLE] = visible
         command = (*runner, *job.command) if task.runs_script else ("-m", SERVERS, "training")
-        bound = tuple(cpus[each * task.index : each * (task.index + 1)]) if is_worker else ()
+        bound = tuple(cpus[share * task.index : share * (task.index + 1)]) if is_worker else ()
         plans.append(ProcessPlan(task, (sys.executable, *command), own, bound))
     return tuple(plans)
 
@@ -131,20 +131,20 @@ def shared_gpus(
         gpus = entries_of(environ[VISIBLE])
     else:
         gpus = tuple(str(index) for index in range(count_gpus() or 0))
-    each = job.gpus_per_worker
-    if each is None:
+    share = job.gpus_per_worker
+    if share is None:
         if not gpus:
             return [None] * job.workers
-        each = len(gpus) // job.workers
-    if each == 0 or each * job.workers > len(gpus):
+        share = len(gpus) // job.workers
+    if share == 0 or share * job.workers > len(gpus):
         shown = "CUDA_VISIBLE_DEVICES shows" if VISIBLE in environ else "this machine has"
         raise ValueError(
-            f"{job.workers} workers need at least {job.workers * max(each, 1)} GPUs, one or more "
+            f"{job.workers} workers need at least {job.workers * max(share, 1)} GPUs, one or more "
             f"of its own for each, and {shown} {len(gpus)}. Start fewer workers, or train on CPUs "
             f"with --gpus-per-worker 0. Received: --workers={job.workers}, "
             f"--gpus-per-worker={job.gpus_per_worker}"
         )
-    return [",".join(gpus[each * i : each * (i + 1)]) for i in range(job.workers)]
+    return [",".join(gpus[share * i : share * (i + 1)]) for i in range(job.workers)]
 
 
 def _count_gpus() -> int | None:
@@ -236,7 +236,7 @@ class JobAttempt:
     def _is_over(self) -> bool:
         now_s = time.monotonic()
         if self._deadline_s is not None and now_s >= self._deadline_s:
-            if self.failures and all(each.is_consequence for each in self.failures):
+            if self.failures and all(failure.is_consequence for failure in self.failures):
                 # The cause may have printed an exception, and hang in TensorFlow while it ends.
                 self.failures += [
                     Ending(task, None, now_s, running.tail)
@@ -250,7 +250,7 @@ class JobAttempt:
             running = self._running.get(task)
             tail, code = (running.tail, None) if running else (Tail(), 0)
             self.failures.append(Ending(task, code, now_s, tail, self.arrival_s))
-        return any(each.missing_s is not None for each in self.failures)
+        return any(failure.missing_s is not None for failure in self.failures)
 
     def _switch(self) -> None:
         """Waits for output, and handles it, signals, and the ends of processes."""

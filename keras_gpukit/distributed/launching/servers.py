@@ -84,10 +84,10 @@ def _wait(
         time.sleep(_TURN_S)
         if signals:
             return 128 + signals[0]
-        for each in running:
-            if each.returncode is not None:
-                name = "the dispatcher" if each.task.type == "dispatcher" else each.task.name
-                print(f"{name} ended ({each.returncode}); all are stopped.", file=sys.stderr)
+        for process in running:
+            if process.returncode is not None:
+                name = "the dispatcher" if process.task.type == "dispatcher" else process.task.name
+                print(f"{name} ended ({process.returncode}); all are stopped.", file=sys.stderr)
                 return 1
         if until_port is not None and is_listening(until_port):
             return None
@@ -97,9 +97,9 @@ def _wait(
 
 
 def _end(running: list[WorkerProcess]) -> None:
-    for each in running:
-        each.send(supervisor.STOP)
-    while any(each.returncode is None for each in running):
+    for process in running:
+        process.send(supervisor.STOP)
+    while any(process.returncode is None for process in running):
         time.sleep(0.05)
 
 

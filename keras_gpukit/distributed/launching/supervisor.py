@@ -147,4 +147,4 @@ def _end_as(status: int) -> NoReturn:
 
 if __name__ == "__main__":
     grace, given, *words = sys.argv[1:]
-    main(float(grace), {int(each) for each in given.split(",") if each}, words)
+    main(float(grace), {int(number) for number in given.split(",") if number}, words)

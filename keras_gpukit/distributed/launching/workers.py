@@ -32,10 +32,10 @@ def reserved_ports(count: int) -> Iterator[tuple[int, ...]]:
     """Yields free ports, which stay reserved until the block ends."""
     with contextlib.ExitStack() as stack:
         reserved = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in reserved:
-            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            each.bind(("", 0))  # on all interfaces, as TensorFlow's server binds it
-        yield tuple(each.getsockname()[1] for each in reserved)
+        for sock in reserved:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.bind(("", 0))  # on all interfaces, as TensorFlow's server binds it
+        yield tuple(sock.getsockname()[1] for sock in reserved)
 
 
 def address_of(port: int) -> str:
@@ -142,7 +142,7 @@ def caught_signals() -> Iterator[list[signal.Signals]]:
         caught.append(signal.Signals(number))
 
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handled = [each for each in ending if signal.getsignal(each) is not signal.SIG_IGN]
+    handled = [number for number in ending if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, catch) for number in handled}
     try:
         yield caught

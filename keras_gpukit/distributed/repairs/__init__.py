@@ -57,9 +57,9 @@ def _mean(values: Any, strategy: Any) -> Any:
 
     flat = keras.tree.flatten(values)
     local = [strategy.experimental_local_results(value)[0] for value in flat]
-    alike = {(each.dtype, each.shape.rank) for each in map(tf.convert_to_tensor, local)}
+    alike = {(tensor.dtype, tensor.shape.rank) for tensor in map(tf.convert_to_tensor, local)}
     if len(flat) > 1 and len(alike) == 1 and alike.pop()[1] == 0:
-        stacked = strategy.run(lambda *each: tf.stack(each), args=tuple(flat))
+        stacked = strategy.run(lambda *scalars: tf.stack(scalars), args=tuple(flat))
         means = tf.unstack(strategy.reduce("MEAN", stacked, axis=None), num=len(flat))
     else:
         means = [strategy.reduce("MEAN", value, axis=None) for value in flat]

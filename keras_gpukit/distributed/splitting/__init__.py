@@ -187,7 +187,7 @@ def _within(
 def _copy_values(unit: Unit, copy: Any) -> None:
     """Copies weights and states of random generators, so that dropout masks stay the same."""
     old, new = unit.layer.variables, copy.variables
-    if [tuple(each.shape) for each in old] != [tuple(each.shape) for each in new]:
+    if [tuple(variable.shape) for variable in old] != [tuple(variable.shape) for variable in new]:
         raise ValueError(
             f"The layer {unit.name!r} ({type(copy).__name__}) has other variables when it is made "
             "again from its configuration: it was changed after it was made, or its get_config "

@@ -50,8 +50,8 @@ def slot_bytes(unit: Unit, optimizer: Any) -> int:
 
     with tf.device("/CPU:0"):
         stand_ins = [
-            keras.Variable(keras.ops.zeros(each.shape, each.dtype), dtype=each.dtype)
-            for each in unit.layer.trainable_variables
+            keras.Variable(keras.ops.zeros(variable.shape, variable.dtype), dtype=variable.dtype)
+            for variable in unit.layer.trainable_variables
         ]
         fresh = type(optimizer).from_config(optimizer.get_config())
         before = sum(map(_variable_bytes, fresh.variables))
@@ -77,11 +77,11 @@ def trace_activations(model: Any, units: int, inputs: Any) -> Activations:
         with tf.GradientTape() as tape:
             outputs = copy(inputs, training=True)
             total = tf.add_n(
-                [tf.reduce_sum(tf.cast(each, "float32")) for each in tf.nest.flatten(outputs)]
+                [tf.reduce_sum(tf.cast(output, "float32")) for output in tf.nest.flatten(outputs)]
             )
         graph = tf.compat.v1.get_default_graph()
         forward = graph.get_operations()
-        tape.gradient(total, [each.value for each in copy.trainable_variables])
+        tape.gradient(total, [variable.value for variable in copy.trainable_variables])
         readings.append(_read(forward, graph.get_operations()[len(forward) :], units))
 
     tf.function(step, autograph=False).get_concrete_function(inputs)
@@ -93,7 +93,7 @@ def _read(forward: Sequence[Any], backward: Sequence[Any], units: int) -> Activa
     unit_of: dict[Any, int] = {}
     edges: dict[tuple[str, int], Edge] = {}
     for operation in forward:
-        makers = [unit_of[each.op] for each in operation.inputs if each.op in unit_of]
+        makers = [unit_of[tensor.op] for tensor in operation.inputs if tensor.op in unit_of]
         unit = mark_in(operation.name)
         if unit is None:  # an operation between layers, such as `x + y`, goes with the later one
             if not makers:

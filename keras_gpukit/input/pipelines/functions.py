@@ -170,7 +170,7 @@ def returns_its_arguments(graph: Any) -> bool:
     """Whether a function returns its arguments unchanged."""
     returned = [_before_identities(output) for output in graph.outputs]
     return len(returned) == len(graph.inputs) and all(
-        each is given for each, given in zip(returned, graph.inputs, strict=True)
+        output is given for output, given in zip(returned, graph.inputs, strict=True)
     )
 
 

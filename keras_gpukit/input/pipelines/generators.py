@@ -116,13 +116,13 @@ def user_code(function: Any) -> UserCode:
 def _of_loader(loader: Any) -> tuple[UserCode, ...]:
     """Returns the code behind a `DataLoader` of PyTorch, without that of PyTorch itself."""
     fetch, *others = map(user_code, code_of_loader(loader))
-    return fetch, *(each for each in others if each.location)
+    return fetch, *(code for code in others if code.location)
 
 
 def _of_grain(dataset: Any) -> tuple[UserCode, ...]:
     """Returns the functions of a Grain dataset, each once."""
-    found = [UserCode(each.name, each.location) for each in transformations(dataset)]
-    named = [each for each in found if each.location]
+    found = [UserCode(stage.name, stage.location) for stage in transformations(dataset)]
+    named = [code for code in found if code.location]
     return tuple(dict.fromkeys(named)) or (UserCode("the Grain dataset", None),)
 
 
@@ -131,7 +131,7 @@ def _named(parts: Iterable[UserCode]) -> tuple[str, str | None]:
     first, *others = parts
     if not others or first.code is not None:  # which calls the others
         return str(first.name), first.location
-    names = ", ".join(str(each.name) for each in (first, *others))
+    names = ", ".join(str(code.name) for code in (first, *others))
     return f"one of {names}", first.location
 
 
@@ -196,6 +196,6 @@ def _users_own(state: Any) -> tuple[str | None, str | None]:
     if first_batches_in(adapter):
         return name_and_location(closed_over(adapter.generator).get("generator", generator))
     if getattr(generator, "__name__", None) == "<lambda>":
-        live = [each for each in generators_in_use(state) if inspect.isgenerator(each)]
+        live = [iterator for iterator in generators_in_use(state) if inspect.isgenerator(iterator)]
         return name_and_location(live[-1] if live else generator)
     return name_and_location(method_of(generator))

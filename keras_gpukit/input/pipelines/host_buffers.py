@@ -100,8 +100,8 @@ def _buffers(stage: Dataset, asked: _Asked) -> Iterator[tuple[HostBuffer, bool]]
         asked = _Asked(per_step=None)
     if kind not in _HANDS_ON:
         asked = replace(asked, is_cached=False)
-    for each in below:
-        yield from _buffers(each, asked)
+    for node in below:
+        yield from _buffers(node, asked)
 
 
 def _cache(stage: Dataset, asked: _Asked) -> HostBuffer:
@@ -156,7 +156,7 @@ def _hands_on_from(stage: Dataset, source: str) -> bool:
     if kind == source:
         return kind != "Cache" or not cache_file(stage)
     below = inputs(stage)
-    return kind in _HANDS_ON and bool(below) and all(_hands_on_from(each, source) for each in below)
+    return kind in _HANDS_ON and bool(below) and all(_hands_on_from(node, source) for node in below)
 
 
 def element_bytes(spec: Any, *, is_sliced: bool = False) -> int | None:

@@ -67,8 +67,8 @@ class Transformation:
 def is_grain(dataset: Any) -> bool:
     """Whether an object is a dataset or `DataLoader` of Grain."""
     return any(
-        each.__name__ in _CLASSES and each.__module__.split(".")[0] == "grain"
-        for each in type(dataset).__mro__
+        base.__name__ in _CLASSES and base.__module__.split(".")[0] == "grain"
+        for base in type(dataset).__mro__
     )
 
 
@@ -81,15 +81,15 @@ def worker_processes(dataset: Any) -> int:
     """Returns the number of processes that make the elements of a dataset; 0 if this one does."""
     if is_data_loader(dataset):
         return int(dataset._multiprocessing_options.num_workers)
-    return sum("process_prefetch" in each.kind for each in transformations(dataset))
+    return sum("process_prefetch" in stage.kind for stage in transformations(dataset))
 
 
 def transformations(node: Any) -> Iterator[Transformation]:
     """Yields the transformations of a dataset or iterator, from the last one to the sources."""
     node = inner(node)
     yield transformation(node)
-    for each in before(node):
-        yield from transformations(each)
+    for source in before(node):
+        yield from transformations(source)
 
 
 def inner(node: Any) -> Any:
@@ -125,7 +125,7 @@ def _in_user_code(node: Any) -> tuple[str | None, str | None]:
     else:
         source = getattr(node, "_source", node)
         ways = (getattr(type(source), name, None) for name in _FETCHES)
-        function = next((each for each in ways if each is not None), None)
+        function = next((fetch for fetch in ways if fetch is not None), None)
     name, location = name_and_location(function)
     # Grain's own functions, and those of other libraries, have no place in user code.
     return (name, location) if location or str(name).startswith(ARRAYS) else (None, None)
@@ -140,7 +140,7 @@ def _unwrapped(function: Any) -> Any:
         getattr(getattr(function, "__self__", None), "_transform", None),
         getattr(function, "values_batch_fn", None),
     )
-    return next((each for each in ways if each is not None), function)
+    return next((wrapped for wrapped in ways if wrapped is not None), function)
 
 
 def _snake_case(name: str) -> str:
@@ -159,7 +159,7 @@ def code_of_loader(loader: Any) -> list[Any]:
         (getattr(kind, name) for name in ("__getitems__", "__getitem__") if hasattr(kind, name)),
         getattr(kind, "__iter__", None),
     )
-    called = [each for value in vars(dataset).values() for each in _called(value)]
+    called = [function for value in vars(dataset).values() for function in _called(value)]
     return [fetch, *called, *_called(loader.collate_fn)]
 
 

@@ -92,7 +92,7 @@ def calling_line(function: Any, graph: Any) -> CallLine | None:
     if code is None or _is_library(code.co_filename):
         return None
     frames, called = next(_stacks(graph), ([], [0]))
-    outer = (each for each in reversed(frames[: called[0]]) if not _is_library(each.filename))
+    outer = (frame for frame in reversed(frames[: called[0]]) if not _is_library(frame.filename))
     frame = next(outer, None)
     filename, line = (frame.filename, frame.lineno) if frame else (code.co_filename, None)
     return call_line(filename, code.co_name, code.co_firstlineno, line)
@@ -101,7 +101,7 @@ def calling_line(function: Any, graph: Any) -> CallLine | None:
 def _stacks(graph: Any) -> Iterator[tuple[Any, list[int]]]:
     """Yields the stacks of a function's operations, and where tf.data calls functions in them."""
     for operation in graph.get_operations():
-        frames = [each for each in operation.traceback if AUTOGRAPH not in each.filename]
+        frames = [frame for frame in operation.traceback if AUTOGRAPH not in frame.filename]
         called = [at for at, frame in enumerate(frames) if frame.name == CALLER]
         if called:
             yield frames, called
@@ -210,7 +210,7 @@ def _calls(filename: str) -> tuple[tuple[ast.Call, ast.expr], ...]:
 def _calls_in(source: str) -> Iterator[tuple[ast.Call, ast.expr]]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            passed = [*node.args[:1], *(each.value for each in node.keywords if each.arg)]
+            passed = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg)]
             if node.func.attr in _METHODS and passed:
                 yield node, passed[0]
 

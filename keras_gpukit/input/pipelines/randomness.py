@@ -97,7 +97,7 @@ def _impurity(node: object) -> Impurity | None:
 
 def in_words(found: set[Impurity]) -> str:
     """Returns impurities as the predicate of a sentence: "draws random numbers"."""
-    return " and ".join(_WORDS[each] for each in sorted(found))
+    return " and ".join(_WORDS[impurity] for impurity in sorted(found))
 
 
 def changes_in_parallel(stage: Dataset, *, trust_python: bool, allow_reorder: bool) -> str | None:
@@ -189,7 +189,7 @@ def movable(spine: list[Dataset]) -> tuple[Dataset | None, str]:
         if makes_a_generator(stage):
             hindrances = {"python"}
         if hindrances:
-            reason = "; ".join(sorted(_REASONS[each] for each in hindrances))
+            reason = "; ".join(sorted(_REASONS[hindrance] for hindrance in hindrances))
         if hindrances or kind(stage) not in _STEPS:
             break
         found = stage

@@ -176,7 +176,7 @@ def with_timed_fetches(dataset: Any) -> Any:
         summary = tf.compat.v1.Summary.FromString(serialized)
         # TensorFlow counts in microseconds, and has no entry before the first fetch. Other entries
         # belong to the stages before, such as how long their functions took.
-        return float(sum(each.histo.sum for each in summary.value if each.tag == _FETCHES)) * 1e-6
+        return float(sum(stat.histo.sum for stat in summary.value if stat.tag == _FETCHES)) * 1e-6
 
     dataset = without_further_prefetch(tf_datasets.with_operations(dataset, timed), options)
     setattr(dataset, _FETCH_TIME, total_s)

@@ -74,7 +74,7 @@ class Stage:
     @functools.cached_property
     def size(self) -> int:
         """Number of stages: this one, its inputs and nested ones, and all of theirs."""
-        return 1 + sum(each.size for each in (*self.inputs, *self.nested))
+        return 1 + sum(stage.size for stage in (*self.inputs, *self.nested))
 
     @property
     def names(self) -> Iterator[str]:
@@ -82,15 +82,15 @@ class Stage:
         function = self.function.name if self.function is not None else None
         named = None if is_lambda(function) else function
         yield self.given_name or named or spoken(self.kind)
-        for each in self.inputs:
-            yield from each.names
+        for stage in self.inputs:
+            yield from stage.names
 
 
 @once_per_dataset
 def read_stages(dataset: Any) -> Stage:
     """Returns the stages of a dataset, from the one nearest to training back to the sources."""
     dataset = unwrapped(dataset)
-    before = tuple(read_stages(each) for each in inputs(dataset))
+    before = tuple(read_stages(source) for source in inputs(dataset))
     functions = functions_of(dataset)
     kind = kind_of(type(dataset).__name__)
     if kind == "Map" and functions and returns_its_arguments(functions[0][1]):
@@ -111,8 +111,8 @@ def read_stages(dataset: Any) -> Stage:
         if generator is not None:
             made_by = Function(*generator, "python")
             nested = (Stage(kind_of(PYTHON_GENERATOR), None, made_by),)
-        nested = tuple(_of_files(each, dataset, name) for each in nested)
-        if any(each.kind in READERS for each in nested):
+        nested = tuple(_of_files(stage, dataset, name) for stage in nested)
+        if any(stage.kind in READERS for stage in nested):
             function = replace(function, work="reading")
     return Stage(
         kind=kind,
@@ -129,7 +129,7 @@ def _of_files(stage: Stage, opener: Any, opener_name: str | None) -> Stage:
     """Returns a nested stage; if it reads files, with their number and the name of their helper."""
     if stage.kind not in READERS:
         return replace(
-            stage, inputs=tuple(_of_files(each, opener, opener_name) for each in stage.inputs)
+            stage, inputs=tuple(_of_files(source, opener, opener_name) for source in stage.inputs)
         )
     count = int(inputs(opener)[0].cardinality()) if inputs(opener) else -1
     function = Function(opener_name, None, "reading") if opener_name in HELPERS.values() else None
@@ -137,7 +137,7 @@ def _of_files(stage: Stage, opener: Any, opener_name: str | None) -> Stage:
 
 
 def _repeats(dataset: Any, before: tuple[Stage, ...]) -> bool:
-    if not all(each.repeats for each in before):
+    if not all(stage.repeats for stage in before):
         return False
     if kind_of(type(dataset).__name__) == "Repeat" and number(dataset, "count") != 1:
         return False  # what comes after it has no end of an epoch
@@ -158,7 +158,7 @@ def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterat
 def _stages_behind(operation: Any, called: dict[str, Any], depth: int) -> Iterator[Stage]:
     """Yields the stage that an operation makes, or the stages of its inputs if it makes none."""
     read = [tensor.op for tensor in operation.inputs if tensor.dtype.name == "variant"]
-    before = tuple(stage for each in read for stage in _stages_behind(each, called, depth))
+    before = tuple(stage for source in read for stage in _stages_behind(source, called, depth))
     if not _is_dataset(operation):
         yield from before
         return
@@ -190,7 +190,7 @@ def _is_dataset(operation: Any) -> bool:
 
 def _function_names(operation: Any) -> list[str]:
     attributes = operation.op_def.attr
-    return [operation.get_attr(each.name).name for each in attributes if each.type == "func"]
+    return [operation.get_attr(attr.name).name for attr in attributes if attr.type == "func"]
 
 
 def _operations(graph: Any, called: dict[str, Any]) -> Iterator[str]:

@@ -203,9 +203,9 @@ class BatchArrivalMeter:
         """Returns the wait of a window, and starts the next one."""
         if self._steps_per_execution > 1:
             return WaitReading(None, unknown_because=SEVERAL_STEPS)
-        ends = [each.calls - 1 for each in taken]  # the call after the window is another one's
+        ends = [sample.calls - 1 for sample in taken]  # the call after the window is another one's
         begins = [ends[-1] - window.calls, *ends]
-        parts = [self._handed_out_s(*each) for each in zip(taken, begins, ends, strict=False)]
+        parts = [self._handed_out_s(*span) for span in zip(taken, begins, ends, strict=False)]
         waits_s = _waits_s(np.concatenate(parts), window.entries_s[:-1], window.exits_s)
         wait_s = float(waits_s.sum())
         if math.isnan(wait_s):

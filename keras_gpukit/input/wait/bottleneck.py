@@ -80,7 +80,7 @@ def slowest(segments: list[Segment]) -> Segment:
 def in_order(output: MeasuredNode) -> Iterator[tuple[Segment, Member]]:
     """Yields all stages that do work, with their segments, from training back to the sources."""
     segments = cut(output)
-    found = {id(member.stage): (each, member) for each in segments for member in each.members}
+    found = {id(member.stage): (part, member) for part in segments for member in part.members}
     ahead = [output]
     while ahead:
         stage = ahead.pop(0)
@@ -138,10 +138,10 @@ def _cut(stage: MeasuredNode, asking: Segment, copies: float, segments: list[Seg
             segments.append(Segment(threads, stage.buffered, [Member(stage, threads)]))
         else:
             source.members.append(Member(stage, threads))
-    for each in stage.inputs:
-        _cut(each, source, copies, segments)
-    for each in stage.nested:
-        _cut(each, nested, max(copies, each.copies), segments)
+    for node in stage.inputs:
+        _cut(node, source, copies, segments)
+    for node in stage.nested:
+        _cut(node, nested, max(copies, node.copies), segments)
 
 
 def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
@@ -154,7 +154,7 @@ def complete(output: MeasuredNode, wait_s: float) -> MeasuredNode | None:
     call_s = _call_s(output, wait_s)
     if call_s <= LONGEST_CALL_S:
         return _with_calls(output, call_s)
-    threads = {id(each.stage): each.threads for part in cut(output) for each in part.members}
+    threads = {id(member.stage): member.threads for part in cut(output) for member in part.members}
     unseen = [stage for stage in output.walk() if stage.cost_s is None and stage.per_batch > 0]
     if unseen:
         # The stages nearer to training wait for the one nearest to the sources.

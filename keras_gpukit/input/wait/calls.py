@@ -98,7 +98,7 @@ def reader(variable: Any) -> Callable[[], tuple[Any, ...]]:
     import tensorflow as tf
 
     value = variable.value
-    places = [(each.handle, each.dtype) for each in getattr(value, "values", None) or (value,)]
+    places = [(copy.handle, copy.dtype) for copy in getattr(value, "values", None) or (value,)]
     read = tf.raw_ops.ReadVariableOp
     return lambda: tuple(read(resource=handle, dtype=dtype) for handle, dtype in places)
 
@@ -129,7 +129,7 @@ class ExampleCounter:
         Batches are `full` if none was the last of an epoch.
         """
         # Under a mirrored strategy, each replica counts its own examples.
-        first, last = (sum(float(each) for each in counts) for counts in (before, after))
+        first, last = (sum(float(count) for count in counts) for counts in (before, after))
         counted = last - first
         # A counter that stays at 0 is not updated by the step. One that stays at another value was
         # updated before: this worker has run out of data before the others.

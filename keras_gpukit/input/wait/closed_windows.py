@@ -113,14 +113,14 @@ class ClosedWindows:
         """Evaluates everything that is kept, and passes the windows to the listener."""
         windows = []
         while self._later:
-            each = self._later.popleft()
-            if isinstance(each, ClosedWindow):
-                windows.append(self._window(each))
-            elif isinstance(each, Start):
-                start = each.seen
-                if each.meter is not None:
-                    start = each.meter.start(each.reading, _call_window(each.times_s)) or start
-                self.add_start(start, each.times_s[0], is_counted=each.is_counted)
+            ended = self._later.popleft()
+            if isinstance(ended, ClosedWindow):
+                windows.append(self._window(ended))
+            elif isinstance(ended, Start):
+                start = ended.seen
+                if ended.meter is not None:
+                    start = ended.meter.start(ended.reading, _call_window(ended.times_s)) or start
+                self.add_start(start, ended.times_s[0], is_counted=ended.is_counted)
             else:
                 self._totals.begin_epoch()
         for window in windows:  # only now, since the listener may read the totals
@@ -135,8 +135,8 @@ class ClosedWindows:
     def add_short(self, calls: tuple[FirstCall, ...], step: int, time_s: float) -> None:
         """Evaluates calls of a short epoch, up to a step that returned at a time."""
         # A duration ends at the next call's entry; that of the last call ends when it returns.
-        durations_s = np.diff([*(each.entry_s for each in calls), calls[-1].exit_s])
-        waits_s = np.array([each.wait_s for each in calls])
+        durations_s = np.diff([*(call.entry_s for call in calls), calls[-1].exit_s])
+        waits_s = np.array([call.wait_s for call in calls])
         reading = WaitReading(float(waits_s.sum()), waits_s)
         if self.suspended_since(calls[0].entry_s):
             reading = _SUSPENDED

@@ -72,8 +72,8 @@ class _Timed:
 
     def __iter__(self) -> Iterator[_Timed]:
         yield self
-        for each in self.inputs:
-            yield from each
+        for source in self.inputs:
+            yield from source
 
 
 class TimedGrain:
@@ -108,7 +108,7 @@ class GrainTimes:
                 for new, old in zip(latest, self._latest, strict=True):
                     new.earlier = old.recorded
             self._latest = latest
-            self._untimed = [(each, modes.DISABLED) for each in _random_access(last)]
+            self._untimed = [(dataset, modes.DISABLED) for dataset in _random_access(last)]
         except Exception as error:
             logger.debug("keras_gpukit: the stages of a Grain dataset are not timed: %s", error)
             self._latest = None
@@ -122,9 +122,9 @@ class GrainTimes:
     def with_stages(self, node: MeasuredNode) -> MeasuredNode:
         """Returns a measured pipeline whose stage of Python code shows Grain's stages as inputs."""
         last = self._latest
-        if last is None or any(each.is_untimed for each in last):
+        if last is None or any(stage.is_untimed for stage in last):
             return node
-        batches = next((each.recorded[1] for each in last if each.recorded[1]), 0)
+        batches = next((stage.recorded[1] for stage in last if stage.recorded[1]), 0)
         if node.kind == PYTHON_GENERATOR and batches:
             rest_s = max(node.cost_per_batch_s - node.per_batch * _serial_s(last) / batches, 0.0)
             return replace(
@@ -167,7 +167,7 @@ def _generator_states(dataset: Any) -> Iterator[Any]:
 def _timed(node: Any) -> _Timed:
     made_by = transformation(node)
     batch_size = node._batch_size if made_by.kind.endswith(".batch") else None
-    inputs = [_timed(each) for each in before(node)]
+    inputs = [_timed(source) for source in before(node)]
     threads, stats = made_by.threads, node._stats
     return _Timed(replace(made_by, node=None), threads, batch_size, stats, inputs)
 
@@ -193,7 +193,7 @@ def _measured(timed: _Timed, per_batch: float) -> tuple[MeasuredNode, ...]:
     fetched = float(timed.batch_size or 1)
     if made_by.kind.endswith(_PASS_ON_SOME) and elements and timed.inputs:
         fetched = timed.inputs[0].recorded[1] / elements
-    inputs = tuple(stage for each in timed.inputs for stage in _measured(each, per_batch * fetched))
+    inputs = tuple(stage for node in timed.inputs for stage in _measured(node, per_batch * fetched))
     kind = made_by.kind
     if timed.threads:
         # The wait for the threads is no work. Filled buffers are not counted.

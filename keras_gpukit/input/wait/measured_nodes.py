@@ -72,7 +72,7 @@ class _Interval:
 
     def inputs(self, number: int) -> list[int]:
         """Returns the numbers of all inputs that an iterator ever had, oldest first."""
-        known = {each for node in self.lives[number].nodes for each in node.inputs}
+        known = {source for node in self.lives[number].nodes for source in node.inputs}
         return sorted(known & self.lives.keys())
 
 

@@ -117,10 +117,10 @@ class PipelineModelMeter:
 
     def read(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
         """Returns the wait of a window, and starts the next one."""
-        if any(each is None for each in taken):
+        if any(model is None for model in taken):
             because = "the pipeline was deleted before its model was read"
             return WaitReading(None, unknown_because=because)
-        models = [parse_model(each) for each in taken]
+        models = [parse_model(model) for model in taken]
         buffered = None
         if self._buffer is not None:
             buffered = float(models[-1].nodes[self._buffer].buffered_elements)

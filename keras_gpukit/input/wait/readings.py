@@ -102,13 +102,13 @@ class MeasuredNode:
     def walk(self) -> Iterator[MeasuredNode]:
         """Yields this stage and those before it, back to the sources."""
         yield self
-        for each in (*self.nested, *self.inputs):
-            yield from each.walk()
+        for stage in (*self.nested, *self.inputs):
+            yield from stage.walk()
 
     def changed(self, change: Callable[[MeasuredNode], MeasuredNode]) -> MeasuredNode:
         """Returns a copy of the pipeline in which a function has changed each stage."""
-        inputs = tuple(each.changed(change) for each in self.inputs)
-        nested = tuple(each.changed(change) for each in self.nested)
+        inputs = tuple(stage.changed(change) for stage in self.inputs)
+        nested = tuple(stage.changed(change) for stage in self.nested)
         return replace(change(self), inputs=inputs, nested=nested)
 
 
@@ -150,12 +150,12 @@ def measured_element_bytes(model: Any) -> Sizes:
     nodes = read_nodes(model).nodes if model is not None else {}
 
     def before(node: Node) -> list[Node]:
-        return [nodes[each] for each in node.inputs if each in nodes]
+        return [nodes[number] for number in node.inputs if number in nodes]
 
     def line(node: Node) -> Iterator[Node]:
         yield node
-        for each in before(node):
-            yield from line(each)
+        for source in before(node):
+            yield from line(source)
 
     for node in line(nodes[model.output]) if nodes else ():
         kind = _BUFFERS.get(kind_of(node.kind))
@@ -175,7 +175,7 @@ def measured_element_bytes(model: Any) -> Sizes:
 def _asynchronous(file: Any) -> frozenset[int]:
     """Returns the `NodeClass` numbers of asynchronous stages, from the file descriptor."""
     classes = file.enum_types_by_name["NodeClass"].values_by_name
-    return frozenset(each.number for name, each in classes.items() if name.startswith("ASYNC"))
+    return frozenset(value.number for name, value in classes.items() if name.startswith("ASYNC"))
 
 
 def _whole(setting: Any) -> int:

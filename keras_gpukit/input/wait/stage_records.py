@@ -40,10 +40,10 @@ def stage_records(
     """
     used, found = used_shares(output), list(in_order(output))
     critical = slowest([segment for segment, _ in found])
-    records = {id(each.stage): _stage(each, part, critical, names) for part, each in found}
+    records = {id(member.stage): _stage(member, part, critical, names) for part, member in found}
     for node in (member.stage for _, member in found):
-        filling = [each for each in fills(node) if id(each) in records] if refills else []
-        share = sum(records[id(each)].share for each in filling)
+        filling = [stage for stage in fills(node) if id(stage) in records] if refills else []
+        share = sum(records[id(stage)].share for stage in filling)
         records[id(node)] = replace(
             records[id(node)], used=used[id(node)], refill_share=share if filling else None
         )
@@ -60,7 +60,7 @@ def _credit_maker(maker: MeasuredNode, records: dict[int, StageRecord]) -> None:
     asynchronous stage has threads of its own for its datasets, so it is left as it is.
     """
     made = records[id(maker)]
-    for node in (each for nested in maker.nested for each in nested.walk()):
+    for node in (stage for nested in maker.nested for stage in nested.walk()):
         record = records.get(id(node))
         if record is None or record.location or record.work not in _UNNAMED:
             continue
@@ -190,8 +190,8 @@ def used_shares(output: MeasuredNode) -> dict[int, float]:
     while ahead:
         stage, share = ahead.pop()
         shares[id(stage)] = share
-        ahead += [(each, share) for each in stage.nested]
-        ahead += [(each, share * passed_on(stage, each)) for each in stage.inputs]
+        ahead += [(nested, share) for nested in stage.nested]
+        ahead += [(source, share * passed_on(stage, source)) for source in stage.inputs]
     return shares
 
 
@@ -210,5 +210,5 @@ def fills(stage: MeasuredNode) -> list[MeasuredNode]:
     """Returns the stages that fill a cache; none for other stages, and one that is filled."""
     if kind_of(stage.kind) != "Cache":
         return []
-    before = [each for source in stage.inputs for each in source.walk()]
-    return [each for each in before if each.elements and not kind_of(each.kind).endswith("Impl")]
+    before = [node for source in stage.inputs for node in source.walk()]
+    return [node for node in before if node.elements and not kind_of(node.kind).endswith("Impl")]

@@ -53,7 +53,7 @@ class StartReadings:
         """Notes that a pipeline starts."""
         starts = self._starts
         if len(starts) > MOST_STARTS:
-            unread = (n for n, each in enumerate(starts) if n and each.during is None)
+            unread = (n for n, start in enumerate(starts) if n and start.during is None)
             del starts[next(unread, 1)]
         starts.append(_Start(iterator))
 
@@ -76,9 +76,9 @@ class StartReadings:
         may lack stages: a shuffle whose buffer holds the whole epoch has read everything by then.
         If any start was seen with more stages, only such ones count.
         """
-        found = [self._fullest(each) for each in tuple(self._starts)]
-        later = [each for each in found[1:] if each is not None]
-        chosen = later or [each for each in found if each is not None]
+        found = [self._fullest(start) for start in tuple(self._starts)]
+        later = [fullest for fullest in found[1:] if fullest is not None]
+        chosen = later or [fullest for fullest in found if fullest is not None]
         early = [reading for reading, is_early in chosen if is_early]
         return early or [reading for reading, _ in chosen], bool(later)
 
@@ -89,7 +89,7 @@ class StartReadings:
             for model, is_early in ((start.after, False), (start.during, True))
             if model is not None
         ]
-        return max(known, key=lambda each: len(each[0].nodes), default=None)
+        return max(known, key=lambda pair: len(pair[0].nodes), default=None)
 
 
 # Maximum number of readings of one pass over the pipeline, and of passes. If there are more, some
@@ -181,7 +181,7 @@ class PipelineWatch:
 
     def latest_model(self) -> Any:
         """Returns the latest `ModelProto`; None before the first. Any thread may call this."""
-        readings = next((each for each in reversed(self._passes) if each), None)
+        readings = next((pass_ for pass_ in reversed(self._passes) if pass_), None)
         return None if readings is None else parse_model(readings[-1][1])
 
     def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
@@ -192,7 +192,7 @@ class PipelineWatch:
         continues (`so_far`), only the latest passes count: steps wait for the GIL meanwhile.
         """
         # Copies, since readings are added meanwhile.
-        passes = [list(each) for each in self._passes[-LATEST_PASSES if so_far else 0 :]]
+        passes = [list(pass_) for pass_ in self._passes[-LATEST_PASSES if so_far else 0 :]]
         with self._one_at_a_time:
             return self._record(wait_s, passes)
 
@@ -212,8 +212,10 @@ class PipelineWatch:
         record = PipelineRecord(starts=starts, written=written)
         if not any(passes):
             return replace(record, unknown_because=NOT_READ)
-        read = [[(when, read_nodes(parse_model(model))) for when, model in each] for each in passes]
-        measured = measure([[reading for _, reading in each] for each in read])
+        read = [
+            [(when, read_nodes(parse_model(model))) for when, model in pass_] for pass_ in passes
+        ]
+        measured = measure([[reading for _, reading in pass_] for pass_ in read])
         if measured is None:
             because = "no batch was fetched between two readings of the pipeline's model"
             return replace(record, unknown_because=because)

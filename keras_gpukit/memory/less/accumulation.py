@@ -74,12 +74,12 @@ def _in_parts(
         # cannot. It takes the examples left over by the division.
         first = examples - (parts - 1) * size
         variables, gradients, logs = _gradients_of(model, train_step, _part_of(data, 0, first))
-        gradients = [_weighted(each, first, examples) for each in gradients]
+        gradients = [_weighted(gradient, first, examples) for gradient in gradients]
 
         def add_part(start: Any, sums: list[Any], _: Any) -> tuple[Any, list[Any], Any]:
             part = _part_of(data, start, size)
             _, more, logs = _gradients_of(model, train_step, part)
-            more = [_weighted(each, size, examples) for each in more]
+            more = [_weighted(gradient, size, examples) for gradient in more]
             return start + size, [a + b for a, b in zip(sums, more, strict=True)], logs
 
         # Parts without examples would have a loss of 0/0.
@@ -122,8 +122,8 @@ def _gradients_of(
         )
     gradients, variables = asked[0]
     variables = list(model.trainable_variables if variables is None else variables)
-    known = [each for each in zip(variables, gradients, strict=True) if each[1] is not None]
-    return [each for each, _ in known], [each for _, each in known], logs
+    known = [pair for pair in zip(variables, gradients, strict=True) if pair[1] is not None]
+    return [variable for variable, _ in known], [gradient for _, gradient in known], logs
 
 
 def _weighted(gradient: Any, examples: Any, of: Any) -> Any:
@@ -138,7 +138,7 @@ def _examples_of(data: Any) -> Any:
     """Returns the number of examples in a batch, as a scalar tensor."""
     import tensorflow as tf
 
-    first = next(each for each in tf.nest.flatten(data) if each is not None)
+    first = next(tensor for tensor in tf.nest.flatten(data) if tensor is not None)
     return first.nrows(tf.int32) if isinstance(first, tf.RaggedTensor) else tf.shape(first)[0]
 
 

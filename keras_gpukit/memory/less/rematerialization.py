@@ -37,14 +37,14 @@ def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[...,
         import tensorflow as tf
 
         flat = keras.tree.flatten((args, kwargs))
-        kept = [i for i, each in enumerate(flat) if _has_gradient(each)]
+        kept = [i for i, argument in enumerate(flat) if _has_gradient(argument)]
         derived = kept or any(layer.trainable_variables for layer in layers)
-        if not derived or any(isinstance(each, keras.KerasTensor) for each in flat):
+        if not derived or any(isinstance(argument, keras.KerasTensor) for argument in flat):
             return call(*args, **kwargs)  # no gradients, or a model is being built
         context = call_context()
         # The state that batch normalization and random layers have before the first run.
-        states = [each for layer in layers for each in layer.non_trainable_variables]
-        before = [(each, tf.identity(each.value)) for each in states]
+        states = [state for layer in layers for state in layer.non_trainable_variables]
+        before = [(state, tf.identity(state.value)) for state in states]
         has_run = False
         structure: Any = None
 
@@ -63,7 +63,7 @@ def recomputed(call: Callable[..., Any], layers: Sequence[Any]) -> Callable[...,
                 losses = _losses(layers)
                 outputs = structure = call(*args_now, **kwargs_now)
                 _check_losses(layers, losses)
-            return [tf.identity(each) for each in keras.tree.flatten(outputs)]
+            return [tf.identity(output) for output in keras.tree.flatten(outputs)]
 
         results = tf.recompute_grad(run)(*(flat[index] for index in kept))
         firsts = keras.tree.flatten(structure)
@@ -152,7 +152,7 @@ def rematerialize(
 
 
 def _layered(model: Any, layers: Sequence[Any]) -> list[tuple[Any, str, Any]]:
-    found = [_find(model, each) for each in layers]
+    found = [_find(model, layer) for layer in layers]
     if not found:
         raise ValueError(f"`layers` must name at least one layer. Received: layers={layers!r}")
     return [(layer, "call", recomputed(layer.call, [layer])) for layer in found]
@@ -160,10 +160,10 @@ def _layered(model: Any, layers: Sequence[Any]) -> list[tuple[Any, str, Any]]:
 
 def _find(model: Any, layer: Any) -> Any:
     within = layers_within(model)
-    for each in within:
-        if each is layer or each.name == layer:
-            return each
-    names = [each.name for each in within]
+    for candidate in within:
+        if candidate is layer or candidate.name == layer:
+            return candidate
+    names = [candidate.name for candidate in within]
     raise ValueError(f"`layers` must be layers of the model: {names}. Received: {layer!r}")
 
 
@@ -213,7 +213,9 @@ class ModelPart:
         import keras
 
         operations = {id(node.operation): node.operation for node in self.nodes}
-        return [each for each in operations.values() if isinstance(each, keras.Layer)]
+        return [
+            operation for operation in operations.values() if isinstance(operation, keras.Layer)
+        ]
 
     def function(self, callable_of: Callable[[Any], Any]) -> Callable[..., list[Any]]:
         """Returns a function from values of the inputs to values of the outputs."""
@@ -267,7 +269,7 @@ def _places(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any])
     for index, node in enumerate(nodes[:-1]):
         if len(node.outputs) == 1 and needed_until <= index:
             places.add(index)
-        needed_until = max(needed_until, *(last_use.get(id(each), -1) for each in node.outputs))
+        needed_until = max(needed_until, *(last_use.get(id(tensor), -1) for tensor in node.outputs))
     return places
 
 

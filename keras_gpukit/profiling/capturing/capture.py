@@ -267,4 +267,4 @@ def _amend_host(plane: Any, steps: range | None) -> bool:
 
 
 def _ids(metadata: Any, names: Iterable[str]) -> set[int]:
-    return {each.id for each in metadata.values() if each.name in names}
+    return {entry.id for entry in metadata.values() if entry.name in names}

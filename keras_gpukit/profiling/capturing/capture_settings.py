@@ -109,7 +109,7 @@ class Limits:
 
 def next_scheduled(at_steps: Collection[int], every_steps: int | None, step: int) -> float:
     """Returns the first step after `step` that is given or a multiple of a number, or infinity."""
-    given = min((each for each in at_steps if each > step), default=inf)
+    given = min((at_step for at_step in at_steps if at_step > step), default=inf)
     return given if every_steps is None else min(given, (step // every_steps + 1) * every_steps)
 
 

@@ -86,7 +86,7 @@ class Recorder:
     @property
     def is_capturing(self) -> bool:
         """Whether a capture is being recorded or written."""
-        return self._capture is not None or any(each.is_under_way for each in self._ended)
+        return self._capture is not None or any(capture.is_under_way for capture in self._ended)
 
     @property
     def record(self) -> ProfilerRecord:

@@ -78,18 +78,18 @@ def make_record(
             predicted=predicted,
             trust_requests=trust_requests,
         )
-        for kind, device in {(each.kind, each.device) for each in ran.operations}
+        for kind, device in {(operation.kind, operation.device) for operation in ran.operations}
     }
     rows = Counter(
-        _row(each, *judged[each.kind, each.device], registry, around.layers)
-        for each in ran.operations
+        _row(operation, *judged[operation.kind, operation.device], registry, around.layers)
+        for operation in ran.operations
     )
     sorted_rows = sorted(
         (replace(row, count=count) for row, count in rows.items()), key=by_likely_mistake
     )
     return PlacementRecord(
         operations=_count(ran.operations, registry),
-        fallbacks=tuple(_completed(each, ran, around.layers) for each in fallbacks),
+        fallbacks=tuple(_completed(fallback, ran, around.layers) for fallback in fallbacks),
         predicted=predicted,
         transfers=ran.transfers,
         mechanism=ran.mechanism,
@@ -142,18 +142,18 @@ def _count(operations: tuple[Operation, ...], registry: Registry) -> dict[str, d
 
 def _compiled_parts(operations: Collection[Operation]) -> tuple[CompiledPart, ...]:
     """Returns the parts of a step that XLA compiles, the largest first."""
-    parts = Counter((each.compiled_in, each.device) for each in operations if each.compiled_in)
+    parts = Counter((op.compiled_in, op.device) for op in operations if op.compiled_in)
     return tuple(CompiledPart(name, device, count) for (name, device), count in parts.most_common())
 
 
 def not_compilable(operations: Collection[Operation], refuses: Refuses) -> tuple[str, ...] | None:
     """Returns the operation types outside the compiled parts for which XLA has no kernel."""
-    if not any(each.compiled_in for each in operations):
+    if not any(operation.compiled_in for operation in operations):
         return None
     outside = {
-        (each.kind.type, each.device)
-        for each in operations
-        if not each.compiled_in and not is_input(each.kind.type)
+        (operation.kind.type, operation.device)
+        for operation in operations
+        if not operation.compiled_in and not is_input(operation.kind.type)
     }
     answers = {type_: refuses(type_, device) for type_, device in outside}
     if None in answers.values():

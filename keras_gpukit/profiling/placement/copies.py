@@ -80,34 +80,34 @@ def read_sent(partitions: Collection[Any], shapes: Shapes) -> tuple[SentTensor, 
 def sum_copies(sent: Collection[SentTensor], layers: LayerNames) -> tuple[DeviceCopies, ...]:
     """Sums up the copies for each pair of source and target device, sorted by bytes, descending."""
     by_ends: defaultdict[tuple[str, str], list[SentTensor]] = defaultdict(list)
-    for each in sent:
-        by_ends[each.source, each.target].append(each)
+    for tensor in sent:
+        by_ends[tensor.source, tensor.target].append(tensor)
     copies = [_sum(source, target, found, layers) for (source, target), found in by_ends.items()]
-    return tuple(sorted(copies, key=lambda each: -(each.size_bytes or 0)))
+    return tuple(sorted(copies, key=lambda device_copies: -(device_copies.size_bytes or 0)))
 
 
 def _sum(source: str, target: str, sent: list[SentTensor], layers: LayerNames) -> DeviceCopies:
-    crossing = [each for each in sent if not each.host_only]
-    sizes = [each.size_bytes for each in crossing if each.size_bytes is not None]
-    largest = sorted(crossing, key=lambda each: -(each.size_bytes or 0))[:_LARGEST_LISTED]
+    crossing = [tensor for tensor in sent if not tensor.host_only]
+    sizes = [tensor.size_bytes for tensor in crossing if tensor.size_bytes is not None]
+    largest = sorted(crossing, key=lambda tensor: -(tensor.size_bytes or 0))[:_LARGEST_LISTED]
     return DeviceCopies(
         source=source,
         target=target,
         count=len(sent),
         size_bytes=sum(sizes) if sizes or not crossing else None,
         unknown=len(crossing) - len(sizes),
-        in_loops=sum(each.in_loop for each in crossing),
+        in_loops=sum(tensor.in_loop for tensor in crossing),
         host_only=len(sent) - len(crossing),
         largest=tuple(
             CopiedTensor(
-                layers.spelt(each.operation),
-                layers.of(each.operation),
-                each.dtype,
-                each.shape,
-                each.size_bytes,
+                layers.spelt(tensor.operation),
+                layers.of(tensor.operation),
+                tensor.dtype,
+                tensor.shape,
+                tensor.size_bytes,
             )
-            for each in largest
-            if each.shape is not None and each.size_bytes
+            for tensor in largest
+            if tensor.shape is not None and tensor.size_bytes
         ),
     )
 
@@ -167,10 +167,10 @@ def _that_make(names: set[str], graph: Any) -> Iterator[Any]:
     seen, left = set(names), list(names)
     while left:
         node = by_name[left.pop()]
-        tensors = [each for each in node.input if not each.startswith("^")]
+        tensors = [tensor for tensor in node.input if not tensor.startswith("^")]
         del node.input[:]
         node.input.extend(tensors)
-        sources = {each.partition(":")[0] for each in tensors} - seen
+        sources = {tensor.partition(":")[0] for tensor in tensors} - seen
         seen |= sources
         left += sources
         yield node
@@ -201,7 +201,7 @@ def python_bytes(graph: Any, shapes: Shapes, batch_size: int | None) -> dict[str
     }
     sums: Counter[str] = Counter()
     for node in _calls(graph):
-        taken = zip((shapes.get(each) for each in _inputs(node)), _dtypes(node, "Tin"), strict=True)
+        taken = zip((shapes.get(pair) for pair in _inputs(node)), _dtypes(node, "Tin"), strict=True)
         returned = (
             (ensured.get((node.name, index)), dtype)
             for index, dtype in enumerate(_dtypes(node, "Tout"))
@@ -218,7 +218,7 @@ def _calls(graph: Any) -> list[Any]:
 
 
 def _inputs(node: Any) -> list[Output]:
-    return [_output_of(each) for each in node.input if not each.startswith("^")]
+    return [_output_of(tensor) for tensor in node.input if not tensor.startswith("^")]
 
 
 def _dtypes(node: Any, name: str) -> list[int]:

@@ -44,8 +44,8 @@ def find_step(graphs: list[Any]) -> Any | None:
     The step is the largest function that both reads and assigns variables. Other functions are
     single operations, which the runtime treats as functions, and initializers of new variables.
     """
-    steps = [each for each in graphs if _reads_and_assigns(each.pre_optimization_graph)]
-    return max(steps, key=lambda each: int(each.ByteSize()), default=None)
+    steps = [graph for graph in graphs if _reads_and_assigns(graph.pre_optimization_graph)]
+    return max(steps, key=lambda step: int(step.ByteSize()), default=None)
 
 
 class CalledGraphs(NamedTuple):
@@ -161,8 +161,8 @@ def _inside(node: Any, prefix: str) -> str:
 def _colocated(node: Any, prefix: str, name: str) -> str:
     """Returns the operation with which a node is colocated; empty if only with itself."""
     groups = node.attr["_class"].list.s if "_class" in node.attr else ()
-    others = (operation_name(prefix + each.decode().removeprefix(_COLOCATED)) for each in groups)
-    return next((each for each in others if each != name), "")
+    others = (operation_name(prefix + group.decode().removeprefix(_COLOCATED)) for group in groups)
+    return next((other for other in others if other != name), "")
 
 
 def _called(node: Any, library: Library) -> list[Any]:
@@ -185,4 +185,4 @@ def _library(graph: Any) -> dict[str, Any]:
 def _reads_and_assigns(graph: Any) -> bool:
     types = {node.op for node in graph.node}
     types.update(node.op for function in graph.library.function for node in function.node_def)
-    return "ReadVariableOp" in types and any(each.startswith("Assign") for each in types)
+    return "ReadVariableOp" in types and any(type_.startswith("Assign") for type_ in types)

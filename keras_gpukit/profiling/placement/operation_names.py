@@ -110,7 +110,7 @@ def xla_refuses(operation_type: str, device: str) -> bool | None:
     wanted = f"XLA_{device.partition(':')[0]}_JIT"
 
     def has_kernel(type_: str) -> bool:
-        return any(each.device_type == wanted for each in registered_kernels(type_))
+        return any(kernel.device_type == wanted for kernel in registered_kernels(type_))
 
     if not has_kernel("MatMul"):  # XLA registers its kernels when it first compiles
         return None

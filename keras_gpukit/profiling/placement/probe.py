@@ -198,8 +198,8 @@ def _batch_size(model: Any, examples: int | None) -> int | None:
 def _metrics(model: Any) -> tuple[str, ...]:
     """Returns the names of the metrics that `compile` got, without the mean of the loss."""
     with suppress(Exception):
-        compiled = next(each for each in model.metrics if hasattr(each, "metrics"))
-        return tuple(each.name for each in compiled.metrics)
+        compiled = next(metric for metric in model.metrics if hasattr(metric, "metrics"))
+        return tuple(metric.name for metric in compiled.metrics)
     return ()
 
 
@@ -207,7 +207,7 @@ def _surroundings(model: Any) -> Surroundings:
     import tensorflow as tf
 
     return Surroundings(
-        devices=tuple(short_device(each.name) for each in tf.config.list_logical_devices()),
+        devices=tuple(short_device(device.name) for device in tf.config.list_logical_devices()),
         knows_gpu_kernels=bool(tf.sysconfig.get_build_info()["is_cuda_build"]),
         has_strategy=(
             tf.distribute.has_strategy()

@@ -124,7 +124,7 @@ class GPU:
 class GPUs:
     """All GPUs, and the time in which any of them was active."""
 
-    each: tuple[GPU, ...]
+    members: tuple[GPU, ...]
     compute: Spans
     collectives: Spans
     from_host: Spans
@@ -138,12 +138,12 @@ class GPUs:
 
 def gpus_of(space: Space) -> GPUs:
     """Classifies the activity of the GPUs; without a GPU, everything is empty."""
-    each = tuple(_sort_out(plane) for plane in space.named(PLANE))
+    gpus = tuple(_sort_out(plane) for plane in space.named(PLANE))
     of_any = {
-        name: reduce(or_, map(attrgetter(name), each), NOTHING)
+        name: reduce(or_, map(attrgetter(name), gpus), NOTHING)
         for name in ("compute", "collectives", "from_host", "other_copies")
     }
-    return GPUs(each, **of_any)
+    return GPUs(gpus, **of_any)
 
 
 def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:

@@ -117,7 +117,9 @@ def _until_they_ended(events: Events) -> Events:
         runs, marks = (order[edges[kind] : edges[kind + 1]] for kind in (begun, ended))
         begin_ps, ends_ps = events.begin_ps[runs], events.end_ps[marks]
         places = np.searchsorted(ends_ps, begin_ps)
-        runs, places, begin_ps = (each[places < len(ends_ps)] for each in (runs, places, begin_ps))
+        runs, places, begin_ps = (
+            column[places < len(ends_ps)] for column in (runs, places, begin_ps)
+        )
         # A capture may lack an end: then the next one belongs to a later run.
         own = ends_ps[places] <= np.append(begin_ps[1:], ends_ps[-1:])
         end_ps[runs[own]] = np.maximum(end_ps[runs[own]], ends_ps[places[own]])

@@ -99,8 +99,8 @@ def time_by_layer(
     the pauses between operations.
     """
     sums: dict[tuple[str, LayerRole], _Sum] = {}
-    each: list[Spans] = []
-    computing = [(gpu.plane.events, gpu.computing) for gpu in gpus.each]
+    spans: list[Spans] = []
+    computing = [(gpu.plane.events, gpu.computing) for gpu in gpus.members]
     computing = computing or [(host.events, host.operations)]
     numbered = calls_are_numbered(
         {
@@ -111,16 +111,16 @@ def time_by_layer(
     )
     for events, chosen in computing:
         chosen = chosen & (counted.covered_ps(events.begin_ps, events.end_ps) > 0)
-        each.append(Spans.of(events, chosen) & computed)
+        spans.append(Spans.of(events, chosen) & computed)
         for name, operation, begin_ps, time_ps in _runs(events, chosen, computed):
             path, role, backward = place_of(operation, numbered)
             key = "/".join(path) or (UNNAMED if role == "other" else role), role
             total = sums.setdefault(key, _Sum())
-            kind = kind_of(name if gpus.each else operation_name(operation)[1])
+            kind = kind_of(name if gpus.members else operation_name(operation)[1])
             total.begins_ps[backward].append(begin_ps)
             total.time_ps += time_ps
             total.backward_ps += time_ps if backward else 0
-            total.tensor_core_ps += time_ps if gpus.each and uses_tensor_cores(name) else 0
+            total.tensor_core_ps += time_ps if gpus.members and uses_tensor_cores(name) else 0
             total.count += 1
             total.kinds_ps[kind] += time_ps
             total.largest_ps[name, operation] += time_ps
@@ -128,10 +128,10 @@ def time_by_layer(
     summed_ps = sum(total.time_ps for total in sums.values())
     if not summed_ps:
         return ()
-    busy = reduce(or_, each)
+    busy = reduce(or_, spans)
     share = busy.total_ps / summed_ps
     layers = [
-        _layer(path, role, total, share * PS / steps, steps, of_gpu=bool(gpus.each))
+        _layer(path, role, total, share * PS / steps, steps, of_gpu=bool(gpus.members))
         for (path, role), total in sorted(sums.items(), key=lambda item: item[1].middle_ps)
     ]
     pause_s = (computed - busy).total_ps * PS / steps
@@ -201,7 +201,7 @@ def place_of(operation: str, numbered: bool) -> Place:
     name, _ = operation_name(operation)
     *scopes, _ = name.split("/")
     backward = is_backward(name)
-    scopes = [each for each in scopes if not _AROUND.match(each)]
+    scopes = [scope for scope in scopes if not _AROUND.match(scope)]
     if not scopes:
         return Place((), "other", backward)
     if scopes[0].startswith("compile_loss"):
@@ -227,7 +227,7 @@ def place_of(operation: str, numbered: bool) -> Place:
 def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationProfile, ...]:
     """Returns the operations that took the most time, on the GPUs or, without one, on the host."""
     runs = ((launched_by or name, time_s) for name, launched_by, time_s in _kernels(gpus, counted))
-    if not gpus.each:
+    if not gpus.members:
         events = host.events
         chosen = host.operations & counted.holds(events.begin_ps)
         runs = (
@@ -274,7 +274,7 @@ def _most(runs: Iterable[tuple[T, float]]) -> Iterator[tuple[T, float, int, floa
 
 def _kernels(gpus: GPUs, counted: Spans) -> Iterator[tuple[str, str, float]]:
     """Yields each kernel's name, the operation that launched it, and its time in seconds."""
-    for gpu in gpus.each:
+    for gpu in gpus.members:
         events = gpu.plane.events
         for index in np.flatnonzero(gpu.kernels & counted.holds(events.begin_ps)):
             stats = events.stats[index]

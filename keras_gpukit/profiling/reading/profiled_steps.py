@@ -140,7 +140,7 @@ def exposed_waits(host: Host, gpus: GPUs) -> Spans:
     execution of one step fetches first and then computes. Several steps per execution run in a
     loop, which fetches the next batch while it computes.
     """
-    if gpus.each:
+    if gpus.members:
         return host.waits - gpus.computing
     return host.waits - Spans.union(*host.computations) if host.loops else host.waits
 
@@ -149,11 +149,11 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[StepPart, Spans]:
     """Divides the time of the steps into parts; each moment belongs to exactly one."""
     layers: dict[StepPart, Spans] = {
         "device compute": gpus.compute,
-        "collectives": gpus.collectives if gpus.each else host.collectives,
+        "collectives": gpus.collectives if gpus.members else host.collectives,
         "other copies": gpus.other_copies,
         "input wait": exposed_waits(host, gpus),
         "host to device": gpus.from_host | host.staging,
-        "kernel launch": host.launches if gpus.each else NOTHING,
+        "kernel launch": host.launches if gpus.members else NOTHING,
         "host compute": host.computed,
         "between steps": steps.counted - steps.inside,
     }
@@ -163,7 +163,7 @@ def part_spans(steps: Steps, host: Host, gpus: GPUs) -> dict[StepPart, Spans]:
 def kind_spans(host: Host, gpus: GPUs, computed: Spans) -> dict[Kind, Spans]:
     """Divides computation time by kind; each moment belongs to exactly one."""
     layers: dict[Kind, Spans] = dict.fromkeys(get_args(Kind), NOTHING)
-    sources = [(gpu.plane.events, gpu.computing) for gpu in gpus.each]
+    sources = [(gpu.plane.events, gpu.computing) for gpu in gpus.members]
     for events, chosen in sources or [(host.events, host.operations)]:
         for kind, spans in _by_kind(events, chosen, of_gpu=bool(sources)).items():
             layers[kind] = layers[kind] | spans

@@ -116,11 +116,11 @@ class Program:
             module = message("Program").FromString(self._data).module
         except DecodeError:
             return {}
-        return {each.id: each.instructions for each in module.computations}
+        return {computation.id: computation.instructions for computation in module.computations}
 
     @cached_property
     def _by_id(self) -> Mapping[int, Any]:
-        return {one.id: one for each in self._parts.values() for one in each}
+        return {one.id: one for instructions in self._parts.values() for one in instructions}
 
     @cached_property
     def _by_name(self) -> Mapping[str, Any]:
@@ -140,11 +140,11 @@ class Program:
         if instruction.metadata.op_type:
             return _text(instruction.metadata.op_name, b":", instruction.metadata.op_type)
         if instruction.id not in self._found and depth:
-            called = (self._parts.get(each, ()) for each in instruction.called_computation_ids)
-            parts = [part for each in called for part in reversed(each)]
+            called = (self._parts.get(id_, ()) for id_ in instruction.called_computation_ids)
+            parts = [part for instructions in called for part in reversed(instructions)]
             ids = () if instruction.opcode in _PRODUCTS else instruction.operand_ids
-            operands = [self._by_id[each] for each in ids if each in self._by_id]
-            found = (self._operation(each, depth - 1) for each in (*parts, *operands))
+            operands = [self._by_id[id_] for id_ in ids if id_ in self._by_id]
+            found = (self._operation(candidate, depth - 1) for candidate in (*parts, *operands))
             self._found[instruction.id] = next(filter(None, found), "")
         return self._found.get(instruction.id, "")
 

@@ -40,7 +40,7 @@ def read_space(data: bytes) -> Space:
         default=0,
     )
     reader = _Reader(origin_ns, programs_of(space))
-    problems = (text(each) for each in (*space.errors, *space.warnings))
+    problems = (text(problem) for problem in (*space.errors, *space.warnings))
     return Space(
         planes=tuple(map(reader.plane, space.planes)),
         problems=tuple(dict.fromkeys(problems)),

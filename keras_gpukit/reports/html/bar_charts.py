@@ -44,7 +44,7 @@ def stages_chart(run: RunReport) -> Chart | Omitted:
     kinds = ((False, "keeps up", COLORS["compute"]), (True, "bottleneck", COLORS["input"]))
     for blamed, name, color in kinds:
         # Rows by index, not by name: two stages with the same name must not share a bar.
-        places = [at for at, each in enumerate(stages) if blamed is (each == record.bottleneck)]
+        places = [at for at, stage in enumerate(stages) if blamed is (stage == record.bottleneck)]
         if places or not blamed:
             traces.append(
                 bar(
@@ -108,19 +108,19 @@ def workers_chart(run: RunReport) -> Chart | Omitted | None:
     parts = step_parts(comparison)[:_MOST_WORKERS]
     late = late_member(comparison) or slow_link(comparison) if comparison.is_complete else None
     names = [
-        f"{comparison.kind} {each.index}{', straggler' if late and each is late.member else ''}"
-        for each in members
+        f"{comparison.kind} {member.index}{', straggler' if late and member is late.member else ''}"
+        for member in members
     ]
     traces = [
         row_bars(
             name,
             place,
-            [round(1e3 * (getattr(each, part) or 0.0), 4) for each in parts],
+            [round(1e3 * (getattr(split, part) or 0.0), 4) for split in parts],
             f"{name}: %{{x:.3~f}} ms per step<extra></extra>",
             color,
         )
         for place, (name, part, color) in enumerate(_STEP_PARTS)
-        if any(getattr(each, part) is not None for each in parts)
+        if any(getattr(split, part) is not None for split in parts)
     ]
     figure = draw_bars(traces, names, "ms per step")
     heads = (
@@ -132,7 +132,7 @@ def workers_chart(run: RunReport) -> Chart | Omitted | None:
         "the one that waits least for the others is the one they wait for."
     )
     known = compared(run.summary)
-    rows = tuple(_worker_row(*each) for each in zip(names, members, parts, strict=True))
+    rows = tuple(_worker_row(*worker) for worker in zip(names, members, parts, strict=True))
     return Chart(f"{words} {known}." if known else words, Table(heads, rows), figure)
 
 

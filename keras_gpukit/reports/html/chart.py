@@ -75,7 +75,7 @@ def label(text: str, longest: int = _LONGEST) -> str:
 def draw(traces: Iterable[Trace], *, height: int = 300, **layout: Any) -> dict[str, Any]:
     """Returns a figure without colours for text and axes, which the page sets."""
     # Plotly's JavaScript takes a null for a value in places.
-    data = [{key: value for key, value in each.items() if value is not None} for each in traces]
+    data = [{key: value for key, value in trace.items() if value is not None} for trace in traces]
     common = {
         "height": height,
         "paper_bgcolor": "rgba(0,0,0,0)",

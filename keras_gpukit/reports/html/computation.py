@@ -60,11 +60,11 @@ def captures_chart(
     if not captures:
         because = f"no capture was started: {missed[0].because}" if missed else _NOTHING
         return Omitted(because)
-    drawn = [each for each in captures if each.profile and each.profile.parts_s][-_MOST_DRAWN:]
-    profiles = [each.profile for each in drawn if each.profile]
+    drawn = [entry for entry in captures if entry.profile and entry.profile.parts_s][-_MOST_DRAWN:]
+    profiles = [report.profile for report in drawn if report.profile]
     figure, more = None, []
     if missed:
-        rows = tuple((f"{each.step:,}", each.reason, each.because) for each in missed)
+        rows = tuple((f"{capture.step:,}", capture.reason, capture.because) for capture in missed)
         table = Table(("step", "because", "not started because"), rows)
         more.append(("Captures that were not started", table))
     if profiles:
@@ -73,8 +73,8 @@ def captures_chart(
             for place, (part, spent_ms) in enumerate(_captured_ms(profiles).items())
         ]
         names = [
-            f"step {each.capture.first_step:,}" if each.capture else each.name.split("/")[0]
-            for each in drawn
+            f"step {report.capture.first_step:,}" if report.capture else report.name.split("/")[0]
+            for report in drawn
         ]
         figure = draw_bars(traces, names, "ms a step", "y unified")
         more += [
@@ -82,21 +82,21 @@ def captures_chart(
             for title, table in _detail_tables(profiles[-1], stage_names)
         ]
     heads = ("capture", "because", "steps", "step time", "stall", "training blocked", "remarks")
-    table = Table(heads, tuple(_capture_row(each) for each in captures))
+    table = Table(heads, tuple(_capture_row(report) for report in captures))
     return Chart(
         _captures_words(captures, drawn[-1] if drawn else None), table, figure, tuple(more)
     )
 
 
-def _capture_row(each: CaptureReport) -> tuple[str, ...]:
-    capture, profile = each.capture, each.profile
-    remarks = [f"not read: {each.unread_because}" if each.unread_because else None]
+def _capture_row(report: CaptureReport) -> tuple[str, ...]:
+    capture, profile = report.capture, report.profile
+    remarks = [f"not read: {report.unread_because}" if report.unread_because else None]
     if capture:
         remarks += [capture.failed_because, capture.ended_early_because, capture.incomplete_because]
     if profile:
         remarks += [profile.incomplete_because, profile.steps_unknown_because, *profile.problems]
     return (
-        shortened(each.name),
+        shortened(report.name),
         capture.reason if capture else "not by a Profiler",
         f"{profile.steps:,}" if profile else "",
         units.known(profile.step_time_s, units.duration) if profile else "",
@@ -115,21 +115,21 @@ def _detail_tables(
         rows = tuple((KINDS.get(kind, kind), units.duration(spent_s)) for kind, spent_s in longest)
         yield "computation by kind", Table(("kind", "time per step"), rows)
     if profile.operations and not profile.layers:
-        operations = [(each, each.kind) for each in profile.operations]
+        operations = [(operation, operation.kind) for operation in profile.operations]
         yield "longest operations", _longest(profile, "operation", "kind", operations)
     if profile.kernels and not profile.layers:
-        kernels = [(each, _TENSOR_CORES[each.tensor_core]) for each in profile.kernels]
+        kernels = [(kernel, _TENSOR_CORES[kernel.tensor_core]) for kernel in profile.kernels]
         yield "longest kernels", _longest(profile, "kernel", "Tensor Cores", kernels)
     if profile.stages:
         stages = tuple(
             (
-                shortened(stage_names.get(each.name, each.name)),
-                each.kind,
-                units.duration(each.blocked_s),
-                units.percentage(each.share),
-                units.duration(each.own_s),
+                shortened(stage_names.get(stage.name, stage.name)),
+                stage.kind,
+                units.duration(stage.blocked_s),
+                units.percentage(stage.share),
+                units.duration(stage.own_s),
             )
-            for each in profile.stages[:_MOST_ROWS]
+            for stage in profile.stages[:_MOST_ROWS]
         )
         heads = ("stage", "kind", "blocked per step", "share of the wait", "busy per step")
         yield "stages that training waited for", Table(heads, stages)
@@ -144,13 +144,13 @@ def _longest(
     steps = max(profile.steps, 1)
     rows = tuple(
         (
-            shortened(each.name),
+            shortened(profiled.name),
             remarked,
-            units.duration(each.time_s / steps),
-            units.number(each.count / steps),
-            units.percentage(each.share),
+            units.duration(profiled.time_s / steps),
+            units.number(profiled.count / steps),
+            units.percentage(profiled.share),
         )
-        for each, remarked in found[:_MOST_ROWS]
+        for profiled, remarked in found[:_MOST_ROWS]
     )
     return Table((what, remark, "time per step", "count per step", "share"), rows)
 
@@ -174,15 +174,15 @@ def _captures_words(captures: Sequence[CaptureReport], newest: CaptureReport | N
     if profile.stall_fraction is not None:
         words += f" {units.percentage(profile.stall_fraction)} of its time was input stall."
     busy = [
-        f"{each.device} was busy {units.percentage(each.busy_fraction)} of the time"
-        for each in profile.devices
+        f"{device.device} was busy {units.percentage(device.busy_fraction)} of the time"
+        for device in profile.devices
     ]
     return f"{words} {', '.join(busy)}." if busy else words
 
 
 def _captured_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[StepPart, list[float | None]]:
     """Returns the milliseconds of each part, per step or capture, without parts that none has."""
-    spent_s = {part: [each.parts_s.get(part) for each in of] for part in _PARTS}
+    spent_s = {part: [profile.parts_s.get(part) for profile in of] for part in _PARTS}
     return {
         part: [None if each_s is None else round(each_s * 1e3, 5) for each_s in all_s]
         for part, all_s in spent_s.items()
@@ -201,8 +201,8 @@ def stage_names(run: RunReport) -> dict[str, str]:
     for stage in pipeline.stages if pipeline else ():
         of_kind.setdefault(_plain(stage.kind), []).append(stage.name)
     found: dict[str, str] = {}
-    for each in run.captures:
-        stages = each.profile.stages if each.profile else ()
+    for report in run.captures:
+        stages = report.profile.stages if report.profile else ()
         kinds = [_plain(stage.kind) for stage in stages]
         for profiled, kind in zip(stages, kinds, strict=True):
             names = of_kind.get(kind, [])
@@ -232,23 +232,23 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
     """
     if profile is None or not profile.steps:
         return None
-    whole_s = sum(each.time_s for each in profile.layers)
+    whole_s = sum(layer.time_s for layer in profile.layers)
     if not whole_s:
         return Omitted("no operation in the profile names its layer")
     named = [*zip(names_of(profile.layers), profile.layers, strict=True)]
     named.sort(key=lambda layer: (layer[1].role == "other", -layer[1].time_s))
-    inside = sum(each.role != "other" for _, each in named)
+    inside = sum(layer.role != "other" for _, layer in named)
     left_out = named[_MOST_DRAWN:inside]
     drawn = [*named[: min(inside, _MOST_DRAWN)], *named[inside:]]
     traces = [
         row_bars(name, place, spent_ms, "%{x:.3~f} ms", color)
         for place, (name, color) in enumerate(_TRACES)
-        if any(spent_ms := [_parts_ms(each)[place] for _, each in drawn])
+        if any(spent_ms := [_parts_ms(layer)[place] for _, layer in drawn])
     ]
     names = [name for name, _ in drawn]
     words = _layers_words(profile, whole_s)
     if left_out:
-        share = sum(each.time_s for _, each in left_out) / whole_s
+        share = sum(layer.time_s for _, layer in left_out) / whole_s
         words += f" {units.count(len(left_out), 'smaller layer')}, {units.percentage(share)} of it"
         words += " together, are in the numbers."
     return Chart(
@@ -261,13 +261,13 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
 
 
 def _layers_words(profile: ProfileRecord, whole_s: float) -> str:
-    where = ", ".join(each.device for each in profile.devices) or "the CPU"
+    where = ", ".join(device.device for device in profile.devices) or "the CPU"
     words = f"A step computes for {units.duration(whole_s)} on {where}: "
     words += f"{kinds_of(profile.kinds_s, 5)}."
     cores = [
-        f"{units.percentage(each.tensor_core_fraction)} of it in Tensor Cores"
-        for each in profile.devices
-        if each.tensor_core_fraction is not None
+        f"{units.percentage(device.tensor_core_fraction)} of it in Tensor Cores"
+        for device in profile.devices
+        if device.tensor_core_fraction is not None
     ]
     return f"{words} {cores[0]}." if len(cores) == 1 else words
 
@@ -288,7 +288,7 @@ def roofline_table(run: RunReport) -> Chart | Omitted | None:
     if not isinstance(found, Roofline):
         return Omitted(f"unknown is {found}") if found else None
     uncounted = run.summary.flops.uncounted if run.summary.flops else ()
-    types = Table(("type",), tuple((each,) for each in uncounted))
+    types = Table(("type",), tuple((operation,) for operation in uncounted))
     more = (("Operations whose arithmetic is not counted", types),) if uncounted else ()
     source = "keras-gpukit bench" if found.is_measured else "NVIDIA's data sheet"
     words = f"{achieved(found)}: {limited_by(found)}. The GPU's limits are from {source}."
@@ -307,7 +307,7 @@ def _limits_table(found: Roofline) -> Table:
         ("memory, at most", f"{units.number(found.ceilings.device_gb_per_s)} GB/s"),
     ]
     rows += [
-        (f"products in {each}, at most", f"{units.number(reached)} TFLOP/s")
-        for each, reached in found.ceilings.tflops.items()
+        (f"products in {precision}, at most", f"{units.number(reached)} TFLOP/s")
+        for precision, reached in found.ceilings.tflops.items()
     ]
     return Table(("", ""), tuple(rows))

@@ -92,17 +92,17 @@ class Section:
     @property
     def others(self) -> list[Shown]:
         """Those of the other charts that a finding refers to; all, if there is no verdict."""
-        others = [each for each in self.shown.values() if each not in self.first]
+        others = [chart for chart in self.shown.values() if chart not in self.first]
         if self.summary is None:
             return others
-        referred = [words.charts_of(each, self.shown) for each in self.summary.findings]
-        return [each for each in others if any(each in charts for charts in referred)]
+        referred = [words.charts_of(finding, self.shown) for finding in self.summary.findings]
+        return [chart for chart in others if any(chart in charts for charts in referred)]
 
     @property
     def more(self) -> list[Shown]:
         """Charts that say nothing about the verdict."""
         known = [*self.first, *self.others]
-        return [each for each in self.shown.values() if each not in known]
+        return [chart for chart in self.shown.values() if chart not in known]
 
 
 def plotly_js() -> str:

@@ -59,14 +59,14 @@ def script_chart(record: ScriptRecord) -> Chart:
     )
     calls = tuple(
         (
-            f"{each.method}, {each.place}",
-            f"{each.count:,}",
-            units.known(each.batches, lambda batches: f"{batches:,}"),
-            units.duration(each.total_s),
-            units.known(each.starting_s, units.duration),
-            f"{each.models:,}",
+            f"{call.method}, {call.place}",
+            f"{call.count:,}",
+            units.known(call.batches, lambda batches: f"{batches:,}"),
+            units.duration(call.total_s),
+            units.known(call.starting_s, units.duration),
+            f"{call.models:,}",
         )
-        for each in record.calls
+        for call in record.calls
     )
     heads = ("calls", "number", "batches", "time", "of it to start", "models")
     return Chart(
@@ -179,13 +179,13 @@ def utilization_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
         curves.append(Curve("all cores", run.host, "cpu_percent"))
         curves.append(Curve("this process", run.host, "process_cpu_percent"))
     curves = _known(curves)
-    each = ", ".join(f"{one.name} {units.number(one.band.overall or 0)} %" for one in curves)
-    words = f"Busy on average: {each}."
+    averages = ", ".join(f"{one.name} {units.number(one.band.overall or 0)} %" for one in curves)
+    words = f"Busy on average: {averages}."
     if not run.gpus:
         record = run.summary.utilization
         because = record.gpus_unknown_because if record else None
         words += f" GPUs could not be read: {because}" if because else " No GPU was read."
-    flat = f"hardly changed: {each}" if all(one.is_flat for one in curves) else None
+    flat = f"hardly changed: {averages}" if all(one.is_flat for one in curves) else None
     return _draw(curves, time, words, flat, "busy, %", 1, "%", range=[0, 101])
 
 
@@ -219,11 +219,11 @@ def host_memory_chart(run: RunReport, time: TimeAxis) -> Chart | Omitted:
 def _memory(
     curves: list[Curve], time: TimeAxis, words: list[str], because: str = NO_READINGS
 ) -> Chart | Omitted:
-    curves, each = _known(curves), "; ".join(words)
+    curves, text = _known(curves), "; ".join(words)
     most = max((curve.band.highest or 0 for curve in curves), default=0)
     size, unit = (_GIB, "GiB") if most >= _GIB else (_MIB, "MiB")
-    flat = f"hardly changed: {each}" if all(curve.is_flat for curve in curves) else None
-    caption = f"{each[:1].upper()}{each[1:]}."
+    flat = f"hardly changed: {text}" if all(curve.is_flat for curve in curves) else None
+    caption = f"{text[:1].upper()}{text[1:]}."
     return _draw(curves, time, caption, flat, unit, size, unit, because, rangemode="tozero")
 
 
@@ -262,8 +262,8 @@ def _draw(
     tables: dict[int, tuple[str, Table]] = {}  # a time series has a table, named by its first curve
     for place, curve in enumerate(curves):
         traces += curve.draw(place, time, size, unit)
-        those = [each for each in curves if each.series is curve.series]
-        columns = [(f"{each.name} ({unit})", each.figure, size) for each in those]
+        those = [line for line in curves if line.series is curve.series]
+        columns = [(f"{line.name} ({unit})", line.figure, size) for line in those]
         tables.setdefault(id(curve.series), (curve.name, time.table(curve.series, columns)))
     (_, table), *more = tables.values()
     figure = draw(traces, xaxis=time.layout(), yaxis=axis(heading, **yaxis))

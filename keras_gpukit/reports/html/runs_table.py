@@ -171,18 +171,18 @@ def runs_table(
     prefix = common_prefix([run.name for run in runs])
     all_settings = [settings_of(run) for run in runs]
     cells = [_cells(run) for run in runs]
-    best = max(cells, key=lambda each: each["examples/s"].value or 0.0)
+    best = max(cells, key=lambda row: row["examples/s"].value or 0.0)
     if best["examples/s"].value:
         best["examples/s"] = best["examples/s"]._replace(badge=("good", "best"))
     # Leave out figures that no run has, such as GPU figures on a machine without a GPU.
-    kept = [name for name in cells[0] if any(each[name].text != _UNKNOWN for each in cells)]
-    names = dict.fromkeys(name for each in all_settings for name in each)
-    differ = [name for name in names if len({each.get(name) for each in all_settings}) > 1]
+    kept = [name for name in cells[0] if any(row[name].text != _UNKNOWN for row in cells)]
+    names = dict.fromkeys(name for settings in all_settings for name in settings)
+    differ = [name for name in names if len({settings.get(name) for settings in all_settings}) > 1]
     ids, rows = run_ids(runs), []
-    for name, run, figures, each in zip(ids, runs, cells, all_settings, strict=True):
+    for name, run, figures, settings in zip(ids, runs, cells, all_settings, strict=True):
         short = run.name[len(prefix) :]
         shown = [figures[column] for column in kept]
-        shown += [RunCell(each.get(column, _UNKNOWN)) for column in differ]
+        shown += [RunCell(settings.get(column, _UNKNOWN)) for column in differ]
         rows.append(RunRow(name, href(run) or f"#{name}", short, run.name, tuple(shown)))
     data = _compared(runs, ids, len(prefix))
     are_fits = all(run.phase == "fit" and run.is_chief for run in runs)
@@ -213,7 +213,7 @@ def _compared(runs: Sequence[RunReport], ids: Sequence[str], cut: int) -> dict[s
 def _cells(run: RunReport) -> dict[str, RunCell]:
     summary, headline = run.summary, headline_of(run.summary)
     severity = headline.severity
-    each = " on each worker" if summary.environment.workers > 1 else ""
+    where = " on each worker" if summary.environment.workers > 1 else ""
     busy = mean_busy_percent(summary.gpus)
     busy_fraction = None if busy is None else busy / 100
     lasted_s = summary.throughput.wall_s if summary.throughput else None
@@ -226,7 +226,7 @@ def _cells(run: RunReport) -> dict[str, RunCell]:
         "verdict": RunCell(headline.text, place, (severity, severity)),
         "step time": _cell(summary.step_time_s, units.duration),
         "input": _cell(waited, units.percentage, part=waited),
-        "examples/s": _cell(summary.examples_per_s, lambda rate: units.number(rate) + each),
+        "examples/s": _cell(summary.examples_per_s, lambda rate: units.number(rate) + where),
         "GPU busy": _cell(busy_fraction, units.percentage, part=busy_fraction),
         "peak memory": _cell(peak, units.size),
         "steps": _cell(summary.steps, units.number),

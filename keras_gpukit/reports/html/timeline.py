@@ -115,9 +115,9 @@ def _areas(series: TimeSeries, time: TimeAxis, size_s: float, hover: str) -> Ite
     times = series.figures["step_time_s"]
     areas = WindowAreas(series, time)
     steps, wait = (scaled(series.figures[name].mean, size_s) for name in ("step_time_s", "wait_s"))
-    whole = [each if wait[place] is None else None for place, each in enumerate(steps)]
-    split = [None if wait[place] is None else each for place, each in enumerate(steps)]
-    is_split = [each is not None for each in wait]
+    whole = [step if wait[place] is None else None for place, step in enumerate(steps)]
+    split = [None if wait[place] is None else step for place, step in enumerate(steps)]
+    is_split = [waited is not None for waited in wait]
     after_wait = _less(steps, wait)
     between = _between(series, size_s)
     work = _less(after_wait, between) if between else after_wait
@@ -174,12 +174,12 @@ def _words(series: TimeSeries) -> str:
 def _lanes(run: RunReport) -> Iterator[Lane]:
     """Yields the lanes, the epochs first; some may have no events."""
     for kind, (name, color) in _KINDS.items():
-        marks = tuple(_mark(each) for each in run.events if each.kind == kind)
+        marks = tuple(_mark(event) for event in run.events if event.kind == kind)
         yield Lane(name, color, marks, _OTHER_EPOCH if kind == "epoch" else None)
     captures = []
-    for each in (report.capture for report in run.captures if report.capture):
-        says = f"capture at step {each.first_step:,}: {each.reason}"
-        captures.append(Mark(each.time_s, each.duration_s, says, each.first_step))
+    for capture in (report.capture for report in run.captures if report.capture):
+        says = f"capture at step {capture.first_step:,}: {capture.reason}"
+        captures.append(Mark(capture.time_s, capture.duration_s, says, capture.first_step))
     yield Lane("captures", COLORS["input"], tuple(captures))
     for index, series in run.gpus.items():
         yield Lane(f"GPU {index} throttled", _THROTTLED, tuple(_throttled(series)))
@@ -209,7 +209,7 @@ def _mark(event: RunEvent) -> Mark:
 def _throttled(series: TimeSeries) -> Iterator[Mark]:
     """Yields a mark per stretch of throttled readings, from the last reading before it."""
     throttled = series.figures["throttled"].mean
-    for is_throttled, those in groupby(range(len(throttled)), lambda each: bool(throttled[each])):
+    for is_throttled, those in groupby(range(len(throttled)), lambda point: bool(throttled[point])):
         if is_throttled:
             points = list(those)
             began_s = series.time_s[max(points[0] - 1, 0)]
@@ -223,7 +223,7 @@ def _draw_lane(lane: Lane, place: int, time: TimeAxis) -> Iterator[Trace]:
     size_s, _ = time.unit
     colors = [(lane.color, lane.second_color)[number % 2] for number in range(len(lane.marks))]
     room_s = _DIGIT * time.lasted_s
-    texts = [each.text * (each.duration_s >= room_s * len(each.text)) for each in lane.marks]
+    texts = [mark.text * (mark.duration_s >= room_s * len(mark.text)) for mark in lane.marks]
     yield {
         "type": "bar",
         "base": [time.place(mark.began_s) for mark in lane.marks],
@@ -267,7 +267,7 @@ def _moments(mark: Mark, time: TimeAxis) -> Iterator[float]:
 def _events_table(lanes: Sequence[Lane], time: TimeAxis) -> Table:
     """Returns a table of the longest events, in order of their start."""
     marks = [(lane, mark) for lane in lanes for mark in lane.marks]
-    longest = sorted(marks, key=lambda each: -each[1].duration_s)[:_MOST_EVENTS]
+    longest = sorted(marks, key=lambda pair: -pair[1].duration_s)[:_MOST_EVENTS]
     rows = tuple(
         (
             units.number(time.place(mark.began_s)),
@@ -276,7 +276,7 @@ def _events_table(lanes: Sequence[Lane], time: TimeAxis) -> Table:
             units.duration(mark.duration_s) if mark.duration_s else "",
             units.known(mark.step, lambda step: f"{step:,}", ""),
         )
-        for lane, mark in sorted(longest, key=lambda each: each[1].began_s)
+        for lane, mark in sorted(longest, key=lambda pair: pair[1].began_s)
     )
     is_cut = len(marks) > len(rows)
     note = f"The longest {_MOST_EVENTS} of {len(marks):,}." if is_cut else ""

@@ -50,9 +50,9 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
     """Yields the most important figures as pairs of name and value; None if it is unknown."""
     throughput, record = summary.throughput, summary.input
     if throughput is not None:
-        each = " on each worker" if summary.environment.workers > 1 else ""
+        where = " on each worker" if summary.environment.workers > 1 else ""
         yield "step time", units.if_known(throughput.step_time_s, units.duration)
-        yield f"examples per second{each}", units.if_known(throughput.examples_per_s, units.number)
+        yield f"examples per second{where}", units.if_known(throughput.examples_per_s, units.number)
     if record is not None and record.stall_fraction is not None:
         share = phrases.input_share(summary)
         yield (
@@ -108,8 +108,8 @@ def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord,
     """
     if run is None:
         return ()
-    captures = [each.capture for each in run.captures if each.capture and each.capture.path]
+    captures = [report.capture for report in run.captures if report.capture and report.capture.path]
     if finding.code not in _IN_CAPTURES:
         return ()
-    slower = [each for each in captures if each.trigger == "step time"]
+    slower = [capture for capture in captures if capture.trigger == "step time"]
     return tuple((slower or captures)[-2:])

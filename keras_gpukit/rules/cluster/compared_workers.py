@@ -65,7 +65,7 @@ class SlowLink:
 
 def common_steps(comparison: WorkerComparison) -> tuple[tuple[ComparedStep, ...], ...]:
     """Returns the steps that are known of every member, each with the members' figures in order."""
-    by_member = [{each.step: each for each in member.compared} for member in comparison.members]
+    by_member = [{step.step: step for step in member.compared} for member in comparison.members]
     if len(by_member) < 2:
         return ()
     shared = set.intersection(*(set(steps) for steps in by_member))
@@ -84,7 +84,9 @@ def unknown_because(comparison: WorkerComparison | None) -> str | NotApplicable 
     steps = len(common_steps(comparison))
     if steps >= FEWEST_STEPS:
         return None
-    missing = next(filter(None, (each.compared_unknown_because for each in comparison.members)), "")
+    missing = next(
+        filter(None, (member.compared_unknown_because for member in comparison.members)), ""
+    )
     return missing or too_short(
         f"{steps} of the {FEWEST_STEPS} steps needed are known of each {comparison.kind}"
     )
@@ -108,7 +110,9 @@ def late_member(comparison: WorkerComparison) -> Late | None:
             low_s, high_s = max(margins_s[quarter], 0.0), margins_s[-1 - quarter]
             why = _cause(comparison, steps, place)
             return Late(member, low_s, median_s, high_s, *why, of_s, len(steps))
-    waits_s = [each.input_wait_s for each in comparison.members if each.input_wait_s is not None]
+    waits_s = [
+        worker.input_wait_s for worker in comparison.members if worker.input_wait_s is not None
+    ]
     if len(waits_s) < max(len(comparison.members), 2):
         return None
     place = waits_s.index(max(waits_s))
@@ -123,7 +127,7 @@ def late_member(comparison: WorkerComparison) -> Late | None:
 def margins_of(comparison: WorkerComparison, place: int) -> list[float]:
     """Returns a member's delays behind the last of the others, in all compared steps, sorted."""
     steps = common_steps(comparison)
-    return sorted(_margin_s([each.busy_s for each in step], place) for step in steps)
+    return sorted(_margin_s([times.busy_s for times in step], place) for step in steps)
 
 
 def exchange_s(comparison: WorkerComparison) -> float | None:
@@ -135,13 +139,13 @@ def exchange_s(comparison: WorkerComparison) -> float | None:
     steps = common_steps(comparison)
     if len(steps) < FEWEST_STEPS:
         return None
-    return statistics.median(min(each.collective_s for each in step) for step in steps)
+    return statistics.median(min(times.collective_s for times in step) for step in steps)
 
 
 def step_s(comparison: WorkerComparison) -> float | None:
     """Returns the members' median step time, of compared steps if there are any, else of all."""
-    compared = [each.duration_s for step in common_steps(comparison) for each in step]
-    means = [each.step_time_s for each in comparison.members if each.step_time_s is not None]
+    compared = [times.duration_s for step in common_steps(comparison) for times in step]
+    means = [member.step_time_s for member in comparison.members if member.step_time_s is not None]
     return statistics.median(compared or means) if compared or means else None
 
 
@@ -169,7 +173,7 @@ def slow_link(comparison: WorkerComparison) -> SlowLink | None:
         ring_s = (len(comparison.members) - 1) * (round_trip_s - others_s)
         if round_trip_s >= SLOW_LINK_FACTOR * others_s and ring_s >= SLOW_LINK_FRACTION * of_s:
             slow.append(SlowLink(member, round_trip_s, others_s, ring_s))
-    return max(slow, key=lambda each: each.round_trip_s, default=None)
+    return max(slow, key=lambda link: link.round_trip_s, default=None)
 
 
 def _cause(
@@ -227,7 +231,7 @@ def step_parts(comparison: WorkerComparison) -> tuple[StepParts, ...]:
     steps = common_steps(comparison)
     if not steps:
         return tuple(StepParts(member.input_wait_s) for member in comparison.members)
-    exchange_s = statistics.fmean(min(each.collective_s for each in step) for step in steps)
+    exchange_s = statistics.fmean(min(times.collective_s for times in step) for step in steps)
     parts = []
     for member, own in zip(comparison.members, zip(*steps, strict=True), strict=True):
         wait_s = member.input_wait_s

@@ -200,7 +200,7 @@ class UnevenShards(Rule):
         if comparison is None or not comparison.is_complete:
             return self.abstain(unknown_because(comparison))
         members = comparison.members
-        counts = [each.examples for each in members if each.examples is not None]
+        counts = [member.examples for member in members if member.examples is not None]
         most = max(counts, default=0)
         if len(counts) < len(members) or not most:
             return self.abstain()
@@ -211,8 +211,8 @@ class UnevenShards(Rule):
         lost_s = lost * time_of_steps_s(summary)
         saving = of_run(summary, 0.0, lost_s, basis="examples of each worker", upper_bound=True)
         named = [
-            self.examples_of(float(each.examples or 0), f"{comparison.kind} {each.index}")
-            for each in members
+            self.examples_of(float(member.examples or 0), f"{comparison.kind} {member.index}")
+            for member in members
         ]
         return self.find(
             severity(of_run(summary, lost_s, lost_s, basis=""), summary),

@@ -62,9 +62,9 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
     if has_same_batch and _BATCH in settings[0].keys() & settings[1].keys():
         settings[1][_BATCH] = settings[0][_BATCH]
     differ = differing(*settings)
-    all_ours, all_theirs = ([each.summary for each in side] for side in (a, b))
+    all_ours, all_theirs = ([run.summary for run in side] for side in (a, b))
     figures = changes(all_ours, all_theirs, alternating=_alternate(a, b))
-    codes = [{each.code for each in summary.verdict.findings} for summary in (ours, theirs)]
+    codes = [{finding.code for finding in summary.verdict.findings} for summary in (ours, theirs)]
     compared = RunComparison(
         a[0].name,
         b[0].name,
@@ -77,8 +77,12 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
         stages=stage_pairs(ours, theirs),
         layers=layer_pairs(ours, theirs),
         operations=operation_pairs(ours, theirs),
-        found=tuple(each.title for each in theirs.verdict.findings if each.code not in codes[0]),
-        gone=tuple(each.title for each in ours.verdict.findings if each.code not in codes[1]),
+        found=tuple(
+            finding.title for finding in theirs.verdict.findings if finding.code not in codes[0]
+        ),
+        gone=tuple(
+            finding.title for finding in ours.verdict.findings if finding.code not in codes[1]
+        ),
         runs=(len(a), len(b)),
     )
     return replace(compared, causes=causes(ours, theirs, compared))
@@ -86,7 +90,7 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
 
 def _headline(figures: Sequence[FigureChange], of_steps: str) -> str:
     """Returns the figure that says which run is faster: of the script if its steps do not say."""
-    marks = {each.name: each.mark for each in figures}
+    marks = {figure.name: figure.mark for figure in figures}
     is_of_script = marks["script_time"] in ("better", "worse")
     return (
         "script_time" if is_of_script and marks[of_steps] in (None, "no difference") else of_steps
@@ -196,7 +200,7 @@ def causes(a: RunSummary, b: RunSummary, compared: RunComparison) -> tuple[Chang
     If the change is within the noise, only what makes the comparison doubtful.
     """
     used = [used_by_others(summary) for summary in (a, b)]
-    is_shared = max(each or 0.0 for each in used) >= OTHERS
+    is_shared = max(share or 0.0 for share in used) >= OTHERS
     others = (ChangeCause("other processes", "cores", *used),) if is_shared else ()
     return (*_with_change(a, b, compared), *others)
 
@@ -227,11 +231,11 @@ def _with_change(a: RunSummary, b: RunSummary, compared: RunComparison) -> Itera
     if names != [_INPUT]:
         for pair in _notable(compared.layers, changed_s)[:MOST_OF_A_KIND]:
             yield ChangeCause("layer", pair.name, pair.a_s, pair.b_s)
-        for each in compared.operations[:MOST_OF_A_KIND]:
-            yield ChangeCause("placement", each.name, each.a, each.b)
+        for operation in compared.operations[:MOST_OF_A_KIND]:
+            yield ChangeCause("placement", operation.name, operation.a, operation.b)
     settings = sorted(compared.settings, key=lambda pair: pair.name in _LAST)
-    for each in settings[: 2 * MOST_OF_A_KIND]:
-        yield ChangeCause("setting", each.name, each.a, each.b)
+    for setting in settings[: 2 * MOST_OF_A_KIND]:
+        yield ChangeCause("setting", setting.name, setting.a, setting.b)
 
 
 def _notable(pairs: Sequence[TimePair], changed_s: float) -> list[TimePair]:
@@ -254,7 +258,7 @@ def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCaus
             factor = after_s / before_s if changed_s > 0 else before_s / after_s
             if factor >= STAGE_FACTOR and (after_s - before_s) / changed_s >= NOTABLE:
                 timed.append((abs(after_s - before_s), b, before_s, after_s))
-    timed.sort(key=lambda each: -each[0])
+    timed.sort(key=lambda timing: -timing[0])
     for _, stage, before_s, after_s in timed[:MOST_OF_A_KIND]:
         yield ChangeCause("stage time", named(stage), before_s, after_s)
 

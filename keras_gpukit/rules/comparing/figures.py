@@ -84,11 +84,11 @@ Runs = Sequence[RunSummary]
 
 def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChange, ...]:
     """Returns all figures with their changes."""
-    values = [[_values(each) for each in runs] for runs in (a, b)]
-    is_shared = max(used_by_others(each) or 0.0 for each in (*a, *b)) >= OTHERS
-    step_counts = {each["steps"] for side in values for each in side}
-    fullest = [each.memory.fullest for each in (*a, *b) if each.memory]
-    on_cpu = any(each is not None and each.device.startswith("CPU") for each in fullest)
+    values = [[_values(run) for run in runs] for runs in (a, b)]
+    is_shared = max(used_by_others(run) or 0.0 for run in (*a, *b)) >= OTHERS
+    step_counts = {figures["steps"] for side in values for figures in side}
+    fullest = [run.memory.fullest for run in (*a, *b) if run.memory]
+    on_cpu = any(memory is not None and memory.device.startswith("CPU") for memory in fullest)
     found = []
     for name, how in FIGURES.items():
         has_other_steps = name in ("run_time", "script_time") and len(step_counts) > 1
@@ -96,10 +96,9 @@ def changes(a: Runs, b: Runs, *, alternating: bool = False) -> tuple[FigureChang
             how = Compared(how.unit)
         if name in ("peak_memory", "step_memory") and on_cpu:
             how = Compared(how.unit)  # threads of a CPU decide which tensors there are at a time
-        read_a, read_b = (_mean([each[name] for each in side]) for side in values)
+        read_a, read_b = (_mean([figures[name] for figures in side]) for side in values)
         over = [
-            [known for each in runs if (known := _estimate(each, how, len(runs)))]
-            for runs in (a, b)
+            [known for run in runs if (known := _estimate(run, how, len(runs)))] for runs in (a, b)
         ]
         is_known = len(over[0]) == len(a) and len(over[1]) == len(b)
         change = _change(name, how, read_a, read_b, over if is_known else None, alternating)
@@ -122,7 +121,7 @@ def _as_processors_say(
     What others take makes steps longer, by more than their share where threads wait for each other,
     but not their processor time.
     """
-    used = [_mean([each["cpu_time"] for each in side]) for side in values]
+    used = [_mean([figures["cpu_time"] for figures in side]) for side in values]
     if change.low is None or change.high is None or not used[0] or not used[1]:
         return change
     ratio = used[0] / used[1] if how.is_better else used[1] / used[0]
@@ -134,7 +133,7 @@ def _as_processors_say(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
 
 
@@ -223,8 +222,8 @@ def _processor_time_s(summary: RunSummary) -> float | None:
 
 def _mean_over_windows(runs: Runs, how: Compared) -> float | None:
     """Returns a figure over runs' windows after the warm-up; None if one's are too few."""
-    found = [_windows(each, how, len(runs)) for each in runs]
-    return _mean([None if each is None else mean(*each) for each in found])
+    found = [_windows(run, how, len(runs)) for run in runs]
+    return _mean([None if windows is None else mean(*windows) for windows in found])
 
 
 def _windows(
@@ -237,9 +236,9 @@ def _windows(
     weights = series.weight
     if how.unit in ("share", "/s"):  # of time, not of steps
         steps_ms = _series(summary, STEP_TIME)
-        each = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
+        means_ms = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
         weights = tuple(
-            weight * each.get(step, 0.0)
+            weight * means_ms.get(step, 0.0)
             for step, weight in zip(series.step, series.weight, strict=True)
         )
     # How much a run varies is only needed of a single one.
@@ -275,7 +274,7 @@ def _wait_is_known(summary: RunSummary) -> bool:
 
 
 def _series(summary: RunSummary, tag: str) -> Series | None:
-    return next((each for each in summary.series if each.tag == tag), None)
+    return next((series for series in summary.series if series.tag == tag), None)
 
 
 def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:
@@ -287,7 +286,7 @@ def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:
             name: _mean_over_windows(runs, Compared("s", tag=tag, factor=1e-3))
             for name, tag in {**tags, "": STEP_TIME}.items()
         }
-        known = {name: each for name, each in found.items() if each is not None}
+        known = {name: mean_s for name, mean_s in found.items() if mean_s is not None}
         if len(known) < len(found):
             return ()
         rest_s = known.pop("") - sum(known.values())

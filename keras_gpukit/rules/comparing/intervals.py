@@ -86,11 +86,11 @@ def estimate(
     fewer than two parts, the deviation is unknown, and infinite.
     """
     ends = [len(values) * part // PARTS for part in range(PARTS + 1)]
-    slices = [slice(*each) for each in itertools.pairwise(ends)]
+    slices = [slice(*bounds) for bounds in itertools.pairwise(ends)]
     parts = [
-        (mean(values[each], weights[each]), sum(weights[each]))
-        for each in slices
-        if sum(weights[each]) > 0
+        (mean(values[span], weights[span]), sum(weights[span]))
+        for span in slices
+        if sum(weights[span]) > 0
     ]
     if of_ratio and min(parts)[0] <= 0:
         return None
@@ -109,10 +109,10 @@ def estimate(
 def _outlying(values: Sequence[float]) -> int:
     """Returns how many values stand out at the end that has more of them; 0 if that is usual."""
     middle = statistics.median(values)
-    spread = statistics.median(abs(each - middle) for each in values) / NORMAL_MAD
+    spread = statistics.median(abs(value - middle) for value in values) / NORMAL_MAD
     far = OUTLYING * max(spread, BETWEEN_RUNS)
     count = max(
-        sum(each > middle + far for each in values), sum(each < middle - far for each in values)
+        sum(value > middle + far for value in values), sum(value < middle - far for value in values)
     )
     return count if count <= MOST_OUTLYING * len(values) else 0
 
@@ -127,7 +127,7 @@ def over_runs(estimates: Sequence[Estimate]) -> Estimate:
     """Returns the mean of repeated runs, which varies by what the runs differ by."""
     if len(estimates) == 1:
         return estimates[0]
-    means = [each.mean for each in estimates]
+    means = [estimate.mean for estimate in estimates]
     error = statistics.stdev(means) / math.sqrt(len(means))
     return Estimate(statistics.fmean(means), error, len(means) - 1, between=0.0)
 
@@ -165,8 +165,8 @@ def difference(
         sides = over_runs(a), over_runs(b)
         center = sides[1].mean - sides[0].mean
         low, high = sides[1].lower + sides[0].higher, sides[1].higher + sides[0].lower
-        squared = sum(each.deviation**2 + each.between**2 for each in sides)
-        spent = sum(each.deviation**4 / each.freedom for each in sides)
+        squared = sum(side.deviation**2 + side.between**2 for side in sides)
+        spent = sum(side.deviation**4 / side.freedom for side in sides)
         # Welch's t. Without noise in the runs, only `between` is left, which is given.
         freedom = min(squared**2 / spent, 1e6) if 0 < spent < math.inf else 1e6
     half = student(freedom) * math.sqrt(squared)

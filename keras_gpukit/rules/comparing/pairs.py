@@ -100,9 +100,9 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
     those of functions on another line, the same kind, in the same order.
     """
     ours, theirs = _stages(a), _stages(b)
-    shared = {each.name for each in ours} & {each.name for each in theirs}
+    shared = {stage.name for stage in ours} & {stage.name for stage in theirs}
     keys = [
-        [each.name if each.name in shared else f" {each.kind}" for each in of]
+        [stage.name if stage.name in shared else f" {stage.kind}" for stage in of]
         for of in (ours, theirs)
     ]
     pairs: list[tuple[StageRecord | None, StageRecord | None]] = []
@@ -111,8 +111,8 @@ def stage_pairs(a: RunSummary, b: RunSummary) -> tuple[StagePair, ...]:
         if same == "equal":
             pairs += zip(ours[a_from:a_to], theirs[b_from:b_to], strict=True)
         else:
-            pairs += [(each, None) for each in ours[a_from:a_to]]
-            pairs += [(None, each) for each in theirs[b_from:b_to]]
+            pairs += [(stage, None) for stage in ours[a_from:a_to]]
+            pairs += [(None, stage) for stage in theirs[b_from:b_to]]
     return tuple(
         StagePair(one, other, (_is_bottleneck(a, one), _is_bottleneck(b, other)))
         for one, other in pairs
@@ -124,15 +124,15 @@ def written_pairs(a: RunSummary, b: RunSummary) -> Iterator[tuple[str, str | Non
 
     "cache after load" is None or "present"; "load" is "after shuffle" in one, and elsewhere in b.
     """
-    sides = [(each.pipeline and each.pipeline.written) or () for each in (a, b)]
+    sides = [(summary.pipeline and summary.pipeline.written) or () for summary in (a, b)]
     if not all(sides):
         return
-    ours, theirs = (each[::-1] for each in sides)  # as one reads the script
+    ours, theirs = (side[::-1] for side in sides)  # as one reads the script
     codes = SequenceMatcher(None, ours, theirs).get_opcodes()
     changed = [spans for same, *spans in codes if same != "equal"]
     gone = [place for begin, end, *_ in changed for place in range(begin, end)]
     for place in (place for *_, begin, end in changed for place in range(begin, end)):
-        was = next((each for each in gone if ours[each] == theirs[place]), None)
+        was = next((index for index in gone if ours[index] == theirs[place]), None)
         if was is None:
             yield f"{theirs[place]}{_after(theirs, place)}", None, "present"
         else:
@@ -149,7 +149,7 @@ def _stages(summary: RunSummary) -> tuple[StageRecord, ...]:
     """Returns the stages of a pipeline, and the Python code that feeds it as another one."""
     stages = summary.pipeline.stages if summary.pipeline else ()
     python = summary.input.python if summary.input else None
-    if python is None or any(each.name == python.name for each in stages):
+    if python is None or any(stage.name == python.name for stage in stages):
         return stages
     code = StageRecord(
         python.name,
@@ -174,14 +174,14 @@ def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
     only are the same, in the order of the forward pass. What has the same name is the same wherever
     it stands: layers that run side by side have no fixed order.
     """
-    ours_s, theirs_s = (_times_by_layer(each.profile) for each in (a, b))
+    ours_s, theirs_s = (_times_by_layer(summary.profile) for summary in (a, b))
     if not (ours_s and theirs_s):
         return ()
     pairs = [TimePair(path, ours_s[path], theirs_s[path]) for path in ours_s if path in theirs_s]
     others: dict[str, list[str]] = {}
-    for path in (each for each in theirs_s if each not in ours_s):
+    for path in (layer for layer in theirs_s if layer not in ours_s):
         others.setdefault(_NUMBER.sub("", path), []).append(path)
-    for path in (each for each in ours_s if each not in theirs_s):
+    for path in (layer for layer in ours_s if layer not in theirs_s):
         same = others.get(_NUMBER.sub("", path))
         if same:
             pairs.append(TimePair(f"{path} → {same[0]}", ours_s[path], theirs_s[same.pop(0)]))
@@ -195,8 +195,8 @@ def layer_pairs(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:
 def _times_by_layer(profile: ProfileRecord | None) -> dict[str, float]:
     """Returns the seconds of each layer by its path, in the order of the forward pass."""
     found: dict[str, float] = {}
-    for each in profile.layers if profile else ():
-        found[each.path] = found.get(each.path, 0.0) + each.time_s
+    for layer in profile.layers if profile else ():
+        found[layer.path] = found.get(layer.path, 0.0) + layer.time_s
     return found
 
 
@@ -211,8 +211,8 @@ def _operations(summary: RunSummary) -> Iterator[tuple[str, str]]:
     for device, count in summary.placement.items():
         yield f"operations on {device}", f"{count:,}"
     if summary.operations is not None and not summary.operations.predicted:
-        for each in summary.operations.fallbacks:
-            yield f"{each.operation} on the CPU ({each.cause})", f"{each.count:,}"
+        for fallback in summary.operations.fallbacks:
+            yield f"{fallback.operation} on the CPU ({fallback.cause})", f"{fallback.count:,}"
 
 
 def run_parts(a: RunSummary, b: RunSummary) -> tuple[TimePair, ...]:

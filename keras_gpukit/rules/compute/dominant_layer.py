@@ -87,7 +87,7 @@ class DominantLayer(Rule):
         }
         if not fitting:
             return None
-        name = max(fitting, key=lambda each: fitting[each])
+        name = max(fitting, key=lambda group_name: fitting[group_name])
         advice = _advice(name, groups[name], is_compiled(summary, profile))
         groups[name].sort(key=_time_s, reverse=True)
         # Of a GPU, other rules judge what these changes save.
@@ -95,7 +95,7 @@ class DominantLayer(Rule):
         return self._found(level, name, groups[name], total_s, advice)
 
     def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
-        others = [each for each in layers if each.role == "layer" and each not in group]
+        others = [layer for layer in layers if layer.role == "layer" and layer not in group]
         if len(others) < 2 or (_kind(group) in PRODUCT_KINDS and len(group) > 1):
             return False  # as it should be
         usual_s = sum(map(_time_s, others)) / len(others)
@@ -115,8 +115,8 @@ class DominantLayer(Rule):
         return self.find(
             level,
             self.of_the_computation(share, name),
-            self.of_it_in(sum(each.kinds_s.get(kind, 0.0) for each in group) / time_s, kind),
-            self.of_it_backward(sum(each.backward_s for each in group) / time_s),
+            self.of_it_in(sum(layer.kinds_s.get(kind, 0.0) for layer in group) / time_s, kind),
+            self.of_it_backward(sum(layer.backward_s for layer in group) / time_s),
             self.layers(len(group), name),
             advice=advice,
             title=f"{100 * share:.0f} % of the computation is {name}{_made(group)}{mostly}",
@@ -144,16 +144,16 @@ class ComputeOutsideLayers(Rule):
             return self.abstain()
         layers = _computing(profile)
         total_s = sum(map(_time_s, layers)) or 1.0
-        lines = [each for each in layers if each.role == "line"]
-        outside = [*lines, *(each for each in layers if each.role == "other")]
+        lines = [layer for layer in layers if layer.role == "line"]
+        outside = [*lines, *(layer for layer in layers if layer.role == "other")]
         outside_s = sum(map(_time_s, outside))
-        share, backward_s = outside_s / total_s, sum(each.backward_s for each in outside)
+        share, backward_s = outside_s / total_s, sum(layer.backward_s for layer in outside)
         if sum(map(_time_s, lines)) < self.least_of_lines * total_s and share < self.least:
             return None
         lines.sort(key=_time_s, reverse=True)
-        lines = [each for each in lines[:MOST_LINES] if each.time_s >= LEAST_NAMED * total_s]
-        removable = [each for each in lines if not each.backward_s]
-        decompose = [each for each in lines if _decomposes(each)]
+        lines = [line for line in lines[:MOST_LINES] if line.time_s >= LEAST_NAMED * total_s]
+        removable = [line for line in lines if not line.backward_s]
+        decompose = [line for line in lines if _decomposes(line)]
         left_out = sum(map(_time_s, (decompose or removable) if lines else outside)) / total_s
         # Of a GPU, other rules judge what changes save.
         is_info = bool(profile.devices) or not left_out
@@ -161,7 +161,7 @@ class ComputeOutsideLayers(Rule):
         return self.find(
             "info" if is_info else "warning",
             self.of_the_computation(share),
-            *(self.of_it_by_line(each.time_s / total_s, each.path) for each in lines),
+            *(self.of_it_by_line(line.time_s / total_s, line.path) for line in lines),
             self.of_it_backward(backward_s / outside_s),
             advice=_outside(lines, removable, decompose),
             saving=None if is_info else of_compute(summary, left_out, basis=basis),
@@ -172,22 +172,24 @@ class ComputeOutsideLayers(Rule):
 
 def _computing(profile: ProfileRecord) -> list[LayerProfile]:
     """Returns layers without pauses between operations, and what damaged files say nothing of."""
-    return [each for each in profile.layers if each.kernels and each.kinds_s and each.time_s]
+    return [layer for layer in profile.layers if layer.kernels and layer.kinds_s and layer.time_s]
 
 
 def _lines_in_words(lines: Sequence[LayerProfile]) -> str:
-    return ", ".join(f"{each.path} ({_operations([each])})" for each in lines)
+    return ", ".join(f"{line.path} ({_operations([line])})" for line in lines)
 
 
 def _operations(layers: Sequence[LayerProfile]) -> str:
     """Returns the kinds of the largest operations: "TopKV2, MatMul"."""
-    largest = [each for layer in layers for each in layer.largest][:MOST_LINES]
-    return ", ".join(dict.fromkeys(plain_name(each.operation or each.name) for each in largest))
+    largest = [kernel for layer in layers for kernel in layer.largest][:MOST_LINES]
+    return ", ".join(
+        dict.fromkeys(plain_name(kernel.operation or kernel.name) for kernel in largest)
+    )
 
 
 def _decomposes(line: LayerProfile) -> bool:
-    names = (each.operation or each.name for each in line.largest)
-    return any(plain_name(each) in DECOMPOSITIONS for each in names)
+    names = (kernel.operation or kernel.name for kernel in line.largest)
+    return any(plain_name(name) in DECOMPOSITIONS for name in names)
 
 
 def _outside(
@@ -205,7 +207,7 @@ def _outside(
         )
     if not removable:
         return (f"Look at {lines[0].path} first: its sizes, and whether each step needs all of it",)
-    names = ", ".join(each.path for each in removable)
+    names = ", ".join(line.path for line in removable)
     return (
         f"If {names} is for a metric only, leave it out, or compute it in `evaluate` once per "
         "epoch; else look at its sizes",
@@ -219,13 +221,15 @@ def _advice(name: str, group: list[LayerProfile], compiled: bool) -> tuple[str, 
     advice = []
     general = f"Look at {name} first: its dtype, its sizes, and whether it computes one by one "
     general += "what could be computed together"
-    classes = {each.class_name for each in group}
-    if known := next((BY_CLASS[each] for each in classes if each in BY_CLASS), None):
+    classes = {layer.class_name for layer in group}
+    if known := next(
+        (BY_CLASS[class_name] for class_name in classes if class_name in BY_CLASS), None
+    ):
         return known.format(name=name), general
     if not classes.isdisjoint(RECURRENT):
         return (general,)
-    operations = sum(each.kernels for each in group) / len(group)
-    if operations >= MANY_OPERATIONS and any("matmul" in each.kinds_s for each in group):
+    operations = sum(layer.kernels for layer in group) / len(group)
+    if operations >= MANY_OPERATIONS and any("matmul" in layer.kinds_s for layer in group):
         advice.append(BATCHED.format(name=name, many=f"{operations:.0f} operations"))
     if _kind(group) in FUSED_KINDS and not compiled:
         advice.append("`compile(jit_compile=True)`: XLA makes few operations of many")
@@ -245,8 +249,8 @@ def _made(group: list[LayerProfile]) -> str:
 def _kind(group: list[LayerProfile]) -> Kind:
     """Returns the kind of computation that takes most of some layers' time."""
     times_s: Counter[Kind] = Counter()
-    for each in group:
-        times_s.update(each.kinds_s)
+    for layer in group:
+        times_s.update(layer.kinds_s)
     return times_s.most_common(1)[0][0]
 
 

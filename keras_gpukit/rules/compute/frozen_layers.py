@@ -33,8 +33,8 @@ class FrozenFeatures(ProfileRule):
         if parts is None or parts.compute_s is None or start is None or own_s <= 0:
             return self.abstain()
         epochs = start.epochs + 1
-        inside = (each for each in profile.layers if _outermost(each) in frozen.names)
-        share = min(sum(each.time_s for each in inside) / own_s, 1.0)
+        inside = (layer for layer in profile.layers if _outermost(layer) in frozen.names)
+        share = min(sum(layer.time_s for layer in inside) / own_s, 1.0)
         again = share * (1 - 1 / epochs)
         low_s = LEAST_SAVED * again * parts.compute_s if frozen.gets_arrays else 0.0
         saving = of_run(

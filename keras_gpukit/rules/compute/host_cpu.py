@@ -106,7 +106,7 @@ class PageFaults(Rule):
         kernel_cores, faults_per_s = host.kernel_cores or 0.0, host.page_faults_per_s or 0.0
         if host.kernel_fraction < WARNING_FRACTION or kernel_cores > LONGEST_FAULT_S * faults_per_s:
             return None
-        if any(each.device.startswith("CPU") for each in summary.allocators):
+        if any(allocator.device.startswith("CPU") for allocator in summary.allocators):
             return self.abstain("TensorFlow keeps the memory of freed tensors already")
         stages = summary.pipeline.stages if summary.pipeline else ()
         has_source = summary.input is not None and summary.input.python is not None
@@ -186,8 +186,8 @@ def _longest(summary: RunSummary, host: HostUtilization) -> float | None:
     slowed_s = parts.compute_s + tracing_s + (0.0 if waits else parts.input_s or 0.0)
     slowed_s += max(parts.validation_s - validation_wait_s(summary), 0.0)
     of_job = sum(
-        (each or 0.0) / 100
-        for each in (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
+        (percent or 0.0) / 100
+        for percent in (host.process_cpu_percent, host.children_cpu_percent, host.job_cpu_percent)
     )
     of_one_core = min(of_job * (summary.environment.cpu_count or 1), 1.0)
     alone_s = of_job * (parts.wall_s - tracing_s) + of_one_core * tracing_s

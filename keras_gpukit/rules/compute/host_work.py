@@ -46,8 +46,10 @@ class CPUFallback(Rule):
         if record is None or not record.operations:
             return self.abstain(record.unknown_because if record else None)
         if summary.environment.gpus and not any("GPU" in device for device in record.operations):
-            wrong = [each for each in record.fallbacks if each.cause == "no such device"]
-            advice = tuple(dict.fromkeys(_advise(each) for each in wrong))[:NAMED]
+            wrong = [
+                fallback for fallback in record.fallbacks if fallback.cause == "no such device"
+            ]
+            advice = tuple(dict.fromkeys(_advise(fallback) for fallback in wrong))[:NAMED]
             return self.find(
                 "critical",
                 self.operations_on_the_CPU(sum(record.by_device.values())),
@@ -78,13 +80,13 @@ def _title(record: PlacementRecord, about: str) -> str | None:
 
 def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, ...]:
     counts = tuple(
-        each
+        figure
         for fallback in blamed[:NAMED]
-        for each in (
+        for figure in (
             CPUFallback.operations_of(fallback.count, fallback.operation),
             CPUFallback.data_of(fallback.python_bytes or 0, fallback.operation),
         )
-        if each.value
+        if figure.value
     )
     if record.predicted or record.transfers is None:
         return counts
@@ -135,7 +137,7 @@ class PythonInStep(Rule):
         return self.find(
             severity(saving, summary),
             self.of_a_step_in_Python_functions(share),
-            advice=_advice({each.role for each in called}),
+            advice=_advice({function.role for function in called}),
             saving=saving,
             title=f"{_subject(called)} {100 * share:.0f} % of each step{waits}",
         )
@@ -158,7 +160,7 @@ class BatchCopy(ProfileRule):
         share = min(profile.parts_s.get("host to device", 0.0) / own_s, 1.0)
         if share < WARNING_FRACTION:
             return None
-        sizes = [each.host_to_device_bytes for each in profile.devices]
+        sizes = [device.host_to_device_bytes for device in profile.devices]
         copied = sum(size / profile.steps for size in sizes if size is not None)
         saving = of_compute(
             summary, share, low=HALF_THE_BYTES * share, basis="copies to the GPU in a profile"
@@ -180,7 +182,7 @@ class BatchCopy(ProfileRule):
 def _subject(called: Sequence[PythonFunction]) -> str:
     """Returns what takes the time: a function with its place and its role, if there is one."""
     if len(called) != 1:
-        names = ", ".join(f"{each.name} ({each.place})" for each in called[:MOST_NAMED])
+        names = ", ".join(f"{function.name} ({function.place})" for function in called[:MOST_NAMED])
         return f"Python functions take{names and f', as {names},'}"
     (only,) = called
     role = "" if only.role == "step" else f" as the {only.role} {only.part or ''}".rstrip()
@@ -251,12 +253,12 @@ class PreprocessingInModel(TimeRule):
         )
         if saving is None or saving.fraction < NOTABLE_FRACTION:
             return None
-        shares = {each: time_s / step_s for each, time_s in times_s.most_common(MOST_NAMED)}
+        shares = {layer: time_s / step_s for layer, time_s in times_s.most_common(MOST_NAMED)}
         name = next(iter(shares))
         return self.find(
             severity(saving, summary),
             self.of_each_step(low),
-            *(self.share_of(share, each) for each, share in shares.items()),
+            *(self.share_of(share, layer) for layer, share in shares.items()),
             advice=_preprocessing_advice(
                 summary, FEWER.format(name=name, share=100 * shares[name])
             ),
@@ -289,7 +291,7 @@ def _preprocessing_advice(summary: RunSummary, fewer: str) -> tuple[str, ...]:
         return (fewer,)
     stages = summary.pipeline.stages if summary.pipeline else ()
     how = [ALONE]
-    if any(each.name.startswith(ARRAYS) for each in stages):
+    if any(stage.name.startswith(ARRAYS) for stage in stages):
         how.append(FROM_ARRAYS)
     host = host_readings(summary)
     if summary.environment.gpus or host is None or (host.cpu_percent or 0.0) < BUSY_PERCENT:

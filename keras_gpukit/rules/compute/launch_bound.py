@@ -238,26 +238,28 @@ def _main(profile: ProfileRecord | None) -> _Main | None:
     most = max(layers, key=lambda layer: layer.kernels, default=None)
     if profile is None or most is None or most.role == "other":
         return None
-    within = [each for each in layers if f"{each.path}/".startswith(f"{most.path}/")]
-    kernels = sum(each.kernels for each in within)
-    if kernels < sum(each.kernels for each in layers) / 2:
+    within = [layer for layer in layers if f"{layer.path}/".startswith(f"{most.path}/")]
+    kernels = sum(layer.kernels for layer in within)
+    if kernels < sum(layer.kernels for layer in layers) / 2:
         return None
     name = most.path.rsplit("/", 1)[-1]
     advice = ""
-    if any(_LOOP in (each.operation or "") for each in most.largest):
+    if any(_LOOP in (kernel.operation or "") for kernel in most.largest):
         advice = CUDNN.format(name=name)
     elif most.role == "layer" and _small_products(profile) >= MANY_PRODUCTS:
         many = f"{_small_products(profile):.0f} small ones"
         advice = BATCHED.format(name=name, many=many)
-    return _Main(name, sum(each.time_s for each in within), kernels, advice)
+    return _Main(name, sum(layer.time_s for layer in within), kernels, advice)
 
 
 def _small_products(profile: ProfileRecord) -> float:
     """Returns the number of matrix products of a step that take less time than their launch."""
     return sum(
-        each.count / profile.steps
-        for each in profile.kernels
-        if each.kind == "matmul" and each.time_s < SMALL_S * each.count and not _of_cudnn(each)
+        kernel.count / profile.steps
+        for kernel in profile.kernels
+        if kernel.kind == "matmul"
+        and kernel.time_s < SMALL_S * kernel.count
+        and not _of_cudnn(kernel)
     )
 
 

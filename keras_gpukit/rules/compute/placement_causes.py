@@ -22,7 +22,7 @@ _ANY = ("", "*")
 
 def is_missing(requested: str, devices: Collection[str]) -> bool:
     """Whether no device matches the requested one; False if the devices are unknown."""
-    return bool(requested and devices) and not any(is_met(requested, each) for each in devices)
+    return bool(requested and devices) and not any(is_met(requested, device) for device in devices)
 
 
 def is_met(requested: str, device: str) -> bool:
@@ -34,9 +34,9 @@ def is_met(requested: str, device: str) -> bool:
 def nearest(requested: str, devices: Collection[str]) -> str | None:
     """Returns the device most similar to a requested one that does not exist; None if none is."""
     kind, number = _parts(requested)
-    alike = [each for each in devices if _parts(each)[0] in kind]
+    alike = [device for device in devices if _parts(device)[0] in kind]
     wanted = int(number) if number.isdecimal() else 0
-    return min(alike, key=lambda each: abs(int(_parts(each)[1]) - wanted), default=None)
+    return min(alike, key=lambda device: abs(int(_parts(device)[1]) - wanted), default=None)
 
 
 def no_such_device(requested: str, device: str, devices: Collection[str]) -> str:
@@ -99,7 +99,9 @@ def find_fallbacks(
         for (type_, cause, reason), names in groups.items()
     ]
     # "host memory" costs next to nothing, so it comes last.
-    return tuple(sorted(found, key=lambda each: (each.cause == "host memory", -each.count)))
+    return tuple(
+        sorted(found, key=lambda fallback: (fallback.cause == "host memory", -fallback.count))
+    )
 
 
 def explain(
@@ -161,7 +163,7 @@ def original_type(operation_type: str, registry: Registry) -> str:
     for prefix in ("_MklNative", "_Mkl"):
         if operation_type.startswith(prefix):
             bare = operation_type[len(prefix) :]
-            return next((each for each in (bare, f"_{bare}") if registry(each)), operation_type)
+            return next((type_ for type_ in (bare, f"_{bare}") if registry(type_)), operation_type)
     return operation_type
 
 
@@ -185,7 +187,10 @@ def _from_kernels(
         refused = min((_refused(kind, kernel) for kernel in known.gpu), key=len)
         given = " and ".join(f"{name}={', '.join(dict(kind.types)[name])}" for name in refused)
         takes = {
-            dtype for each in known.gpu for name in refused for dtype in each.allowed.get(name, ())
+            dtype
+            for kernel in known.gpu
+            for name in refused
+            for dtype in kernel.allowed.get(name, ())
         }
         cast = next((f" Cast to {dtype} before it." for dtype in _CASTS if dtype in takes), "")
         return "dtype", (
@@ -246,7 +251,7 @@ def judge_placement(
     if kind.requested and not is_met(kind.requested, device):
         known = not_for_gpu(kind, registry) if on_cpu else None
         return False, known or kept_by_graph(kind, device, registry)
-    has_gpu = any(each.startswith("GPU") for each in devices)
+    has_gpu = any(name.startswith("GPU") for name in devices)
     runs_on_host = on_cpu or kind.type in PYTHON_OPERATIONS
     if not runs_on_host or is_input(kind.type) or not (has_gpu or predicted):
         return True, None

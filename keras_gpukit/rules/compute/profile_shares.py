@@ -86,7 +86,7 @@ def is_compiled(summary: RunSummary, profile: ProfileRecord) -> bool:
         return summary.environment.jit_compile
     largest = [kernel for layer in profile.layers for kernel in layer.largest]
     # Without a GPU: XLA's instructions have a name, TensorFlow's operations a type after it.
-    named = profile.kernels or [each for each in largest if ":" not in each.name]
+    named = profile.kernels or [kernel for kernel in largest if ":" not in kernel.name]
     return any(_OF_XLA.search(kernel.name) for kernel in named)
 
 

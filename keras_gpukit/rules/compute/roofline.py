@@ -59,7 +59,7 @@ def data_sheet(name: str) -> Ceilings | None:
     for pattern, (tflops, gb_per_s) in _CARDS.items():
         if re.fullmatch(pattern, model):
             known = zip(_COLUMNS, tflops, strict=True)
-            return Ceilings({name: each for name, each in known if each is not None}, gb_per_s)
+            return Ceilings({name: peak for name, peak in known if peak is not None}, gb_per_s)
     return None
 
 
@@ -135,14 +135,16 @@ def roofline_of(summary: RunSummary) -> Roofline | str | None:
     gpus = max((environment.replicas or 1) // environment.workers, 1)
     flops = {
         _precision(dtype, environment, ceilings): count / gpus
-        for dtype, count in sorted(record.by_dtype.items(), key=lambda each: -each[1])
+        for dtype, count in sorted(record.by_dtype.items(), key=lambda item: -item[1])
         if count
     }
     if not flops:
         return "the peak of a step without products"
     if not flops.keys() <= ceilings.tflops.keys():
         return f"the peak of {name} in {', '.join(flops.keys() - ceilings.tflops.keys())}"
-    at_peak_s = {each: 1e-12 * count / ceilings.tflops[each] for each, count in flops.items()}
+    at_peak_s = {
+        precision: 1e-12 * count / ceilings.tflops[precision] for precision, count in flops.items()
+    }
     least_s = sum(at_peak_s.values())
     moved = record.moved_bytes
     # What XLA fuses moves less than its operations would one by one.
@@ -152,7 +154,9 @@ def roofline_of(summary: RunSummary) -> Roofline | str | None:
         flops=round(total),
         step_s=step_s,
         tflops=1e-12 * total / step_s,
-        precisions=tuple(each for each in flops if at_peak_s[each] >= LEAST_NAMED * least_s),
+        precisions=tuple(
+            precision for precision in flops if at_peak_s[precision] >= LEAST_NAMED * least_s
+        ),
         peak_tflops=1e-12 * total / least_s,
         ceilings=ceilings,
         is_measured=record.ceilings is not None,
@@ -193,7 +197,7 @@ def _longest_s(summary: RunSummary, limit: Limit) -> dict[str, float]:
     if limit == "idle":
         found = {part: profile.parts_s.get(part, 0.0) for part in WAITS}
         found = {
-            each: s for each, s in found.items() if s >= LEAST_WAIT * (summary.step_time_s or s)
+            part: s for part, s in found.items() if s >= LEAST_WAIT * (summary.step_time_s or s)
         }
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 

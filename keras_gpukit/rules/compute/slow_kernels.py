@@ -82,8 +82,8 @@ class SlowKernels(ProfileRule):
         """Returns what to change in layers with these names."""
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
-        slow = [each for each in profile.kernels if self._is_slow(each)]
-        of_gpu = sum(each.share for each in slow)
+        slow = [kernel for kernel in profile.kernels if self._is_slow(kernel)]
+        of_gpu = sum(kernel.share for kernel in slow)
         share = of_gpu * profile.parts_s.get("device compute", 0.0) / own_s
         if share < WARNING_FRACTION:
             return None
@@ -95,7 +95,7 @@ class SlowKernels(ProfileRule):
         return self.find(
             severity(saving, summary),
             self.of_a_step_in_these_kernels(share),
-            self.of_them_per_step(sum(each.count for each in slow) / profile.steps),
+            self.of_them_per_step(sum(kernel.count for kernel in slow) / profile.steps),
             self.of_the_GPU_time_in(slow[0].share, slow[0].name),
             advice=self._advice(", ".join(names) or "the model"),
             saving=saving,
@@ -108,7 +108,7 @@ class SlowKernels(ProfileRule):
         times_s: Counter[str] = Counter()
         for layer in profile.layers:
             if layer.role == "layer":
-                slow_s = sum(each.time_s for each in layer.largest if self._is_slow(each))
+                slow_s = sum(kernel.time_s for kernel in layer.largest if self._is_slow(kernel))
                 times_s[layer.path.rsplit("/", 1)[-1]] += slow_s  # type: ignore[assignment]
         return [name for name, time_s in times_s.most_common(LAYERS_NAMED) if time_s]
 
@@ -238,7 +238,7 @@ def _title(profile: ProfileRecord) -> str:
     biases = profile.kinds_s.get("bias gradient", 0.0) / computed_s
     groups = _groups(profile)
     if biases >= NAMED:
-        kernel = next(each.name for each in profile.kernels if each.kind == "bias gradient")
+        kernel = next(record.name for record in profile.kernels if record.kind == "bias gradient")
         share, name = biases, f"the bias gradient in {dtype_of(kernel)}"
     elif groups and max(groups.values()) >= NAMED:
         [(name, share)] = groups.most_common(1)

@@ -93,16 +93,16 @@ class Float32Layers(LayersRule):
             return self.abstain()
         if not policy.startswith("mixed"):
             return None
-        found = sorted(filter(_in_float32, profile.layers), key=lambda each: -each.time_s)
-        casts_s = sum(each.time_s for each in profile.layers if each.kinds_s.keys() == {"cast"})
-        share = (sum(each.time_s for each in found) + casts_s) / own_s
+        found = sorted(filter(_in_float32, profile.layers), key=lambda layer: -layer.time_s)
+        casts_s = sum(layer.time_s for layer in profile.layers if layer.kinds_s.keys() == {"cast"})
+        share = (sum(layer.time_s for layer in found) + casts_s) / own_s
         if not found or casts_s < LEAST_CASTS * own_s or share < WARNING_FRACTION:
             return None
         fused = fused_fraction(summary) or 0.0  # the second advice
         saving = of_compute(
             summary, max(share, fused), low=LEAST_SAVED * share, basis="these layers in a profile"
         )
-        names = [each.path.rsplit("/", 1)[-1] for each in found]
+        names = [layer.path.rsplit("/", 1)[-1] for layer in found]
         return self.find(
             severity(saving, summary),
             self.of_a_step_in_layers_in_float32(share),
@@ -129,8 +129,8 @@ class SlowMetrics(LayersRule):
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         low = _time_s(profile, "metrics") / own_s
-        of_all = sum(each.kernels for each in profile.layers if each.role == "metrics") / (
-            sum(each.kernels for each in profile.layers) or 1.0
+        of_all = sum(layer.kernels for layer in profile.layers if layer.role == "metrics") / (
+            sum(layer.kernels for layer in profile.layers) or 1.0
         )
         share = min(low + max(1 - computed_s(profile) / own_s, 0.0) * of_all, 1.0)
         if share < WARNING_FRACTION:
@@ -191,15 +191,17 @@ class MostlyPadding(Rule):
 
 
 def _least_to_most(low: float, share: float) -> str:
-    ends = dict.fromkeys(f"{100 * each:.0f}" for each in (low, share))
+    ends = dict.fromkeys(f"{100 * fraction:.0f}" for fraction in (low, share))
     return " to ".join(ends)
 
 
 def _named(profile: ProfileRecord) -> str:
     """Returns the metrics that take the most time, if they are known: ": Precision, Recall"."""
-    known = [each for each in profile.layers if each.role == "metrics" and each.path != "metrics"]
-    known.sort(key=lambda each: -each.time_s)
-    names = [f"{each.path} ({each.place})" if each.place else each.path for each in known[:3]]
+    known = [
+        layer for layer in profile.layers if layer.role == "metrics" and layer.path != "metrics"
+    ]
+    known.sort(key=lambda layer: -layer.time_s)
+    names = [f"{layer.path} ({layer.place})" if layer.place else layer.path for layer in known[:3]]
     return f": {', '.join(names)}" if names else ""
 
 
@@ -214,8 +216,8 @@ _TO_DENSE = "UnsortedSegmentSum"
 
 def _largest_embedding(profile: ProfileRecord) -> LayerProfile | None:
     """Returns the embedding with the largest table; None if the model's classes are not known."""
-    found = [each for each in profile.layers if each.class_name == "Embedding"]
-    return max(found, key=lambda each: math.prod(each.weight_shape or (0,)), default=None)
+    found = [layer for layer in profile.layers if layer.class_name == "Embedding"]
+    return max(found, key=lambda layer: math.prod(layer.weight_shape or (0,)), default=None)
 
 
 def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...]:
@@ -229,16 +231,16 @@ def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...
 
 def _made_dense(profile: ProfileRecord) -> str | None:
     """Returns the embedding whose gradient is made dense; None if no gradient is."""
-    types = {each.type for each in profile.operations}
+    types = {operation.type for operation in profile.operations}
     updates = (layer.largest for layer in profile.layers if layer.role == "optimizer")
-    names = {each.operation or "" for largest in updates for each in largest}  # also under XLA
+    names = {kernel.operation or "" for largest in updates for kernel in largest}  # also under XLA
     if _TO_DENSE not in types and not any(_TO_DENSE in name for name in names):
         return None
     if (layer := _largest_embedding(profile)) is not None:
         rows, *others = layer.weight_shape or (0,)
         shape = f", {' × '.join((f'{rows:,}', *map(str, others)))}" if rows else ""
         return f"{layer.path.rsplit('/', 1)[-1]}{shape}"
-    paths = (each.path for each in profile.layers if "embedding" in each.path)
+    paths = (layer.path for layer in profile.layers if "embedding" in layer.path)
     return next((path.rsplit("/", 1)[-1] for path in paths), "a layer")
 
 
@@ -249,5 +251,7 @@ def _in_float32(layer: LayerProfile) -> bool:
         return False
     if not kinds.isdisjoint(PRODUCT_KINDS):
         return False
-    names = " ".join((plain_name(layer.path), *(each.operation or "" for each in layer.largest)))
+    names = " ".join(
+        (plain_name(layer.path), *(kernel.operation or "" for kernel in layer.largest))
+    )
     return not _NORMALIZES.search(names) and dtype_of(layer.largest[0].name) == "float32"

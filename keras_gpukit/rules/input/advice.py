@@ -132,7 +132,7 @@ def _advice_for(record: InputRecord, summary: RunSummary) -> tuple[str | Advice,
     first = _for_waiting(stage) if waits else ()
     lines = _cheapest_first(stages_while_training(record.pipeline), stage, summary)
     if first:
-        lines = tuple(each for each in lines if each.kind not in CHEAPEST[:2])
+        lines = tuple(line for line in lines if line.kind not in CHEAPEST[:2])
     return *about_gil, *first, *lines, *(() if stage.work in BY_HAND else (measure,))
 
 
@@ -161,8 +161,8 @@ def starting_advice(
     fills = _has(stages[: stages.index(stage)], "shuffle")
     later = (_advise("shuffle small"),) if fills else (advise(AHEAD),)
     saves = (*CHEAPEST, *ON_CACHES) if stage.repeats else CHEAPEST
-    sure = tuple(each for each in lines if each.kind in saves)
-    rest = (each for each in lines if each not in (*sure, *later))
+    sure = tuple(line for line in lines if line.kind in saves)
+    rest = (line for line in lines if line not in (*sure, *later))
     return (*sure, *later, *rest), bool(sure)
 
 
@@ -186,7 +186,7 @@ def bottleneck(record: InputRecord) -> StageRecord | None:
     pipeline = record.pipeline
     if pipeline is None or pipeline.stages:
         return pipeline.bottleneck if pipeline else None
-    stage = max(pipeline.starts, key=lambda each: each.share, default=None)
+    stage = max(pipeline.starts, key=lambda start: start.share, default=None)
     return stage if stage is not None and stage.share >= MOST_OF_A_START else None
 
 
@@ -200,8 +200,8 @@ def _has(stages: Stages, *kinds: str) -> bool:
 
 def _cheapest_first(stages: Stages, stage: StageRecord, summary: RunSummary) -> tuple[Advice, ...]:
     lines = _for_stage(stages, stage, summary.environment.cpu_count)
-    cheap = [each for each in lines if each.kind in CHEAPEST]
-    rest = [each for each in lines if each.kind not in CHEAPEST]
+    cheap = [line for line in lines if line.kind in CHEAPEST]
+    rest = [line for line in lines if line.kind not in CHEAPEST]
     return *cheap, *cache_advice(stages, stage, summary), *rest
 
 
@@ -269,9 +269,9 @@ def _for_stage(stages: Stages, stage: StageRecord, cores: int | None) -> list[Ad
 
 def _reads_files_in_turn(stages: Stages) -> bool:
     """Whether several files, or an unknown number of them, are read one after the other."""
-    readers = [each for each in stages if each.work == "reading" and each.kind not in _MAPS]
-    in_parallel = any(each.kind in _OPENERS and each.parallelism > 1 for each in stages)
-    return any(each.files != 1 and each.parallelism == 1 for each in readers) and not in_parallel
+    readers = [stage for stage in stages if stage.work == "reading" and stage.kind not in _MAPS]
+    in_parallel = any(stage.kind in _OPENERS and stage.parallelism > 1 for stage in stages)
+    return any(stage.files != 1 and stage.parallelism == 1 for stage in readers) and not in_parallel
 
 
 def cache_advice(stages: Stages, stage: StageRecord, summary: RunSummary) -> tuple[Advice, ...]:
@@ -282,26 +282,26 @@ def cache_advice(stages: Stages, stage: StageRecord, summary: RunSummary) -> tup
     The kind of the advice is "cache" if the place is right after the stage.
     """
     at = stages.index(stage) if stage in stages else 0
-    nearer, further = stages[:at], [each.kind for each in stages[at + 1 :]]
+    nearer, further = stages[:at], [record.kind for record in stages[at + 1 :]]
     shuffled = "shuffle" in further
-    if any(each.work == "caching" for each in nearer) or stage.work in ("shuffling", "caching"):
+    if any(record.work == "caching" for record in nearer) or stage.work in ("shuffling", "caching"):
         return ()
     if stage.name in _OF_HELPER and (shuffled or stage.repeats is False):
         why = f"read the files once, not in each epoch{_size(stage, summary)}"
         text = _OF_HELPER[stage.name].format(name=stage.name, why=why)
         return (advise(text, "cache at a distance"),)
-    if all(each.repeats is None for each in stages):
+    if all(record.repeats is None for record in stages):
         return () if stage.work == "python" else (_advise("cache", name=stage.name),)
     # After a shuffle, a cache of batches would hold the same batches for all epochs.
     before = further[: further.index("shuffle")] if shuffled else []
     if shuffled and any(kind in _BATCHES[:2] for kind in (stage.kind, *before)):
         return ()
     closed = ("shuffle", *_BATCHES) if shuffled else ("shuffle",)
-    ends = [n for n, each in enumerate(nearer) if each.kind in closed]
-    joins = [n for n, each in enumerate(nearer) if each.kind in _JOINS]
+    ends = [n for n, record in enumerate(nearer) if record.kind in closed]
+    joins = [n for n, record in enumerate(nearer) if record.kind in _JOINS]
     line = (*nearer[max(ends, default=-1) + 1 : min(joins, default=None)], stage)
-    places = [each for each in line if each.repeats and each.kind in _HOLDS_ELEMENTS]
-    place = next((each for each in places if not each.name.startswith(ARRAYS)), None)
+    places = [record for record in line if record.repeats and record.kind in _HOLDS_ELEMENTS]
+    place = next((record for record in places if not record.name.startswith(ARRAYS)), None)
     if place is None or stage.repeats is False:
         return ()
     name = place.name if place.name != place.kind else f"the {place.kind}"

@@ -81,7 +81,7 @@ class InputBound(PipelineMeasures, Rule):
         what, figures = None, []
         if later is not None and later < WARNING_FRACTION:
             # If a cache helps, the run already has one: its later epochs show that.
-            others = (each for each in advice if each.kind not in ON_CACHES)
+            others = (action for action in advice if action.kind not in ON_CACHES)
             what = "Steps of the first epoch wait for data"
             stages = record.pipeline.stages if record.pipeline else ()
             is_cached = any(stage.work == "caching" for stage in stages)
@@ -90,11 +90,11 @@ class InputBound(PipelineMeasures, Rule):
         saving = of_input(summary)
         order = cause_of(record.pipeline, at_start=False) if what is None else None
         if order is not None:
-            advice = (*order.advice, *(each for each in advice if each.kind in CHEAPEST))
+            advice = (*order.advice, *(action for action in advice if action.kind in CHEAPEST))
             saving = saving and replace(saving, low_s=order.share * saving.low_s)
         level: Severity = "warning" if figures else severity_of_input(summary)
         known = in_effect(summary.environment).items()
-        causes = {key: each for key, each in known if each.slows == "input"}
+        causes = {key: setting for key, setting in known if setting.slows == "input"}
         if what is None and (share := input_of_run(summary)) is not None:
             what = f"{100 * share:.0f} % of the time is spent waiting for data"
         what = what or f"{100 * stall:.0f} % of the steps' time is spent waiting for data"

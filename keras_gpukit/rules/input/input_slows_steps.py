@@ -106,7 +106,7 @@ def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, f
         for name, where, time_s in found
         if time_s is not None
     ]
-    return max(known, key=lambda each: each[2], default=None)
+    return max(known, key=lambda code: code[2], default=None)
 
 
 class InputTakesCores(Rule):
@@ -139,7 +139,9 @@ class InputTakesCores(Rule):
         if by_input < left * CRITICAL_FRACTION or is_input_bound(summary):
             return None
         stages = summary.pipeline.stages if summary.pipeline else ()
-        known = [each for each in stages if each.cost_per_batch_s and each.work != "reading"]
+        known = [
+            record for record in stages if record.cost_per_batch_s and record.work != "reading"
+        ]
         stage = max(known, key=_cost_ms, default=None)
         figures = [
             self.cores_that_this_process_keeps_busy(contention.cores_busy_fraction),

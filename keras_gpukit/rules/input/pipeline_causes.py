@@ -68,7 +68,7 @@ def slowest_at_start(pipeline: PipelineRecord | None, wait_s: float) -> StageRec
     moment of it, on average in the middle, and half of the wait must be accounted for (our choice).
     """
     starts = pipeline.starts if pipeline else ()
-    stage = max(starts, key=lambda each: each.share, default=None)
+    stage = max(starts, key=lambda start: start.share, default=None)
     if stage is None or not stage.share or not stage.cost_per_batch_s:
         return None
     segment_s = stage.cost_per_batch_s / stage.parallelism / stage.share
@@ -76,12 +76,12 @@ def slowest_at_start(pipeline: PipelineRecord | None, wait_s: float) -> StageRec
 
 
 def _refilled(starts: Stages) -> PipelineCause | None:
-    at = next((n for n, each in enumerate(starts) if each.refill_share is not None), None)
+    at = next((n for n, stage in enumerate(starts) if stage.refill_share is not None), None)
     if at is None or (starts[at].refill_share or 0.0) < LEAST_SHARE:
         return None
     share = starts[at].refill_share or 0.0
-    slowest = max(starts[at:], key=lambda each: each.share)
-    take = next((each for each in starts[:at] if each.kind == "take"), None)
+    slowest = max(starts[at:], key=lambda stage: stage.share)
+    take = next((stage for stage in starts[:at] if stage.kind == "take"), None)
     ends = f"{take.name} ends" if take else "steps_per_epoch or validation_steps ends"
     advice = (
         "put `take` before the cache: `ds.take(n).cache()`. It is then read to its end, filled in "
@@ -108,12 +108,12 @@ def _dropped(stages: Stages) -> PipelineCause | None:
         return None
     used = stage.used or 0.0
     nearer = stages[: stages.index(stage)][::-1]
-    passed = [each.used if each.used is not None else 1.0 for each in (stage, *nearer)]
+    passed = [record.used if record.used is not None else 1.0 for record in (stage, *nearer)]
     # A stage drops what later stages pass on of its own elements, but not of what it is given.
     dropper = next(
         (
-            each
-            for each, mine, given in zip(nearer, passed[1:], passed, strict=False)
+            candidate
+            for candidate, mine, given in zip(nearer, passed[1:], passed, strict=False)
             if given < (1 - LEAST_DROPPED) * mine
         ),
         None,
@@ -167,7 +167,7 @@ def slowest_line(summary: RunSummary, location: str | None) -> str:
     total_s = sum(seconds.values())
     if location is None or total_s < LEAST_S:
         return ""
-    place, longest_s = max(seconds.items(), key=lambda each: each[1])
+    place, longest_s = max(seconds.items(), key=lambda item: item[1])
     if longest_s < MOST_OF_IT * total_s:
         return ""
     source = next(line.source for line in lines if line.place == place)
@@ -213,9 +213,9 @@ def name_bottleneck(
 
 def compared_capture(summary: RunSummary) -> CaptureRecord | None:
     """Returns the run's last capture whose stall is known next to the live one."""
-    for each in reversed(summary.captures.captures if summary.captures else ()):
-        if each.stall_fraction is not None and each.live_stall_fraction is not None:
-            return each
+    for capture in reversed(summary.captures.captures if summary.captures else ()):
+        if capture.stall_fraction is not None and capture.live_stall_fraction is not None:
+            return capture
     return None
 
 

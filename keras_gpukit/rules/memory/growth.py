@@ -110,39 +110,39 @@ def growths_between(summary: RunSummary, period: Period) -> list[Growth] | None:
     If the memory that a device holds between epochs does not grow, its peak may, for example when
     batches become larger and larger. None if there are too few readings.
     """
-    readings = [each for each in readings_of(summary, period) if each.epoch > WARM_UP]
+    readings = [reading for reading in readings_of(summary, period) if reading.epoch > WARM_UP]
     if len(readings) < FEWEST_EPOCHS:
         return None
-    last, limits = readings[-1], {each.device: each.limit_bytes for each in summary.allocators}
-    left = [each.left_bytes for each in readings if each.left_bytes is not None]
+    last, limits = readings[-1], {pool.device: pool.limit_bytes for pool in summary.allocators}
+    left = [reading.left_bytes for reading in readings if reading.left_bytes is not None]
 
     def growth(
         where: str, values: Iterable[int | None], least: float, left_bytes: int | None
     ) -> Growth | None:
-        points = zip((each.epoch for each in readings), values, strict=True)
+        points = zip((reading.epoch for reading in readings), values, strict=True)
         line = steady_rise([(when, value) for when, value in points if value is not None], least)
         if line is None:
             return None
         return Growth(where, line[1], line[2], left_bytes, None, line[0], last.epoch, period)
 
-    process = (each.process_bytes for each in readings)
+    process = (reading.process_bytes for reading in readings)
     found = [growth(THIS_PROCESS, process, LEAST_PROCESS_BYTES, left[-1] if left else None)]
     for device, peak_bytes in last.peak_bytes.items():
         limit_bytes = limits.get(device)
         left_bytes = None if limit_bytes is None else max(limit_bytes - peak_bytes, 0)
-        held = (each.current_bytes.get(device) for each in readings)
-        peaks = (each.peak_bytes.get(device) for each in readings)
+        held = (reading.current_bytes.get(device) for reading in readings)
+        peaks = (reading.peak_bytes.get(device) for reading in readings)
         found.append(
             growth(device, held, LEAST_DEVICE_BYTES, left_bytes)
             or growth(f"{device} at its peak", peaks, LEAST_DEVICE_BYTES, left_bytes)
         )
-    return [each for each in found if each]
+    return [rise for rise in found if rise]
 
 
 def growths_over_time(summary: RunSummary) -> list[Growth] | None:
     """Returns the memory that grew steadily until the end, by readings over time; None if few."""
     tags = {HOST_MEMORY: THIS_PROCESS} | {
-        memory_tag(each.device, MEMORY_FIGURES[0]): each.device for each in summary.allocators
+        memory_tag(pool.device, MEMORY_FIGURES[0]): pool.device for pool in summary.allocators
     }
     found = None
     for series in summary.series:
@@ -208,8 +208,8 @@ def _left_bytes(summary: RunSummary, where: str) -> float | None:
     if where == THIS_PROCESS:
         return summary.host.memory_available_min_bytes if summary.host else None
     left = (
-        each.limit_bytes - each.current_bytes
-        for each in summary.allocators
-        if each.device == where and each.limit_bytes
+        pool.limit_bytes - pool.current_bytes
+        for pool in summary.allocators
+        if pool.device == where and pool.limit_bytes
     )
     return next(left, None)

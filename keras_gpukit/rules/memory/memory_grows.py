@@ -73,24 +73,24 @@ def is_filling(summary: RunSummary, growth: Growth) -> bool:
 
 def _kept(readings: tuple[EpochMemory, ...], growth: Growth) -> GrowthCause | None:
     """Returns a collection in a callback, the model or the script that grows as fast as memory."""
-    later = [each for each in readings[len(readings) // 2 :] if each.kept]
-    for each in later[-1].kept if later else ():
-        is_there = growth.where.startswith(each.where) or (
-            growth.where == THIS_PROCESS and not each.where.startswith("GPU")
+    later = [reading for reading in readings[len(readings) // 2 :] if reading.kept]
+    for kept in later[-1].kept if later else ():
+        is_there = growth.where.startswith(kept.where) or (
+            growth.where == THIS_PROCESS and not kept.where.startswith("GPU")
         )
-        per_period = _per_period_bytes(later, each)
+        per_period = _per_period_bytes(later, kept)
         if not is_there or per_period is None:
             continue
         # A collection that grows much faster than memory holds data that takes none, such as
         # untouched pages.
         if MOSTLY <= per_period / (growth.per_period_bytes or 1.0) <= 1 / MOSTLY:
-            items = () if each.length is None else (MemoryGrows.items_of(each.length, each.name),)
+            items = () if kept.length is None else (MemoryGrows.items_of(kept.length, kept.name),)
             return GrowthCause(
                 (
-                    f"{each.label} keeps more tensors or arrays from {growth.period} to "
+                    f"{kept.label} keeps more tensors or arrays from {growth.period} to "
                     f"{growth.period}: keep numbers, such as `float(loss)`, or only the latest",
                 ),
-                (MemoryGrows.kept_in(each.size_bytes, each.label), *items),
+                (MemoryGrows.kept_in(kept.size_bytes, kept.label), *items),
             )
     return None
 
@@ -127,9 +127,9 @@ def _per_period_bytes(readings: list[EpochMemory], kept: Kept) -> float | None:
     """
     last = readings[-1]
     for reading in readings[:-1]:
-        for each in reading.kept:
-            if (each.name, each.module, each.where) == (kept.name, kept.module, kept.where):
-                return (kept.size_bytes - each.size_bytes) / (last.epoch - reading.epoch)
+        for older in reading.kept:
+            if (older.name, older.module, older.where) == (kept.name, kept.module, kept.where):
+                return (kept.size_bytes - older.size_bytes) / (last.epoch - reading.epoch)
     return None
 
 
@@ -179,9 +179,9 @@ class MemoryGrows(Rule):
         over_time = growths_over_time(summary)
         if by_epochs is None and by_fits is None and over_time is None:
             return too_short(f"needs {self.requires}")
-        found = [each for each in by_epochs or () if not is_filling(summary, each)]
+        found = [growth for growth in by_epochs or () if not is_filling(summary, growth)]
         found = found or by_fits or (over_time if by_epochs is None else None) or []
-        found = [each for each in found if not each.is_far or cause_of(summary, each)]
+        found = [growth for growth in found if not growth.is_far or cause_of(summary, growth)]
         if not found:
             return None
         worst = max(found, key=lambda growth: growth.urgency)
@@ -245,7 +245,7 @@ class InputFillsMemory(Rule):
             return self.abstain(record.unknown_because if record else None)
         if record.left_bytes is None:
             return self.abstain()
-        unknown = [each for each in record.buffers if each.held_bytes(record.steps) is None]
+        unknown = [buffer for buffer in record.buffers if buffer.held_bytes(record.steps) is None]
         if unknown:
             because = unknown[0].unknown_because or "how full it is cannot be known"
             return self.abstain(f"of {unknown[0].name}, {because}")
@@ -262,7 +262,7 @@ class InputFillsMemory(Rule):
         runs_out = missing_bytes > left_bytes
         return self.find(
             "critical" if runs_out else "warning",
-            *(self.full_size_of(each.full_bytes or 0.0, each.name) for each in record.buffers),
+            *(self.full_size_of(stage.full_bytes or 0.0, stage.name) for stage in record.buffers),
             self.still_to_come(missing_bytes),
             self.free_host_memory(left_bytes),
             advice=_advice(record.buffers, largest),
@@ -274,23 +274,23 @@ def _when(record: HostBuffers) -> str:
     """Returns when memory runs out, from the rate at which steps pass elements through caches."""
     left_bytes = record.left_bytes or 0
     fills_first = sum(
-        (each.full_bytes or 0.0) - (each.held_bytes(record.steps) or 0.0)
-        for each in record.buffers
-        if each.kind == "shuffle"
+        (buffer.full_bytes or 0.0) - (buffer.held_bytes(record.steps) or 0.0)
+        for buffer in record.buffers
+        if buffer.kind == "shuffle"
     )
-    caches = [each for each in record.buffers if each.kind == "cache" and each.per_step]
+    caches = [buffer for buffer in record.buffers if buffer.kind == "cache" and buffer.per_step]
     # Before the first step, a cache takes in the elements that fill the shuffle buffers after it.
     fills_first += sum(
-        each.ahead * (each.element_bytes or 0.0) for each in caches if not record.steps
+        cache.ahead * (cache.element_bytes or 0.0) for cache in caches if not record.steps
     )
-    rate = sum((each.per_step or 0.0) * (each.element_bytes or 0.0) for each in caches)
+    rate = sum((cache.per_step or 0.0) * (cache.element_bytes or 0.0) for cache in caches)
     if (fills_first and fills_first >= left_bytes) or not rate:
         return "before the first step: while the shuffle buffer is filled"
     step = record.steps + max(left_bytes - fills_first, 0.0) / rate
     if record.epoch_steps:
         epochs = step / record.epoch_steps
     else:
-        largest = max(caches, key=lambda each: each.full_bytes or 0.0)
+        largest = max(caches, key=lambda cache: cache.full_bytes or 0.0)
         epochs = step * (largest.per_step or 0.0) / max(largest.elements or 1, 1)
     if epochs < 1:
         return f"after about {100 * epochs:.0f} % of the first epoch"

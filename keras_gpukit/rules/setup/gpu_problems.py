@@ -60,7 +60,7 @@ def worst_of(xids: Sequence[Xid]) -> tuple[Xid, Meaning] | None:
     if not xids:
         return None
     known = [(xid, MEANINGS.get(xid.code, _OTHER)) for xid in xids]
-    serious = [each for each in known if each[1].needs_reset]
+    serious = [pair for pair in known if pair[1].needs_reset]
     return (serious or known)[-1]
 
 
@@ -79,13 +79,13 @@ third to a half of this."""
 
 def gpu_problems(gpus: Sequence[DriverGPU], health: Sequence[GPUHealth]) -> tuple[Problem, ...]:
     """Returns the problems of GPUs; problems that block a GPU come first."""
-    by_index = {each.index: each for each in health}
+    by_index = {state.index: state for state in health}
     found = [
         problem
         for gpu in gpus
         for problem in _of_gpu(gpu, by_index.get(gpu.index, GPUHealth(gpu.index)))
     ]
-    return tuple(sorted(found, key=lambda each: not each.blocks))
+    return tuple(sorted(found, key=lambda problem: not problem.blocks))
 
 
 def _of_gpu(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
@@ -243,8 +243,8 @@ def _code(name: str) -> tuple[str, tuple[int, int]]:
 
 def _names(health: GPUHealth) -> str:
     return ", ".join(
-        f"{each.name or 'a process'} (pid {each.pid}, {each.used_bytes / 2**30:.1f} GiB)"
-        for each in (health.processes or ())[:4]
+        f"{process.name or 'a process'} (pid {process.pid}, {process.used_bytes / 2**30:.1f} GiB)"
+        for process in (health.processes or ())[:4]
     )
 
 
@@ -258,22 +258,22 @@ def library_problems(
     broken = (
         Problem(
             "library_not_loadable",
-            f"{each.name} is at {each.path} and cannot be loaded: {each.error}.",
-            _replace(each),
+            f"{library.name} is at {library.path} and cannot be loaded: {library.error}.",
+            _replace(library),
             blocks=True,
         )
-        for each in libraries
-        if each.path is not None and each.error is not None
+        for library in libraries
+        if library.path is not None and library.error is not None
     )
     clashing = (
         Problem(
             "package_clash",
-            f"{each.name} {each.installed} is installed; TensorFlow asks for {each.needs}.",
-            f'pip install "{each.name}{each.needs}", in an environment without the package that '
+            f"{wheel.name} {wheel.installed} is installed; TensorFlow asks for {wheel.needs}.",
+            f'pip install "{wheel.name}{wheel.needs}", in an environment without the package that '
             "asked for the other version (`pip check` names it).",
         )
-        for each in packages
-        if each.fits is False
+        for wheel in packages
+        if wheel.fits is False
     )
     return (*broken, *_old_cudnn(libraries, packages), *clashing)
 
@@ -286,8 +286,8 @@ def _old_cudnn(
     TensorFlow needs the major version that it was built for, and at least that minor version:
     `IsSourceCompatibleWithCudnnLibrary` in XLA's stream_executor/cuda/cuda_dnn.cc.
     """
-    library = next((each for each in libraries if each.name.startswith("libcudnn.")), None)
-    package = next((each for each in packages if each.name.startswith("nvidia-cudnn-")), None)
+    library = next((lib for lib in libraries if lib.name.startswith("libcudnn.")), None)
+    package = next((wheel for wheel in packages if wheel.name.startswith("nvidia-cudnn-")), None)
     if library is None or package is None or library.version is None or package.lowest is None:
         return
     if _parts(library.version)[:2] < _parts(package.lowest)[:2]:

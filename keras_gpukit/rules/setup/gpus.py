@@ -109,10 +109,10 @@ class FirstStepMemory(Rule):
     later_steps_at_most = Measure("Later steps took at most {value}", "B")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        gpus = [each for each in summary.allocators if each.device.startswith("GPU")]
+        gpus = [allocator for allocator in summary.allocators if allocator.device.startswith("GPU")]
         if not gpus:
             return self.abstain(NO_GPU)
-        if all(each.later_peak_bytes is None for each in gpus):
+        if all(gpu.later_peak_bytes is None for gpu in gpus):
             return self.abstain()
         most = max(gpus, key=_extra_bytes)
         if not _extra_bytes(most):

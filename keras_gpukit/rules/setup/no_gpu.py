@@ -18,8 +18,8 @@ def entries_of(value: str) -> tuple[str, ...]:
     CUDA ignores all entries from the first one on that names no GPU, such as -1.
     """
     entries = []
-    for each in value.split(","):
-        entry = each.strip()
+    for part in value.split(","):
+        entry = part.strip()
         if not (entry.isdecimal() or entry.startswith(("GPU-", "MIG-"))):
             break
         entries.append(entry)

@@ -136,7 +136,7 @@ def slow_variables(environment: Mapping[str, str]) -> dict[str, str]:
 def in_effect(environment: Environment) -> dict[str, Setting]:
     """Returns the settings that are in effect in a run, the costliest first."""
     keys = {*environment.settings, *((RUN_EAGERLY,) if environment.run_eagerly else ())}
-    return {key: each for key, each in SETTINGS.items() if key in keys}
+    return {key: setting for key, setting in SETTINGS.items() if key in keys}
 
 
 def written(environment: Environment, key: str) -> str:
@@ -146,7 +146,7 @@ def written(environment: Environment, key: str) -> str:
 
 def undone(settings: Mapping[str, Setting]) -> tuple[Advice, ...]:
     """Returns how to undo settings, a line each."""
-    return tuple(advise(each.undo or f"unset `{key}`") for key, each in settings.items())
+    return tuple(advise(setting.undo or f"unset `{key}`") for key, setting in settings.items())
 
 
 IDLE_CORES = 0.7
@@ -200,7 +200,7 @@ def _slowed_s(summary: RunSummary, parts: TimeBreakdown) -> dict[Slows, float]:
     eagerly_s = steps_s if environment.runs_eagerly else 0.0
     busy = contention.cores_busy_fraction if contention else None
     stages = summary.pipeline.stages if summary.pipeline else ()
-    makes_batches_s = parts.input_s if any(each.work == "python" for each in stages) else None
+    makes_batches_s = parts.input_s if any(stage.work == "python" for stage in stages) else None
     callbacks_s = max(parts.callbacks_s - LOOP_S * (summary.steps or 0), 0.0)
     return {
         "steps": steps_s,

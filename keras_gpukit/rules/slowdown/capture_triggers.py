@@ -132,8 +132,8 @@ def events_of_step(
     operations: float = OPERATIONS_PER_WEIGHT * weights
     if placement is not None and placement.operations:
         operations = sum(placement.by_device.values())
-        types = (each for of in placement.operations.values() for each in of)
-        recurs = any(each.startswith(_IN_LOOPS) for each in types)
+        types = (name for of in placement.operations.values() for name in of)
+        recurs = any(name.startswith(_IN_LOOPS) for name in types)
     if recurs:
         return most
     return min(EVENTS_PER_OPERATION * operations + EVENTS_PER_S * step_time_s, most)

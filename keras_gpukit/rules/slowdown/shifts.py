@@ -142,7 +142,7 @@ def _levels(values: Sequence[float], clear: float) -> tuple[Level, ...]:
     """Cuts a series at its largest steps, as far as the levels between them differ clearly."""
     begins = [0]
     for _, place in sorted(_steps(values, clear), reverse=True):
-        if all(abs(place - each) >= _SHORTEST for each in begins):
+        if all(abs(place - begin) >= _SHORTEST for begin in begins):
             insort(begins, place)
     # Join adjacent levels that differ too little or by chance, the most similar first.
     while True:
@@ -167,7 +167,7 @@ def _noises(values: Sequence[float]) -> Iterator[float]:
         if lag == 1 or lag * _POINTS_PER_LAG <= len(values):
             differences = [later - one for one, later in zip(values, values[lag:], strict=False)]
             middle = median(differences)
-            spread = median(abs(each - middle) for each in differences)
+            spread = median(abs(difference - middle) for difference in differences)
             yield _MAD_TO_DEVIATION * spread / 2**0.5
 
 
@@ -186,8 +186,8 @@ def _steps(values: Sequence[float], clear: float) -> Iterator[tuple[float, int]]
 def _are_apart(values: Sequence[float], one: Level, later: Level) -> bool:
     """Whether most points of both levels are on their side of the middle between the levels."""
     middle = (one.value + later.value) / 2
-    for each in (one, later):
-        own = [(value > middle) == (each.value > middle) for value in values[each.begin : each.end]]
+    for side in (one, later):
+        own = [(value > middle) == (side.value > middle) for value in values[side.begin : side.end]]
         if sum(own) < max(_FEWEST_ON_SIDE, _MOST_ON_SIDE * len(own)):
             return False
     return True

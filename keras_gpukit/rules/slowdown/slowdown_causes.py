@@ -154,11 +154,11 @@ def _slower_stage(
 def _costs_s(pipeline: PipelineRecord, span_s: Span) -> list[float]:
     """Returns the median cost of each stage in a stretch; empty if none was measured there."""
     inside = [
-        each for each in pipeline.costs if span_s[0] <= (each.begin_s + each.end_s) / 2 <= span_s[1]
+        cost for cost in pipeline.costs if span_s[0] <= (cost.begin_s + cost.end_s) / 2 <= span_s[1]
     ]
     # A part that lies only partly in the stretch is used only if no part lies wholly in it.
-    whole = [each for each in inside if span_s[0] <= each.begin_s and each.end_s <= span_s[1]]
-    columns = zip(*(each.per_batch_s for each in whole or inside), strict=True)
+    whole = [cost for cost in inside if span_s[0] <= cost.begin_s and cost.end_s <= span_s[1]]
+    columns = zip(*(cost.per_batch_s for cost in whole or inside), strict=True)
     return [statistics.median(costs) for costs in columns]
 
 
@@ -175,7 +175,7 @@ def _callbacks(summary: RunSummary, least_ms: float, spans: Spans) -> SlowdownCa
 
 
 def _slower_clock(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
-    for tag in (each.tag for each in summary.series if each.tag.endswith("/sm_clock_mhz")):
+    for tag in (series.tag for series in summary.series if series.tag.endswith("/sm_clock_mhz")):
         clocks = _levels(summary, tag, spans)
         if clocks and clocks[0] >= LARGER * clocks[1] > 0:
             gpu = f"GPU:{tag.split('/')[1]}"
@@ -191,7 +191,7 @@ def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
     percents = busy[0] - own[0], busy[1] - own[1]
     host = summary.host
     known = (host.children_cpu_percent, host.job_cpu_percent) if host else ()
-    least = max(_OTHERS_PERCENT, sum(each or 0.0 for each in known))
+    least = max(_OTHERS_PERCENT, sum(percent or 0.0 for percent in known))
     if percents[1] - percents[0] < least and not _is_crowded_out(summary, spans, busy, own):
         return None
     others = host.others[:1] if host else ()
@@ -221,9 +221,9 @@ def _is_crowded_out(
 
 def _captures(summary: RunSummary, shift: Shift) -> Iterator[str]:
     """Yields where to look: the first profile after the change, and the last one before it."""
-    captures = [each for each in (summary.captures or ProfilerRecord()).captures if each.path]
-    after = [each for each in captures if each.first_step >= shift.step]
-    before = [each for each in captures if each.first_step < shift.step]
+    captures = [record for record in (summary.captures or ProfilerRecord()).captures if record.path]
+    after = [capture for capture in captures if capture.first_step >= shift.step]
+    before = [capture for capture in captures if capture.first_step < shift.step]
     if after:
         profile = f"see the profile of step {after[0].first_step:,} ({after[0].reason})"
         other = f", and compare it with that of step {before[-1].first_step:,}" if before else ""

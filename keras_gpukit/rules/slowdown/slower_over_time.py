@@ -64,7 +64,7 @@ class SlowerOverTime(SlowdownMeasures, Rule):
         # Each epoch ends a point, so even ten points may cover little time in a short run.
         if series is None or len(series.mean) < FEWEST or series.elapsed_s[-1] < SHORTEST_S:
             return too_short(f"needs {self.requires}")
-        worst = max(_slowdowns(summary, series), key=lambda each: each.lost_s, default=None)
+        worst = max(_slowdowns(summary, series), key=lambda slowdown: slowdown.lost_s, default=None)
         if worst is None:
             return None
         steps_ms = (mean * steps for mean, steps in zip(series.mean, series.weight, strict=True))
@@ -96,7 +96,7 @@ def _slowdowns(summary: RunSummary, series: Series) -> Iterator[Slowdown]:
     warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
     for place, shift in enumerate(shifts):
         if shift.after > shift.before and shift.elapsed_s >= warm_up_s:
-            later = (each for each in shifts[place + 1 :] if each.after < _SAME * shift.before)
+            later = (other for other in shifts[place + 1 :] if other.after < _SAME * shift.before)
             back = next(later, None)
             yield Slowdown(shift, begin_s, back, *_lost_s(series, shift, begin_s, back))
         begin_s = shift.elapsed_s
@@ -110,7 +110,7 @@ def _lost_s(series: Series, shift: Shift, begin_s: float, back: Shift | None) ->
     fast_ms = slow_ms = shift.before
     if len(before) > 1:
         fast_ms, *_, slow_ms = statistics.quantiles(before, n=10, method="inclusive")
-    slower = [each for each in points if shift.elapsed_s < each[0] <= end_s]
+    slower = [point for point in points if shift.elapsed_s < point[0] <= end_s]
     for level in (shift.before, slow_ms, fast_ms):
         yield sum((mean - level) * steps for _, mean, steps in slower) / 1e3
 

@@ -104,7 +104,7 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         return order.text, order.advice, order.evidence, order.share
     stage = slowest_at_start(pipeline, start.mean_s)
     python = record.python if record else None
-    of_arrays = pipeline and any(each.name.startswith(ARRAYS) for each in pipeline.starts)
+    of_arrays = pipeline and any(starter.name.startswith(ARRAYS) for starter in pipeline.starts)
     if stage is not None and pipeline is not None and python is None and not of_arrays:
         advice, is_sure = starting_advice(
             pipeline, stage, summary, opens=_opens(stage, pipeline.stages)
@@ -112,7 +112,7 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         takes = SlowEpochStart.time_per_start_of(stage.cost_per_batch_s or 0.0, stage.name)
         line = slowest_line(summary, stage.location)
         nearer = pipeline.starts[: pipeline.starts.index(stage)]
-        fills = any(each.kind == "shuffle" for each in nearer)
+        fills = any(other.kind == "shuffle" for other in nearer)
         does = "makes what fills the shuffle buffer" if fills else "takes most of it"
         why = f"{stage.name}{stage.where} {does}{line}"
         return why, advice, (takes,), stage.share if is_sure else 0.0
@@ -124,8 +124,8 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
 
 def _opens(stage: StageRecord, later: tuple[StageRecord, ...]) -> bool:
     """Whether a stage takes much longer for its first elements than for later ones."""
-    same = (each for each in later if (each.name, each.kind) == (stage.name, stage.kind))
-    steady_s = next((each.cost_s for each in same), None)
+    same = (other for other in later if (other.name, other.kind) == (stage.name, stage.kind))
+    steady_s = next((other.cost_s for other in same), None)
     if stage.cost_s is None:
         return True
     return steady_s is not None and stage.cost_s >= OPENING_RATIO * steady_s
@@ -233,9 +233,9 @@ def _validation_cause(
     if stage is None and record.python is None:
         lines: tuple[str | Advice, ...] = (FASTER,)
     else:
-        lines = tuple(each for each in advice_for(record, summary) if each.kind != "measure")
+        lines = tuple(line for line in advice_for(record, summary) if line.kind != "measure")
     if order is not None:
-        cheap = [each for each in lines if isinstance(each, Advice) and each.kind in CHEAPEST]
+        cheap = [line for line in lines if isinstance(line, Advice) and line.kind in CHEAPEST]
         return f": {order.text}", (*order.advice, *cheap), order.evidence, order.share
     slowest = stage or record.python
     if slowest is None:

@@ -42,7 +42,7 @@ class HostOutOfMemory(EndingRule):
             shares.append((share, self.container_limit_in_use))
         if not shares:
             return self.abstain()
-        fullest, measure = max(shares, key=lambda each: each[0])
+        fullest, measure = max(shares, key=lambda pair: pair[0])
         if fullest < HOST_NEARLY_FULL_FRACTION:
             return None
         evidence = [measure(fullest)]

@@ -117,11 +117,11 @@ class Hung(Rule):
     def judge(self, summary: RunSummary) -> Outcome:
         if summary.hangs is None:
             return self.abstain()
-        waits = [each for each in summary.hangs if each.kind != "work"]
+        waits = [hang for hang in summary.hangs if hang.kind != "work"]
         if not waits:
             return None
-        total_s = sum(each.lasted_s or 0.0 for each in waits)
-        longest = max(waits, key=lambda each: each.lasted_s or 0.0)
+        total_s = sum(hang.lasted_s or 0.0 for hang in waits)
+        longest = max(waits, key=lambda hang: hang.lasted_s or 0.0)
         longest_s = longest.lasted_s or 0.0
         saving = of_run(summary, total_s - ACCURACY_S * len(waits), total_s, basis="hangs")
         return self.find(
@@ -146,9 +146,9 @@ def with_hangs(summary: RunSummary) -> RunSummary:
         return summary
     is_measured = record.mechanism != "pipeline model"
     hung = [
-        each.lasted_s or 0.0
-        for each in summary.hangs
-        if each.kind != "work" and not (is_measured and each.input_place is not None)
+        hang.lasted_s or 0.0
+        for hang in summary.hangs
+        if hang.kind != "work" and not (is_measured and hang.input_place is not None)
     ]
     both_s = parts.compute_s + parts.hangs_s
     hangs_s = min(sum(hung), both_s)
@@ -215,7 +215,7 @@ class MostlyNotCompute(TimeRule):
         """
         is_small = finding.severity == "info" or finding.evidence[0].value <= 100 * HALF
         if finding.about == ONCE and is_small:
-            return any(each.startswith(self.code) for each in other.supersedes)
+            return any(code.startswith(self.code) for code in other.supersedes)
         return super().yields_to(other, finding)
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:

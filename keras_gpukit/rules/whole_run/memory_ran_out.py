@@ -147,7 +147,7 @@ class DeviceOutOfMemory(EndingRule):
         }
         evidence = [measure(size) for measure, size in figures.items() if size is not None]
         if record.holders:
-            held = sum(each.used_bytes for each in record.holders)
+            held = sum(holder.used_bytes for holder in record.holders)
             evidence.append(self.held_by_other_processes(held))
         return self.find("critical", *evidence, advice=_advice(record), title=_title(record))
 
@@ -180,7 +180,7 @@ def place_advice(record: OutOfMemory) -> tuple[str, ...]:
         change += ": training's batches of that size did fit" if is_tried else ", Keras' default"
     if record.batches_given:
         change = f"Make the batches of {data} smaller" + (f" than {size:,}" if size else "")
-    powers = [each for each in record.shape or () if each == size]
+    powers = [length for length in record.shape or () if length == size]
     if len(powers) > 1:
         change += f" (half the batch needs 1/{2 ** len(powers)} of this tensor)"
     return (change,)
@@ -234,7 +234,7 @@ def _advice(record: OutOfMemory) -> tuple[str, ...]:
         lines.append(f"A smaller tensor in {asking(record) or 'the step'}: {NOT_ONE_FITS}")
     elif record.part == "training" and all(o.kind != "batch size" for o in record.options):
         lines.append("Train with a smaller batch")
-    for option in sorted(record.options, key=lambda each: each.fits is False):
+    for option in sorted(record.options, key=lambda change: change.fits is False):
         line = _CHANGES[option.kind].format(batch=option.batch_size)
         if option.needs_bytes is not None:
             line += f": at most {option.needs_bytes / 2**20:,.0f} MiB, predicted"

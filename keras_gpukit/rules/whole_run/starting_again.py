@@ -89,10 +89,10 @@ class ManyShortCalls(ScriptRule):
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
         causes = [_tracing(script), _repeating(script)]
-        found = [each for each in causes if each is not None]
+        found = [cause for cause in causes if cause is not None]
         if not found:
             return None
-        (calls, saving, title, advice) = max(found, key=lambda each: each[1].expected_s)
+        (calls, saving, title, advice) = max(found, key=lambda cause: cause[1].expected_s)
         share = script.share(saving.low_s)
         if saving.low_s < LEAST_S or share < WARNING_FRACTION:
             return None
@@ -117,12 +117,12 @@ class LongEvaluation(ScriptRule):
     of_each = Measure(", each takes {value}", "s")
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
-        calls = [each for each in script.calls if each.method == "evaluate"]
+        calls = [call for call in script.calls if call.method == "evaluate"]
         count, spent_s = (sum(map(attrgetter(name), calls)) for name in ("count", "total_s"))
-        trains = any(each.method in ("fit", "train_on_batch") for each in script.calls)
+        trains = any(call.method in ("fit", "train_on_batch") for call in script.calls)
         if not trains or count < MANY or script.share(spent_s) < LONG_VALIDATION_FRACTION:
             return None
-        by = _first_named(calls, max(calls, key=lambda each: each.total_s))
+        by = _first_named(calls, max(calls, key=lambda call: call.total_s))
         saving = Saving(
             0.0, spent_s * (1 - 1 / count), script.wall_s, "calls of evaluate", upper_bound=True
         )
@@ -141,12 +141,12 @@ _Cause = tuple[Calls, Saving, str, tuple[str, ...]]
 
 def _tracing(record: ScriptRecord) -> _Cause | None:
     """Returns what tracing again costs: at least the processor time of the first batches."""
-    again = [each for each in record.calls if each.traced_again >= MANY]
+    again = [call for call in record.calls if call.traced_again >= MANY]
     if not again:
         return None
-    most = max(again, key=lambda each: each.traced_again_s)
-    low_s = sum(each.tracing_cpu_s for each in again)
-    high_s = sum(each.traced_again_s for each in again)
+    most = max(again, key=lambda call: call.traced_again_s)
+    low_s = sum(call.tracing_cpu_s for call in again)
+    high_s = sum(call.traced_again_s for call in again)
     new_models = most.models > most.traced_again / 2
     building_s = min(record.rest_s, high_s) if new_models else 0.0
     by = _first_named(again, most)
@@ -172,22 +172,22 @@ def _tracing(record: ScriptRecord) -> _Cause | None:
 def _repeating(record: ScriptRecord) -> _Cause | None:
     """Returns what calls cost apart from their batches, and from tracing."""
     many = [
-        each
-        for each in record.calls
-        if each.count >= MANY_REPEATS and each.method in _advice(each) and each.repeated_s
+        call
+        for call in record.calls
+        if call.count >= MANY_REPEATS and call.method in _advice(call) and call.repeated_s
     ]
     if not many:
         return None
-    most = max(many, key=lambda each: each.repeated_s)
+    most = max(many, key=lambda call: call.repeated_s)
     low_s, high_s = (
-        sum(SAVED[_is_single(each)][end] * each.repeated_s for each in many) for end in (0, 1)
+        sum(SAVED[_is_single(call)][end] * call.repeated_s for call in many) for end in (0, 1)
     )
-    spent_s = sum(each.repeated_s for each in many)
-    each = " for one batch each" if _is_single(most) else ""
+    spent_s = sum(call.repeated_s for call in many)
+    one_batch = " for one batch each" if _is_single(most) else ""
     return (
         most,
         Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls"),
-        f"{most.count:,} calls of {_named(most)}{each}: {seconds(spent_s)} of "
+        f"{most.count:,} calls of {_named(most)}{one_batch}: {seconds(spent_s)} of "
         f"{seconds(record.wall_s)} s went to starting them",
         _advice(most)[most.method],
     )
@@ -272,7 +272,7 @@ class TracingAgain(TimeRule):
 
     def _of_loop(self, script: ScriptRecord, retraced: tuple[RetracedFunction, ...]) -> Outcome:
         """Judges functions that a training loop of the script's own traced again."""
-        again_s = sum(each.again_s for each in retraced)
+        again_s = sum(function.again_s for function in retraced)
         share = script.share(again_s)
         if share < NOTABLE_FRACTION:
             return None
@@ -289,7 +289,7 @@ class TracingAgain(TimeRule):
         compiling_s = parts.compiling_s or 0.0
         made_s = parts.tracing_s - compiling_s
         retraced = parts.retraced or ()
-        retraced_s = sum(each.again_s for each in retraced)
+        retraced_s = sum(function.again_s for function in retraced)
         again_s = parts.tracing_s + retraced_s
         if again_s < NOTABLE_FRACTION * parts.wall_s:
             return None
@@ -342,20 +342,20 @@ def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...
     if len(lengths) == 4 and len(axes) > 1:
         return title, (RESIZE, WITHOUT_XLA)
     named = " and ".join(map(str, axes))
-    padded = ", ".join(each.replace("None", "longest") for each in lengths[1:])
+    padded = ", ".join(length.replace("None", "longest") for length in lengths[1:])
     words = {"axes": named, "shape": shape, "padded": f"({padded})"}
     source = summary.input.python if summary.input else None
     if source is not None and source.name.endswith(PY_DATASET):
         words |= {"name": source.name, "where": source.where}
         return title, (PAD_IN_PYTHON.format(**words), WITHOUT_XLA)
-    return title, (*(each.format(**words) for each in PAD), WITHOUT_XLA)
+    return title, (*(line.format(**words) for line in PAD), WITHOUT_XLA)
 
 
 def _function(function: RetracedFunction) -> tuple[str, tuple[str, ...]]:
     """Returns which function was traced again and why, and the advice."""
     why, advice = (
-        each.format(name=function.name, argument=function.argument)
-        for each in RETRACED[function.cause]
+        text.format(name=function.name, argument=function.argument)
+        for text in RETRACED[function.cause]
     )
     is_lambda = function.location in function.name
     named = function.name if is_lambda else f"{function.name} ({function.location})"

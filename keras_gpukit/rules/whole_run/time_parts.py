@@ -36,7 +36,7 @@ def is_at_epochs(summary: RunSummary, name: str) -> bool:
 def slowest_line(summary: RunSummary, name: str) -> LineTime | None:
     """Returns the line that takes half or more of a callback's sampled time; None if none does."""
     lines = _lines(summary, name)
-    total_s = sum(each.seconds for each in lines)
+    total_s = sum(line.seconds for line in lines)
     return lines[0] if lines and lines[0].seconds >= MOSTLY * total_s else None
 
 
@@ -95,7 +95,7 @@ def _lines(summary: RunSummary, name: str) -> tuple[LineTime, ...]:
     of_callbacks = (
         summary.stacks.of("callback") if summary.stacks and name not in FROM_KERAS else ()
     )
-    by_owner = [(each.entry.rpartition(".")[0].rpartition(".")[2], each) for each in of_callbacks]
+    by_owner = [(line.entry.rpartition(".")[0].rpartition(".")[2], line) for line in of_callbacks]
     own = tuple(line for owner, line in by_owner if owner == name)
     # A hook may be a function, as of a `LambdaCallback`, or inherited: then no class is its owner.
     known = summary.breakdown.by_callback if summary.breakdown else {}
@@ -104,11 +104,11 @@ def _lines(summary: RunSummary, name: str) -> tuple[LineTime, ...]:
 
 def _per_step(summary: RunSummary, name: str) -> tuple[float, float] | None:
     lines = _lines(summary, name)
-    last_s = sum(each.last_third_s for each in lines)
+    last_s = sum(line.last_third_s for line in lines)
     if summary.stacks is None or last_s < LEAST_THIRD_S:
         return None
-    first_s = sum(each.first_third_s for each in lines)
-    series = next((each for each in summary.series if each.tag == STEP_TIME), None)
+    first_s = sum(line.first_third_s for line in lines)
+    series = next((candidate for candidate in summary.series if candidate.tag == STEP_TIME), None)
     if series is None or len(series.step) < 3:
         return None
     third_s = summary.stacks.watched_s / 3
@@ -150,7 +150,7 @@ def callback_advice(summary: RunSummary, name: str | None) -> tuple[str, ...]:
         return (_MONITOR,)
     if name is None:
         by_callback = summary.breakdown.by_callback if summary.breakdown else {}
-        seen = [line for each in known if each in by_callback for line in known[each]]
+        seen = [line for callback in known if callback in by_callback for line in known[callback]]
         return (*seen, _OWN)
     return known.get(name, less_work(summary, name))
 
@@ -164,7 +164,7 @@ def as_written(summary: RunSummary, name: str) -> str:
         return f"{name}({given})"
     if name != TENSORBOARD or not (costs_s := tensorboard_costs_s(summary)):
         return name
-    written = (summary.environment.settings[f"{name}.{each}"] for each in costs_s)
+    written = (summary.environment.settings[f"{name}.{argument}"] for argument in costs_s)
     return f"{name}({', '.join(written)})"
 
 
@@ -177,22 +177,22 @@ def tensorboard_costs_s(summary: RunSummary) -> dict[str, float]:
     spent_s = parts.by_callback.get(TENSORBOARD, 0.0) if parts else 0.0
     at_epochs_s = parts.callbacks_at_epochs.get(TENSORBOARD, 0.0) if parts else 0.0
     costs_s = {
-        each: spent_s - at_epochs_s if each in _BETWEEN_STEPS else at_epochs_s
-        for each in TENSORBOARD_DEFAULTS
-        if f"{TENSORBOARD}.{each}" in summary.environment.settings
+        argument: spent_s - at_epochs_s if argument in _BETWEEN_STEPS else at_epochs_s
+        for argument in TENSORBOARD_DEFAULTS
+        if f"{TENSORBOARD}.{argument}" in summary.environment.settings
     }
-    costly = (each for each in costs_s.items() if each[1] >= _NOTABLE * spent_s)
-    return dict(sorted(costly, key=lambda each: -each[1]))
+    costly = (item for item in costs_s.items() if item[1] >= _NOTABLE * spent_s)
+    return dict(sorted(costly, key=lambda item: -item[1]))
 
 
 def _tensorboard_advice(summary: RunSummary) -> str:
     costs_s = tensorboard_costs_s(summary)
     if not costs_s:
         return _DEFAULT
-    less = ", ".join(f"{each}={TENSORBOARD_DEFAULTS[each]!r}" for each in costs_s)
+    less = ", ".join(f"{argument}={TENSORBOARD_DEFAULTS[argument]!r}" for argument in costs_s)
     moments = {
-        "between steps" if each in _BETWEEN_STEPS else "at epochs' ends": spent_s
-        for each, spent_s in costs_s.items()
+        "between steps" if argument in _BETWEEN_STEPS else "at epochs' ends": spent_s
+        for argument, spent_s in costs_s.items()
     }
     took = ", ".join(f"{seconds(spent_s)} s {moment}" for moment, spent_s in moments.items())
     return f"`{TENSORBOARD}({less})`, or less often: it took {took}"
@@ -246,7 +246,7 @@ class SlowCallbacks(TimeRule):
         spent_s = parts.callbacks_s - LOOP_S * executions
         share = spent_s / parts.wall_s
         # `TracingAgain` names functions that are traced again and again in callbacks.
-        traced_s = sum(each.again_s for each in parts.retraced or ())
+        traced_s = sum(function.again_s for function in parts.retraced or ())
         if share < NOTABLE_FRACTION or traced_s >= MOSTLY * spent_s:
             return None
         saving = all_of_them = of_callbacks(summary, spent_s, parts.callbacks_s)

@@ -31,10 +31,14 @@ class OwnProfile(ScriptRule):
     stop_took = Measure(", and its stop() took {value}", "s")
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
-        long = [each for each in script.profiles if each.whole_fits or each.recorded_s >= LONG_S]
+        long = [
+            profile
+            for profile in script.profiles
+            if profile.whole_fits or profile.recorded_s >= LONG_S
+        ]
         if not long:
             return None
-        most = max(long, key=lambda each: each.stop_s or 0.0)
+        most = max(long, key=lambda profile: profile.stop_s or 0.0)
         if most.stop_s is None:
             return self.find(
                 "warning",
@@ -204,10 +208,10 @@ class TimeOutsideCalls(ScriptRule):
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
         parts = [
-            (each, _longest([line for line in each if line.called != STEP]))
-            for each in (script.before, script.rest)
+            (part, _longest([line for line in part if line.called != STEP]))
+            for part in (script.before, script.rest)
         ]
-        lines, (line, spent_s) = max(parts, key=lambda each: each[1][1])
+        lines, (line, spent_s) = max(parts, key=lambda pair: pair[1][1])
         share = spent_s / max(script.wall_s, spent_s) if spent_s else 0.0
         if line is None or spent_s < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
             return None
@@ -232,17 +236,17 @@ def _longest(lines: Sequence[LineTime]) -> tuple[LineTime | None, float]:
     for line in lines:
         key = line.place.rpartition(":")[0], line.function
         by_function[key] = by_function.get(key, 0.0) + line.seconds
-    key = max(by_function, key=lambda each: by_function[each])
-    inside = [each for each in lines if (each.place.rpartition(":")[0], each.function) == key]
-    longest = max(lines, key=lambda each: each.seconds)
+    key = max(by_function, key=lambda function: by_function[function])
+    inside = [line for line in lines if (line.place.rpartition(":")[0], line.function) == key]
+    longest = max(lines, key=lambda line: line.seconds)
     # A module is no function that one could look into: its lines stand for themselves.
     if key[1] == "<module>" or longest.seconds > by_function[key] / 2:
         return longest, longest.seconds
-    return max(inside, key=lambda each: each.seconds), by_function[key]
+    return max(inside, key=lambda line: line.seconds), by_function[key]
 
 
 def _when(script: ScriptRecord, lines: Sequence[LineTime]) -> str:
-    methods = list(dict.fromkeys(each.method for each in script.calls))
+    methods = list(dict.fromkeys(call.method for call in script.calls))
     name = methods[0] if len(methods) == 1 else "fit" if "fit" in methods else "the calls"
     if not methods:
         return ""

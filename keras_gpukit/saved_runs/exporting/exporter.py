@@ -150,8 +150,8 @@ class MLflowRun(Exporter):
 
         self._client.log_batch(
             self._run_id,
-            metrics=[Metric(*each, round(1e3 * time_s), step) for each in figures.items()],
-            tags=[RunTag(*each) for each in (tags or {}).items()],
+            metrics=[Metric(*item, round(1e3 * time_s), step) for item in figures.items()],
+            tags=[RunTag(*item) for item in (tags or {}).items()],
         )
 
 

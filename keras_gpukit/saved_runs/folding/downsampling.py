@@ -85,7 +85,9 @@ def _that_looked(one: EpochMemory, other: EpochMemory) -> EpochMemory:
 
 def merged_events(one: RunEvent, other: RunEvent) -> RunEvent:
     """Returns two events of a kind as one."""
-    spent_s = (each.duration_s if each.spent_s is None else each.spent_s for each in (one, other))
+    spent_s = (
+        event.duration_s if event.spent_s is None else event.spent_s for event in (one, other)
+    )
     return replace(
         one,
         duration_s=other.ended_s - one.began_s,

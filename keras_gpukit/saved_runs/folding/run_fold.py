@@ -339,7 +339,7 @@ class RunFold:
     def _captures(self) -> ProfilerRecord | None:
         # Without the record of a run's end, only the automatic ones of `Monitor`'s captures can be
         # distinguished from those of a `Profiler`.
-        steady = tuple(each for each in self.captures.values() if each.trigger == "steady")
+        steady = tuple(capture for capture in self.captures.values() if capture.trigger == "steady")
         noted: ProfilerRecord | None = self.latest.get("profiler")
         return noted or (ProfilerRecord(steady) if steady else None)
 

@@ -44,7 +44,7 @@ OF_GPU = (
 )
 OF_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
 host_values, memory_values = operator.attrgetter(*OF_HOST), operator.attrgetter(*OF_MEMORY)
-_gpu_values = operator.attrgetter(*(each for each in OF_GPU if each != "throttled"))
+_gpu_values = operator.attrgetter(*(name for name in OF_GPU if name != "throttled"))
 
 
 def of_gpu(index: int | str) -> Tags:

@@ -94,7 +94,7 @@ class EventFile(Writer):
 
     def write_records(self, records: Iterable[Record], /) -> None:
         """Writes what TensorBoard shows of them; if the disk is full, the file stays readable."""
-        events = [event for each in records if (event := self._event_of(each)) is not None]
+        events = [event for record in records if (event := self._event_of(record)) is not None]
         if events:
             waiting, self._waiting = self._waiting, []
             self._file.write(_framed(waiting + events))
@@ -183,7 +183,9 @@ class RunLog(WriterThread):
         with self._guard():
             self.folder.mkdir(parents=True, exist_ok=True)
             with own_name(self.folder, self._worker) as name:
-                self._run_writers(partial(each, self.folder, name) for each in self._open_writers)
+                self._run_writers(
+                    partial(open_writer, self.folder, name) for open_writer in self._open_writers
+                )
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class _BeforeKeras:
         return None if hook is None else hook.find_spec(name, path, target)
 
 
-sys.path[:] = [each for each in sys.path if os.path.abspath(each) != _FOLDER]
+sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _FOLDER]
 sys.meta_path.insert(0, _BeforeKeras())
 # The user's own module of this name, which this one hides.
 _this = sys.modules.pop(__name__)
