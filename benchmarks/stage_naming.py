@@ -74,7 +74,7 @@ class Watching(keras.callbacks.Callback):
         reading = read_model(iterator)
         model = parse_model(reading)
         began = time.perf_counter()
-        self.watch.read(reading)
+        self.watch.add_reading(reading)
         self.longest_read_s = max(self.longest_read_s, time.perf_counter() - began)
         if self._calls > READ_EVERY:
             elapsed_s = entered_s - self._entered_s
@@ -102,7 +102,9 @@ def run(case: Case) -> tuple[PipelineRecord, Watching, float]:
         model.fit(data, **targets, verbose=0, callbacks=[watching])
     began = time.perf_counter()
     wait_s = watching.wait_s / watching.steps if watching.steps else None
-    record = name_bottleneck(watching.watch.record(wait_s), watching.stall_fraction, wait_s)
+    record = name_bottleneck(
+        watching.watch.pipeline_record(wait_s), watching.stall_fraction, wait_s
+    )
     return record, watching, time.perf_counter() - began
 
 

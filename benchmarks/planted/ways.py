@@ -22,7 +22,7 @@ from planted.known_times import (
 )
 
 # Long enough to tell two points of a hundred, short enough for a profile.
-STRETCH_S = 1.5
+INTERVAL_S = 1.5
 STEP_S, SHORT_STEP_S = 0.03, 0.006
 LONGEST_CAPTURE = 48
 AGREE = 0.02
@@ -168,7 +168,7 @@ class Way:
         return row
 
     def measure_once(self, pipeline: Pipeline, batch_s: float, *, waits: bool) -> dict[str, object]:
-        wanted = round(STRETCH_S / batch_s / self.an_execution)
+        wanted = round(INTERVAL_S / batch_s / self.an_execution)
         steps = min(
             max(wanted * self.an_execution, 12, 5 * self.an_execution), self.longest_capture
         )

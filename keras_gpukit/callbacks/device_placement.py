@@ -40,12 +40,12 @@ class DevicePlacement(WatchingCallback[PlacementRecord]):
             before.append(counter.take())
             probe.start()
 
-        def read() -> None:
+        def read_placement() -> None:
             self._summary = probe.stop(lambda: counter.between(before[0], counter.take(), calls=1))
-            session.output.record("placement", self._summary)
+            session.output.write_record("placement", self._summary)
 
-        session.steps.on_first_step(start, read)
+        session.steps.on_first_step(start, read_placement)
 
     def _end(self, session: Session, phase: Phase) -> None:
         if phase == session.phase and self._summary is NO_STEP:
-            session.output.record("placement", NO_STEP)
+            session.output.write_record("placement", NO_STEP)

@@ -78,7 +78,7 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
                 steps.on_first_step(lambda: None, sensor.first_step_ended)
             if session.output.claim("memory"):
                 session.sampling.every_second(
-                    "TensorFlow's allocators", lambda: _write(session, sensor.read())
+                    "TensorFlow's allocators", lambda: _write(session, sensor.read_allocators())
                 )
 
     def _end(self, session: Session, phase: Phase) -> None:
@@ -98,15 +98,15 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
             unknown_because=read.unknown_because,
             prediction=found.prediction if found else causes.prediction,
             not_predicted_because=None if found else causes.not_predicted_because,
-            fits=self.fits.record() if epochs else (),
+            fits=self.fits.readings() if epochs else (),
         )
-        session.output.record("memory_by_cause", record)
+        session.output.write_record("memory_by_cause", record)
         self._summary = session.output.fold.memory_record()
 
 
 def _write(session: Session, readings: tuple[DeviceMemory, ...]) -> None:
     for memory in readings:
-        session.output.record("memory", memory)
+        session.output.write_record("memory", memory)
 
 
 _Watching = tuple[AllocatorSensor, OutOfMemoryWatch, EpochMemoryWatch | None, PredictionWatch]

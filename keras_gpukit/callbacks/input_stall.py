@@ -68,11 +68,11 @@ class InputStall(StepWatchingCallback[InputRecord]):
         self.host_buffers = self._buffers = self._new_threads = None
         self._contention = ContentionSensor()
         sampling, steps = session.sampling, session.steps
-        sampling.every_second("threads that wait", self._contention.read)
+        sampling.every_second("threads that wait", self._contention.take_naps)
         with Guard("Reading the times of threads", "The CPU time of the input is unknown."):
             self._new_threads = sensor = NewThreadsSensor()
             sampling.every_second(
-                "the times of threads", lambda: sensor.read(in_steps=steps.in_steps)
+                "the times of threads", lambda: sensor.read_times(in_steps=steps.in_steps)
             )
         sampling.every_second("pipelines that start", steps.poll_pipelines)
         self._begin_python(session, phase, "steps")
@@ -102,20 +102,20 @@ class InputStall(StepWatchingCallback[InputRecord]):
             record = self._completed(session, record)
             if self._buffers is not None:
                 with Guard("Reading caches and shuffle buffers", "What they hold is unknown."):
-                    self.host_buffers = self._buffers.record()
-                    session.output.record("host_buffers", self.host_buffers)
+                    self.host_buffers = self._buffers.buffers_record()
+                    session.output.write_record("host_buffers", self.host_buffers)
             # After a run, the callback must not keep the run's data alive.
             self._python, self._buffers = {}, None
         else:
             python = self._python_record(phase, session.steps.of(phase).step_time_s)
             record = replace(record, python=python)
-        session.output.record("input", record)
+        session.output.write_record("input", record)
         return record
 
     def _completed(self, session: Session, record: InputRecord) -> InputRecord:
         python = self._python_record(session.phase, session.steps.own.step_time_s)
         threads, gpus = self._new_threads, session.environment.gpus
-        contention = self._contention.record(
+        contention = self._contention.contention_record(
             # With GPUs, steps and input do not compete for cores.
             input_cores=threads.cores() if threads and not gpus else None,
             input_queued_ratio=threads.queued_ratio() if threads else None,
@@ -135,8 +135,8 @@ class InputStall(StepWatchingCallback[InputRecord]):
             return None
         source, time_in_it = python
         if time_in_it is None:
-            return source.record(None, None, step_time_s)
-        return source.record(time_in_it.slowest(), time_in_it.mean_threads(), step_time_s)
+            return source.python_record(None, None, step_time_s)
+        return source.python_record(time_in_it.slowest(), time_in_it.mean_threads(), step_time_s)
 
 
 def _by_its_slowest(

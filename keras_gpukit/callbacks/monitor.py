@@ -160,7 +160,7 @@ class Monitor(WatchingCallback[RunSummary]):
             if phase == "fit" and session.environment.gpus:
                 count_flops(session)
             self._workers = worker_watch.watch_workers(session)
-            session.output.record("environment", session.environment)
+            session.output.write_record("environment", session.environment)
             hangs = HangWatch(session.steps, in_cluster=self._workers is not None)
             session.sampling.every_second("whether steps go on", hangs.poll)
             session.steps.on_window(
@@ -202,23 +202,23 @@ class Monitor(WatchingCallback[RunSummary]):
             ranges.end_all()
         output = session.output
         if self._learning is not None:
-            output.record("learning", self._learning.record())
+            output.write_record("learning", self._learning.learning_record())
         self._learning = None
         if self._profiler is not None and self._profiler.summary is not None:
-            output.record("profiler", self._profiler.summary)
+            output.write_record("profiler", self._profiler.summary)
         stacks = session.sampling.line_times(session.steps.frame.thread)
         if stacks is not None:
-            output.record("stacks", stacks)
-        output.record("overhead", Overhead(None, 0, session.overhead_s, session.startup_s))
+            output.write_record("stacks", stacks)
+        output.write_record("overhead", Overhead(None, 0, session.overhead_s, session.startup_s))
         session.record_end()
         watched, self._workers = self._workers, None
         captures = self._profiler and self._profiler.of_fit().so_far
         measured = output.fold.summary()
         workers = worker_watch.compared(session, watched, measured, captures)
         if workers is not None:
-            output.record("workers", workers)
+            output.write_record("workers", workers)
         self._summary = summary = judge_run(replace(measured, workers=workers))
-        output.record("summary", summary)
+        output.write_record("summary", summary)
         if summary.ending == "completed" and self._prints(session, phase):
             details = self.verbose == 2
             print_summary(summary, log_dir=self._log_dir, details=details, again=profiled_again())

@@ -79,7 +79,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
     @property
     def so_far(self) -> ProfilerRecord | None:
         """Record of the captures so far."""
-        return self._captures.record if self._captures else self._summary
+        return self._captures.profiler_record if self._captures else self._summary
 
     def _begin(self, session: Session, phase: Phase) -> None:
         if phase != session.phase:
@@ -100,7 +100,7 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         try:
             captures.close()
         finally:
-            self._summary = captures.record
+            self._summary = captures.profiler_record
             self._captures = None  # so that the callback can be copied after a run
 
     def of_fit(self) -> Profiler:

@@ -26,5 +26,5 @@ class Throughput(StepWatchingCallback[ThroughputRecord]):
 
     def _record(self, session: Session, phase: Phase) -> ThroughputRecord:
         record = session.steps.of(phase).throughput()
-        session.output.record("throughput", record)
+        session.output.write_record("throughput", record)
         return record

@@ -122,20 +122,20 @@ class MachineReadings:
             gpus_unknown_because=self._gpus_unknown_because,
             processes_unknown_because=nvml.processes_unknown_because if nvml else None,
         )
-        self._output.record("utilization", record)
+        self._output.write_record("utilization", record)
 
     def _sample_host(self, host: HostSensor) -> None:
         sample = host.read(in_steps=self._in_steps())
-        self._output.record("host", sample)
+        self._output.write_record("host", sample)
         if self._others.note(sample):
             self._write()
 
     def _sample_gpus(self, nvml: NVMLSensor) -> None:
-        samples = nvml.read()
+        samples = nvml.read_gpus()
         if self._note_lost(nvml):
             self._write()
         for sample in samples:
-            self._output.record("gpu", sample)
+            self._output.write_record("gpu", sample)
 
     def _note_lost(self, nvml: NVMLSensor) -> bool:
         """Warns of GPUs that can no longer be read; returns whether there are new ones."""

@@ -128,7 +128,7 @@ class RoundTrips:
         self._now = now
         self._readings: dict[int, list[float]] = {peer: [] for peer in self._tasks}
 
-    def read(self) -> None:
+    def ask_peers(self) -> None:
         """Asks each of the peers once; one that does not answer is not asked again."""
         for peer, task in tuple(self._tasks.items()):
             began_s = self._now()
@@ -141,7 +141,7 @@ class RoundTrips:
             if len(self._readings[peer]) < MOST_READINGS:
                 self._readings[peer].append(self._now() - began_s)
 
-    def record(self) -> tuple[RoundTrip, ...]:
+    def per_peer(self) -> tuple[RoundTrip, ...]:
         """Returns the lowest and the median round trip to each peer that has answered."""
         return tuple(
             RoundTrip(peer, min(readings), statistics.median(readings), len(readings))

@@ -80,4 +80,4 @@ def held_by_others(model: Any, sensor: AllocatorSensor) -> int:
     """Returns the bytes in use on the first device, without the model and its optimizer."""
     if not sensor.devices:
         return 0
-    return max((sensor.read()[0].current_bytes or 0) - sum(held_between_steps(model)), 0)
+    return max((sensor.read_allocators()[0].current_bytes or 0) - sum(held_between_steps(model)), 0)

@@ -107,7 +107,7 @@ class AutomaticCapture:
         if after and len(self._after_cut) < MOST_AUTOMATIC_STEPS:
             self._after_cut.append(window)
 
-    def read(self, record: CaptureRecord) -> None:
+    def read_profile_of(self, record: CaptureRecord) -> None:
         """Starts to read the profile of a capture on another thread, if it is of steady steps."""
         if record.trigger != "steady" or record.path is None:
             return
@@ -149,8 +149,8 @@ class AutomaticCapture:
                     profile = add(profile, self._session.model)
             self.profile, self._unread_because = profile, None
             output = self._session.output
-            output.record("profile", self.profile, record.first_step)
-            output.record("capture", self._compared(record), record.first_step)
+            output.write_record("profile", self.profile, record.first_step)
+            output.write_record("capture", self._compared(record), record.first_step)
         except Exception as error:  # the file and its reader's process may fail in any way
             self._unread_because = str(error) or type(error).__name__
 
@@ -180,7 +180,7 @@ class AutomaticCapture:
             if window.input_wait_s is None or counted >= steps:
                 break
             counted += window.steps
-            fold.add("steps", window, window.time_s, window.step)
+            fold.add_record("steps", window, window.time_s, window.step)
         found = fold.input() if counted == steps else None
         least, most = (found.stall_fraction, found.most_stall_fraction) if found else (None, None)
         return least, most if most != least else None
@@ -188,7 +188,7 @@ class AutomaticCapture:
 
 def _cost_s(session: Session, step_time_s: float) -> float:
     """Returns what a capture of one execution costs, in seconds."""
-    placement = session.output.read(lambda fold: fold.latest.get("placement"))
+    placement = session.output.read_fold(lambda fold: fold.latest.get("placement"))
     steps: int = session.model.steps_per_execution
     recurs = any(hasattr(layer, "cell") for layer in layers_in(session.model))
     weights = len(session.model.trainable_variables)

@@ -70,7 +70,7 @@ class CallErrors:
         self._actions: list[Callable[[BaseException], None]] = []
         self._error: BaseException | None = None
 
-    def add(self, action: Callable[[BaseException], None]) -> None:
+    def add_action(self, action: Callable[[BaseException], None]) -> None:
         """Registers an action that is called with each exception."""
         self._actions.append(action)
 

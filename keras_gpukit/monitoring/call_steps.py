@@ -92,7 +92,7 @@ class CallSteps:
             by_callback=times.by_class,
             callbacks_at_epochs=times.at_epochs_s,
             callbacks_by_thirds=times.by_thirds,
-            retraced=self._retraced.record,
+            retraced=self._retraced.functions,
         )
         self.first_step_hooks = FirstStepHooks(cost)
         self._on_epoch_ended: list[Callable[[], None]] = []

@@ -66,9 +66,9 @@ class CaptureWatch:
         self._automatic = automatic
 
         def emit(record: CaptureRecord) -> None:
-            session.output.record("capture", record, record.first_step)
+            session.output.write_record("capture", record, record.first_step)
             if automatic is not None:
-                automatic.read(record)
+                automatic.read_profile_of(record)
 
         self._recorder = Recorder(
             session.output.log_dir,
@@ -116,11 +116,11 @@ class CaptureWatch:
                         replace_file(path, amended)
 
     @property
-    def record(self) -> ProfilerRecord:
+    def profiler_record(self) -> ProfilerRecord:
         """Record of the captures that were taken and missed, or why there are none."""
         if self._unknown_because is not None:
             return ProfilerRecord(unknown_because=self._unknown_because)
-        record = self._recorder.record
+        record = self._recorder.profiler_record
         if self._automatic is not None:
             return self._automatic.completed(record)
         return replace(record, none_automatic_because=self._none_automatic_because)
@@ -134,7 +134,7 @@ class CaptureWatch:
             automatic.keep(window)
             if recorder.is_capturing:
                 automatic.when.skip()
-            elif (wanted := automatic.when.add(window)) is not None:
+            elif (wanted := automatic.when.add_window(window)) is not None:
                 recorder.want(*wanted, automatic.when.executions)
 
         def on_pause() -> None:

@@ -87,7 +87,7 @@ class EpochMemoryWatch:
                     latest = self._read()
                 left, kept = self._at_growth
                 reading = replace(latest, left_bytes=left, kept=kept)
-                self._fits.add(reading, self._steps.model)
+                self._fits.add_fit(reading, self._steps.model)
         self._owners = ()
 
     def _epoch_ended(self) -> None:
@@ -97,12 +97,12 @@ class EpochMemoryWatch:
         began_s = time.perf_counter()
         with self._guard:
             self._latest = reading = self._read()
-            self._steps.output.record("epoch", reading, reading.step)
+            self._steps.output.write_record("epoch", reading, reading.step)
         self._steps.cost.add(time.perf_counter() - began_s, once=False)
 
     def _read(self) -> EpochMemory:
         began_s = time.perf_counter()
-        devices = self._sensor.read()
+        devices = self._sensor.read_allocators()
         host_bytes = process_bytes()
         current_bytes = {reading.device: reading.current_bytes for reading in devices}
         has_grown = self._fits.has_grown({HOST: host_bytes, **current_bytes})
@@ -112,7 +112,7 @@ class EpochMemoryWatch:
         counts = self._scan_s <= BRIEF_S or self._epochs in SCANS_AT
         if has_grown and self._scans.is_due(self._epochs if counts else math.inf):
             began_s, spent_s = time.perf_counter(), time.thread_time()
-            left, kept = self._at_growth = left_bytes(), self._fits.kept.read(self._owners)
+            left, kept = self._at_growth = left_bytes(), self._fits.kept.read_largest(self._owners)
             self._scans.note(began_s)
             self._scan_s = time.thread_time() - spent_s
         return EpochMemory(
@@ -165,7 +165,7 @@ class FitMemory:
         self._tracings += model.train_function is None
         _models[model] = None  # it may not have all of its variables yet
 
-    def add(self, reading: EpochMemory, model: Any) -> None:
+    def add_fit(self, reading: EpochMemory, model: Any) -> None:
         """Adds the reading taken at the end of a fit of a model."""
         self._fits += 1
         self._tracings += reading.tracings
@@ -182,6 +182,6 @@ class FitMemory:
             )
         )
 
-    def record(self) -> tuple[EpochMemory, ...]:
+    def readings(self) -> tuple[EpochMemory, ...]:
         """Returns the readings so far; none after a single fit, whose epochs show more."""
-        return self._readings.record() if self._fits > 1 else ()
+        return self._readings.readings() if self._fits > 1 else ()

@@ -111,7 +111,7 @@ class HangWatch:
         self._reported = Hang(began_s, steps.step, words, kind, stacks, input_place=where)
         self._reported_part = part
         self._again_s = 2 * lasted_s
-        steps.output.record("hang", self._reported)
+        steps.output.write_record("hang", self._reported)
         if is_first:
             usual_s = steps.own.step_time_s
             usually = "" if usual_s is None else f" (usually {units.duration(usual_s)})"
@@ -122,7 +122,7 @@ class HangWatch:
         if self._reported_part not in (None, "steps"):
             self._longest_s[self._reported_part] = lasted_s
         over = replace(hang, lasted_s=lasted_s)
-        self._steps.output.record("hang", over, hang.step)
+        self._steps.output.write_record("hang", over, hang.step)
         self._steps.output.event("hang", self._since_s, now_s)
         _say(f"steps continue after {units.duration(lasted_s)}.")
 

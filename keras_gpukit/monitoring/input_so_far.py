@@ -62,8 +62,8 @@ class InputSoFar:
         if taken is not None:
             throughput, so_far = taken
             record = self._complete(self._steps.own.with_stages(so_far))
-            self._steps.output.record("throughput", throughput)
-            self._steps.output.record("input", record)
+            self._steps.output.write_record("throughput", throughput)
+            self._steps.output.write_record("input", record)
 
 
 class HostBufferWatch:
@@ -93,15 +93,15 @@ class HostBufferWatch:
         if dataset is not None:
             self._unknown_because = FAILED  # if this raises
             self._buffers = host_buffers(dataset, self._steps)
-        record = self.record()
-        self._call.output.record("host_buffers", record)
+        record = self.buffers_record()
+        self._call.output.write_record("host_buffers", record)
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
             warned = (found.title, in_one_line(found), found.advice[0])
             logger.warning("keras_gpukit: %s. %s %s.", *warned)
 
-    def record(self) -> HostBuffers:
+    def buffers_record(self) -> HostBuffers:
         """Returns the current contents of the caches and shuffle buffers."""
         if self._buffers is None:
             return HostBuffers(unknown_because=self._unknown_because)

@@ -31,7 +31,7 @@ class KeptTensors:
     def __init__(self) -> None:
         self._first_bytes: dict[tuple[str | None, str, str], int] = {}
 
-    def read(self, owners: Iterable[Any]) -> tuple[Kept, ...]:
+    def read_largest(self, owners: Iterable[Any]) -> tuple[Kept, ...]:
         """Returns the collections that grew most since they were first seen, then the largest.
 
         At most five are returned, each with at least 1 MiB in one location.

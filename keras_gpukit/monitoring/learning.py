@@ -44,7 +44,7 @@ class LearningWatch:
         self._guard = Guard("Reading weights", "Whether they change is unknown.")
         steps.on_first_step(lambda: None, self._first_step_ended)
 
-    def record(self) -> Learning:
+    def learning_record(self) -> Learning:
         """Returns what is known so far. A loss of training comes before one of validation."""
         by_kind = sorted(self._bad.values(), key=lambda loss: loss.name.startswith("val_"))
         return replace(self._record, non_finite=next(iter(by_kind), None))
@@ -156,7 +156,7 @@ class LearningWatch:
         self._write()
 
     def _write(self) -> None:
-        self._steps.output.record("learning", self.record())
+        self._steps.output.write_record("learning", self.learning_record())
 
 
 def _read(variables: list[Any]) -> tuple[list[bytes], bool]:

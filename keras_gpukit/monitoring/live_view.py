@@ -44,8 +44,8 @@ class LiveView:
             return
         with self._guard:
             if self._schedule.is_due(self._now()):
-                self._verdict = judge_run(self._output.read(RunFold.summary)).verdict
-            self._display.show(self._output.read(self._text))
+                self._verdict = judge_run(self._output.read_fold(RunFold.summary)).verdict
+            self._display.show(self._output.read_fold(self._text))
 
     def close(self) -> None:
         """Removes it from the cell's output: the verdict on the whole run follows."""

@@ -44,15 +44,16 @@ class OutOfMemoryWatch:
         self._sensor = sensor
         own_bytes = sum(held_between_steps(steps.model)) if sensor.devices else 0
         self.other_bytes = {
-            reading.device: max(reading.current_bytes - own_bytes, 0) for reading in sensor.read()
+            reading.device: max(reading.current_bytes - own_bytes, 0)
+            for reading in sensor.read_allocators()
         }
-        steps.errors.add(self._poll)
+        steps.errors.add_action(self._poll)
 
     def _poll(self, error: BaseException) -> None:
         if not is_out_of_memory(error):
             return
         steps = self._steps
-        readings = {reading.device: reading for reading in self._sensor.read()}
+        readings = {reading.device: reading for reading in self._sensor.read_allocators()}
         # Memory is predicted for training steps only: a validation runs only the forward pass.
         # An epoch's callbacks may run a validation or a prediction of their own.
         trains = steps.phase == "fit" and steps.errors.source == "step"
@@ -73,7 +74,7 @@ class OutOfMemoryWatch:
         if trains:
             found = _with_sizes(found, steps, spec)
         self.found = found = _with_function(found, error)
-        steps.output.record("out_of_memory", found)
+        steps.output.write_record("out_of_memory", found)
         add_note(error, note(found))
 
     def _place(self, error: BaseException) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class PhaseSteps:
         self._frame = call.frame
         self._wall = wall = call.wall if is_call else None
         self._watchers: list[OnWindow] = [
-            lambda window: output.record("steps", window, window.step)
+            lambda window: output.write_record("steps", window, window.step)
         ]
         self._around: list[Around] = []
         self._on_pause: list[Callable[[], None]] = []
@@ -75,7 +75,7 @@ class PhaseSteps:
         self._totals = StepTotals(
             phase,
             model.steps_per_execution,
-            lambda record: output.read(lambda fold: fold.measured(record)),
+            lambda record: output.read_fold(lambda fold: fold.measured(record)),
         )
         counts = not self._requests
         ended = ClosedWindows(
@@ -256,7 +256,7 @@ class PhaseSteps:
         if self.pipeline is None:
             return None
         with Guard("Naming the stages of the pipeline", "They are unknown.") as guard:
-            stages = self.pipeline.record(record.wait_s, so_far=so_far)
+            stages = self.pipeline.pipeline_record(record.wait_s, so_far=so_far)
             return name_bottleneck(stages, record.stall_fraction, record.wait_s)
         return PipelineRecord(unknown_because=guard.failed_because)
 

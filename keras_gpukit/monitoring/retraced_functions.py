@@ -64,7 +64,7 @@ class RetracedFunctions:
             attribute.restore()
         self._on_step = _ignore  # it refers to the run
 
-    def record(self) -> tuple[RetracedFunction, ...] | None:
+    def functions(self) -> tuple[RetracedFunction, ...] | None:
         """Returns the functions that were traced more than once, the longest time first.
 
         None if they are unknown.

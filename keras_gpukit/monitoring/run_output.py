@@ -62,7 +62,7 @@ class RunOutput:
             log = RunLog(self.log_dir, worker, phase=phase)
             self._logs.append(log)
             header = log.header
-        self.fold.add("run", header, header.time_s or 0.0, None)
+        self.fold.add_record("run", header, header.time_s or 0.0, None)
 
     def log_to(self, services: Iterable[str], *, is_chief: bool) -> None:
         """Passes the records from now on to services too, each on a thread of its own."""
@@ -90,13 +90,13 @@ class RunOutput:
         self._claimed.add(readings)
         return is_first
 
-    def record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
+    def write_record(self, kind: RecordKind, record: Any, step: int | None = None) -> None:
         """Adds a record to what is known of the run, and to its file, if there is one."""
         time_s, step = time.time(), self._step() if step is None else step
         with self._guard, self._lock:
-            self.fold.add(kind, record, time_s, step)
+            self.fold.add_record(kind, record, time_s, step)
         for log in self._logs:
-            log.record(kind, record, step, time_s)
+            log.write_record(kind, record, step, time_s)
 
     def event(
         self, kind: EventKind, began_s: float, ended_s: float, number: int | None = None
@@ -108,7 +108,7 @@ class RunOutput:
         with self._events_guard:
             began_unix_s = time.time() - (time.perf_counter() - began_s)
             step = self._step()
-            self.record("event", RunEvent(kind, began_unix_s, duration_s, step, number), step)
+            self.write_record("event", RunEvent(kind, began_unix_s, duration_s, step, number), step)
 
     def part_ended(self, part: Part, began_s: float, ended_s: float) -> None:
         """Records a part of a call's wall time, if it is one between steps."""
@@ -142,7 +142,7 @@ class RunOutput:
 
         return saving
 
-    def read(self, part: Callable[[RunFold], T]) -> T:
+    def read_fold(self, part: Callable[[RunFold], T]) -> T:
         """Returns a part of what is known of the run; callable on any thread."""
         with self._lock:
             return part(self.fold)
@@ -156,7 +156,7 @@ class RunOutput:
             cost_s = overhead_s() - written_s
             written_s += cost_s
             record = Overhead(cost_s / window.steps, window.steps, written_s, 0.0)
-            self.record("overhead", record, window.step)
+            self.write_record("overhead", record, window.step)
 
         return write
 

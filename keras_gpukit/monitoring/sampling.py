@@ -132,7 +132,7 @@ class Sampling(SamplingThread):
         suspended_since: Returns whether the process was suspended since a moment on the clock.
     """
 
-    every_second = SamplingThread.add
+    every_second = SamplingThread.add_task
     read_now = SamplingThread.call
 
     def __init__(

@@ -58,7 +58,7 @@ class ProgressNotes:
         self._written, self._written_s = doing, now_s
         step, (part, epoch) = steps.step, doing
         progress = Progress(steps.phase, part, step, epoch, self._epochs, self._epoch_steps)
-        steps.output.record("progress", progress, step)
+        steps.output.write_record("progress", progress, step)
 
 
 def _count(value: Any) -> int | None:
@@ -143,7 +143,7 @@ class Session:
         if self.output.claim("the end"):
             errors = self.steps.errors if self.ending == "interrupted" else None
             ended_by = (errors.last, errors.message, errors.line, errors.kind) if errors else ()
-            self.output.record("end", RunEnd(self.ending, *ended_by))
+            self.output.write_record("end", RunEnd(self.ending, *ended_by))
 
     def leave(self, leave: Callable[[], None]) -> None:
         """Removes a callback, and closes the session if it was the last one."""

@@ -74,7 +74,7 @@ class PredictionWatch:
             elif known is None:
                 self._causes = replace(self._held(), not_predicted_because=because)
             if self._causes is not known:
-                self._session.output.record("memory_by_cause", self._causes)
+                self._session.output.write_record("memory_by_cause", self._causes)
         self._session.cost.add(time.perf_counter() - began_s, once=True)
 
     def _predicted(self) -> MemoryRecord:
@@ -146,7 +146,7 @@ def count_flops(session: Session) -> None:
         if found is not None:
             is_known = True
             ceilings = measured_ceilings(session.environment.gpus[0].name or "")
-            session.output.record("flops", replace(found, ceilings=ceilings))
+            session.output.write_record("flops", replace(found, ceilings=ceilings))
             session.sampling.once_s += time.thread_time() - began_s
 
     session.sampling.every_second("the operations of a step", poll)

@@ -141,7 +141,7 @@ class WorkerWatch:
 
         def measure() -> None:
             if session.steps.in_steps:
-                trips.read()
+                trips.ask_peers()
 
         session.sampling.every_second("the round trip to other workers", measure)
 
@@ -154,7 +154,7 @@ class WorkerWatch:
             figures_of(self._index, summary),
             compared=steps,
             compared_unknown_because=None if steps else because,
-            round_trips=self._round_trips.record() if self._round_trips else (),
+            round_trips=self._round_trips.per_peer() if self._round_trips else (),
         )
 
 

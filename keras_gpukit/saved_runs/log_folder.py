@@ -169,7 +169,7 @@ class LogFolder:
         }
         found: dict[Path, tuple[RunReport, ...]] = {}
 
-        def read(path: Path) -> None:
+        def read_runs(path: Path) -> None:
             try:
                 found[path] = self._files[path].runs(now_s, in_full=path in self._in_full)
             except OSError as error:
@@ -178,11 +178,11 @@ class LogFolder:
         if len(files) <= MOST_DETAILED:
             self._in_full = set(files)
         for path in files:
-            read(path)
+            read_runs(path)
         newest = _newest_first(found)[:MOST_DETAILED]
         before, self._in_full = self._in_full, {path for path, _ in newest}
         for path in (before ^ self._in_full) & found.keys():
-            read(path)
+            read_runs(path)
         newest_runs = [
             (path.parent, _with_profiles(run, path.parent.parent, captures))
             for path, run in _newest_first(found)

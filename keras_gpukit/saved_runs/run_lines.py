@@ -127,7 +127,7 @@ class RunLines:
             _check_event(record)
         elif kind == "profile" and record.steps < 1:
             raise ValueError("it is a profile without steps")
-        fold.add(kind, record, time_s, line.step)
+        fold.add_record(kind, record, time_s, line.step)
 
     def unreadable(self, number: int, fault: str) -> None:
         """Counts a line, by its number in the file from 1, that could not be read."""

@@ -124,7 +124,7 @@ class Conclusion:
         if self.opens:
             _open_in_browser(path)
 
-    def record(self) -> None:
+    def record_own_loop(self) -> None:
         """Records what is only known at exit; another process reports it."""
         if os.getpid() == self._process:
             with contextlib.suppress(Exception, KeyboardInterrupt):
@@ -148,8 +148,8 @@ class Conclusion:
 
         output = RunOutput(self.folder.named("own-loop"))
         output.start(None)
-        output.record("environment", summary.environment, 0)
-        output.record("summary", summary, summary.steps)
+        output.write_record("environment", summary.environment, 0)
+        output.write_record("summary", summary, summary.steps)
         output.close()
         return self.loops.place
 
@@ -172,7 +172,7 @@ class Conclusion:
         import psutil
 
         calls = self.fits.calls
-        record = calls.record(psutil.Process().create_time(), self.imports_s())
+        record = calls.script_record(psutil.Process().create_time(), self.imports_s())
         STACKS.release()
         own = None
         if self.loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
@@ -191,8 +191,8 @@ class Conclusion:
             ended_by=self._ended_by(),
             before=lines(until_s=begin_s).lines,
             rest=lines(own[1] if own else begin_s).lines,
-            profiles=self.fits.profiles.record(),
-            eager_step=self.loops.eager.record(STACKS.sampler) if self.loops else None,
+            profiles=self.fits.profiles.profile_records(),
+            eager_step=self.loops.eager.longest_step(STACKS.sampler) if self.loops else None,
             retraced=self.loops.retraced() if self.loops else (),
         )
 

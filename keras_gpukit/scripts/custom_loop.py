@@ -115,7 +115,7 @@ class OwnLoops:
         if self._retraced is None:
             return ()
         self._retraced.close()
-        return self._retraced.record() or ()
+        return self._retraced.functions() or ()
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -188,7 +188,7 @@ class OwnLoops:
             if has_model(iterator):
                 if batches == 1:
                     loop.pipeline.follow(iterator)
-                loop.pipeline.read(read_model(iterator))
+                loop.pipeline.add_reading(read_model(iterator))
 
     def _start(self) -> None:
         if self._readings is None:
@@ -253,5 +253,5 @@ def _input(loop: _Loop, environment: Environment) -> InputRecord:
         measured_steps=loop.steps,
         wait_s=wait_s,
         stall_fraction=fraction,
-        pipeline=name_bottleneck(loop.pipeline.record(wait_s), fraction, wait_s),
+        pipeline=name_bottleneck(loop.pipeline.pipeline_record(wait_s), fraction, wait_s),
     )

@@ -74,7 +74,7 @@ class EagerSteps:
         longest = self._longest
         return None if longest is None else (longest.began_s, longest.ended_s)
 
-    def record(self, sampler: StackSampler) -> EagerStep | None:
+    def longest_step(self, sampler: StackSampler) -> EagerStep | None:
         """Returns the step that was computed for the longest time; None without any."""
         found = self._longest
         if found is None:

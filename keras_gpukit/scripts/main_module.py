@@ -214,7 +214,8 @@ def _with_memory(record: ScriptError, error: Exception) -> ScriptError:
     own = [frame for frame in passed if is_of_the_script(frame.f_code.co_filename)]
     functions = [_Variables(frame) for frame in own if frame.f_code.co_name != "<module>"]
     device = said.device or "GPU:0"
-    kept = (container for container in KeptTensors().read(functions) if container.where == device)
+    found = KeptTensors().read_largest(functions)
+    kept = (container for container in found if container.where == device)
     largest = max(kept, key=lambda container: container.size_bytes, default=None)
     record = replace(record, device=device, asked_bytes=said.asked_bytes)
     if largest is None or largest.size_bytes < (said.asked_bytes or 0):

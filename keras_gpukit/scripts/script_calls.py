@@ -57,7 +57,7 @@ class _CallSums:
         self.compiled = ""
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def add(self, call: _Call, total_s: float, cost_s: float, compiled: str) -> None:
+    def add_call(self, call: _Call, total_s: float, cost_s: float, compiled: str) -> None:
         """Adds a call, the seconds of this package in it, and the line that compiled its model."""
         self.count += 1
         self.total_s += total_s
@@ -131,7 +131,7 @@ class ScriptCalls:
         ended = sum(sums.count for (method, _), sums in self._sums.items() if method == "fit")
         return ended, int(self._call is not None and self._call.method == "fit")
 
-    def record(self, began_s: float, imports_s: float) -> ScriptRecord:
+    def script_record(self, began_s: float, imports_s: float) -> ScriptRecord:
         """Returns what the script did from its start until now."""
         now_s = first_s = time.time()
         if self.first_began_s is not None:
@@ -187,7 +187,7 @@ class ScriptCalls:
                 call.first = dict.fromkeys(kinds, _Batch(call.began_s, total_s, cpu_s))
             key = call.method, call.place
             sums = self._sums.get(key) or self._sums.setdefault(key, _CallSums())
-            sums.add(
+            sums.add_call(
                 call, total_s, self._cost_s() - call.cost_s, self._compiled.pop(call.model, "")
             )
         call.model = None  # the callback list refers to the call

@@ -167,5 +167,5 @@ def follow() -> ImportHook | None:
     )
     on_imports = OnImports(fits, loops, gpu_settings)
     conclusion = Conclusion(fits, folder, opens=False, loops=loops)
-    atexit.register(conclusion.record)
+    atexit.register(conclusion.record_own_loop)
     return on_imports.install()

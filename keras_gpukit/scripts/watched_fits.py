@@ -173,7 +173,7 @@ class ScriptProfiles:
                 setattr(module, name, wrapped)
                 setattr(public, name, wrapped)
 
-    def record(self) -> tuple[ScriptProfile, ...]:
+    def profile_records(self) -> tuple[ScriptProfile, ...]:
         """Returns the script's profiles, with the one that is still being recorded."""
         return (*self._ended, *([] if self._open is None else [self._profile(self._now(), None)]))
 

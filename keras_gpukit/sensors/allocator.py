@@ -37,7 +37,7 @@ class AllocatorSensor:
         """Names of the devices that are read, such as "GPU:0"."""
         return tuple(self._limits)
 
-    def read(self) -> tuple[DeviceMemory, ...]:
+    def read_allocators(self) -> tuple[DeviceMemory, ...]:
         """Reads each device once."""
         readings = []
         for device, limit in self._limits.items():
@@ -55,7 +55,9 @@ class AllocatorSensor:
 
     def first_step_ended(self) -> None:
         """Stores the peaks of the first step, and resets the counters for those of later steps."""
-        self._first = {gpu.device: (gpu.peak_bytes, gpu.current_bytes) for gpu in self.read()}
+        self._first = {
+            gpu.device: (gpu.peak_bytes, gpu.current_bytes) for gpu in self.read_allocators()
+        }
         self._reset()
 
     def limit_bytes(self, device: str) -> int | None:
@@ -68,7 +70,7 @@ class AllocatorSensor:
         In a run of one step, what is in use after it belongs to a validation, and is no peak of
         steps.
         """
-        readings = self.read()
+        readings = self.read_allocators()
         if only_first_step:
             readings = tuple(replace(reading, later_peak_bytes=None) for reading in readings)
         return MemoryRecord(readings, None if self._limits else NO_ALLOCATOR)

@@ -48,7 +48,7 @@ class ContentionSensor:
         self._stolen_before_s = self._stolen_s()
         self._late_s: list[float] = []
 
-    def read(self) -> None:
+    def take_naps(self) -> None:
         """Takes the naps of one tick: three of one millisecond each."""
         late = []
         with self._queued() as queued_s:
@@ -60,7 +60,7 @@ class ContentionSensor:
         # The median ignores a single nap that was late by chance.
         self._late_s.append(statistics.median(late))
 
-    def record(
+    def contention_record(
         self, *, input_cores: float | None = None, input_queued_ratio: float | None = None
     ) -> ContentionRecord:
         """Returns the contention since the sensor was made.
@@ -165,7 +165,7 @@ class NewThreadsSensor:
         # Processor time of new threads, and the time in which they used it.
         self._counted: tuple[float, float] = (0.0, 0.0)
 
-    def read(self, *, in_steps: bool) -> None:
+    def read_times(self, *, in_steps: bool) -> None:
         """Takes one reading; called about once per second.
 
         The time between two readings counts if steps ran at both, and XLA compiled nothing.

@@ -117,7 +117,7 @@ class NVMLSensor:
             with suppress(self._nvml.NVMLError):  # GPUs before Hopper, and older drivers
                 self._activity[index] = GPUActivity(self._nvml, handle)
 
-    def read(self) -> tuple[GPUSample, ...]:
+    def read_gpus(self) -> tuple[GPUSample, ...]:
         """Reads each GPU once; returns no readings after `close`.
 
         Raises NVML's own error if the last GPU or the driver is gone.

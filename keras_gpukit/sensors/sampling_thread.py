@@ -31,7 +31,7 @@ class SamplingThread:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpukit-sampler", daemon=True)
 
-    def add(self, reads: str, task: Task) -> int:
+    def add_task(self, reads: str, task: Task) -> int:
         """Adds a task and the words for what it reads; returns its number, for `call`.
 
         It is called from the next tick on.

@@ -123,7 +123,7 @@ class RoundsInFit:
             wait_until_quiet(REST_S)
         with _watched() as sensor:
             actual = rate_of(train, actual_s, batches=batches, settling=TRAINING_SETTLES)
-            contended = sensor.record()
+            contended = sensor.contention_record()
         began = time.perf_counter()
         wait_until_quiet(REST_S)
         self._keeps_up = time.perf_counter() - began < FULL_S
@@ -136,7 +136,7 @@ class RoundsInFit:
 @contextmanager
 def _watched() -> Iterator[ContentionSensor]:
     sensor, thread = ContentionSensor(process_s=busy_cpu_s), SamplingThread(NAP_EVERY_S)
-    thread.add("contention", sensor.read)
+    thread.add_task("contention", sensor.take_naps)
     thread.start()
     try:
         yield sensor
@@ -245,11 +245,11 @@ def diagnose(
     with untouched(model), ProgressLine("diagnose", 1.0, shown=bool(verbose)) as show_progress:
         rounds = RoundsInFit(model, endless(dataset, batch_size), seconds, show_progress)
         within_fit(model, rounds.source, rounds.take)
-    concluded = conclude(rounds.rounds)
+    result = conclude(rounds.rounds)
     diagnosis = replace(
-        concluded,
-        saving=of_rates(summary, concluded.ceiling_interval)
-        if summary is not None and concluded.ceiling_gain is not None
+        result,
+        saving=of_rates(summary, result.ceiling_interval)
+        if summary is not None and result.ceiling_gain is not None
         else None,
         examples_per_batch=rounds.examples_per_batch,
         spent_s=time.perf_counter() - began,

@@ -195,7 +195,7 @@ class PyDatasetTuning:
     def reader(self, dataset: Any, pause_s: float = 0.0) -> Read:
         """Returns a function that reads a dataset as `fit` does, and returns its rate."""
 
-        def read() -> float:
+        def read_rate() -> float:
             rates: list[float] = []
 
             def experiment(step: Any, iterator: Any) -> None:
@@ -204,7 +204,7 @@ class PyDatasetTuning:
             without_model(endless(dataset), experiment)
             return rates[0]
 
-        return read
+        return read_rate
 
     def batches(self) -> Any:
         """Returns a `tf.data.Dataset` with the first batch."""

@@ -56,7 +56,7 @@ class Readings:
         """Returns a function that reads a pipeline briefly and returns its rate in batches/s."""
         ready = endless(self.ready(dataset))
 
-        def read() -> float:
+        def read_rate() -> float:
             iterators = [iter(ready)]
             try:
                 return rate(lambda: next(iterators[0]), self.read_s, consumer_s)
@@ -66,7 +66,7 @@ class Readings:
                 # Otherwise the iterator's threads would continue after an interrupt.
                 iterators.clear()
 
-        return read
+        return read_rate
 
     def ready(self, dataset: Dataset) -> Dataset:
         """Returns a copy of the pipeline with small shuffle buffers and sampled caches."""

@@ -109,7 +109,7 @@ class SpeedupTrials:
             if self._baseline is not None:
                 self._baseline.close()
 
-    def record(self, subject: str, ending: SpeedupEnding) -> SpeedupSearch:
+    def search_record(self, subject: str, ending: SpeedupEnding) -> SpeedupSearch:
         """Returns what is known so far."""
         assert self._first is not None
         kept = [trial for trial in self._done if trial.kept]
@@ -230,11 +230,11 @@ class SpeedupTrials:
     def _alone(self, changes: Sequence[TrainingChange], examples: float) -> Read:
         """Returns what measures a rate in a process that is the only one at the time."""
 
-        def read() -> float:
+        def read_rate() -> float:
             with closing(TrainingProcess(self.start(changes, examples), self._ends_s)) as process:
                 return process.rate()
 
-        return read
+        return read_rate
 
     def _note(self, tried: TriedChange) -> TriedChange:
         tried = replace(tried, promise=speedups.promise_of(tried.change, self._promises))

@@ -145,7 +145,7 @@ class Trainer:
             sensor = AllocatorSensor(visible_gpus())
             try:
                 result = work(sensor)
-                peaks = [reading.needed_bytes for reading in sensor.read()]
+                peaks = [reading.needed_bytes for reading in sensor.read_allocators()]
                 return result, peaks[0] if peaks else None
             except Exception as error:
                 if not is_out_of_memory(error):

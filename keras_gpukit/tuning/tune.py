@@ -144,7 +144,7 @@ def search(
             recorded=recorded,
         )
         ending = trials.run(names)
-    return trials.record(subject, ending)
+    return trials.search_record(subject, ending)
 
 
 def _check_data(data: Any) -> None:

@@ -86,25 +86,25 @@ def trips(index: int, network: Network, tasks=("a", "b", "c", "d")) -> RoundTrip
 def test_the_next_two_workers_are_asked_around_the_ring():
     network = Network(a=0.001, b=0.002, c=0.004, d=0.008)
     measured = trips(2, network)
-    measured.read()
+    measured.ask_peers()
     network.answers_s["d"] = 0.006
-    measured.read()
-    measured.read()
+    measured.ask_peers()
+    measured.ask_peers()
     assert set(network.asked) == {"d", "a"}
-    assert [(each.peer, each.readings) for each in measured.record()] == [(0, 3), (3, 3)]
-    assert [each.lowest_s for each in measured.record()] == pytest.approx([0.001, 0.006])
-    assert measured.record()[1].median_s == pytest.approx(0.006)
+    assert [(each.peer, each.readings) for each in measured.per_peer()] == [(0, 3), (3, 3)]
+    assert [each.lowest_s for each in measured.per_peer()] == pytest.approx([0.001, 0.006])
+    assert measured.per_peer()[1].median_s == pytest.approx(0.006)
     # Of two workers each asks the other alone, and one that does not answer once.
     measured = trips(1, Network(a=0.001, b=0.002), ("a", "b"))
-    measured.read()
-    assert measured.record() == (RoundTrip(0, pytest.approx(0.001), pytest.approx(0.001), 1),)
+    measured.ask_peers()
+    assert measured.per_peer() == (RoundTrip(0, pytest.approx(0.001), pytest.approx(0.001), 1),)
     network = Network(d=0.003)
     measured = trips(2, network)
     for _ in range(3):
-        measured.read()
+        measured.ask_peers()
     assert network.asked.count("a") == 1
     assert network.asked.count("d") == 3
-    assert [each.peer for each in measured.record()] == [3]
+    assert [each.peer for each in measured.per_peer()] == [3]
 
 
 @pytest.mark.tensorflow

@@ -33,7 +33,7 @@ class Meter:
     def start(self, taken, first):
         return None
 
-    def read(self, taken, window):
+    def wait_of(self, taken, window):
         return WaitReading(None)
 
 
@@ -60,7 +60,7 @@ def clocked_steps(
     totals = StepTotals("fit", steps_per_execution, fold.measured)
 
     def add(window):
-        fold.add("steps", window, window.time_s, window.step)
+        fold.add_record("steps", window, window.time_s, window.step)
         on_window(window)
 
     starts = {"on_start": wall.add_epoch_wait} if wall else {}

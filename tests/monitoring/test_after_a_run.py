@@ -142,7 +142,7 @@ class Listens(gpukit.Throughput):
     def _begin(self, session, phase):
         super()._begin(session, phase)
         if phase == session.phase:
-            session.steps.errors.add(self.heard.append)
+            session.steps.errors.add_action(self.heard.append)
 
 
 def test_an_error_of_a_step_reaches_those_that_listen(tmp_path):

@@ -21,11 +21,11 @@ def clock(monkeypatch):
     return StoppedClock.of(monkeypatch, epoch_memory)
 
 
-def watched(steps, read, look, add=None):
+def watched(steps, read, look, add_fit=None):
     """The watch of a call's memory; what is kept is looked at each time."""
-    kept = SimpleNamespace(read=look)
-    fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=kept, add=add)
-    return epoch_memory.EpochMemoryWatch(steps, SimpleNamespace(read=read), fits)
+    kept = SimpleNamespace(read_largest=look)
+    fits = SimpleNamespace(has_grown=lambda in_use_bytes: True, kept=kept, add_fit=add_fit)
+    return epoch_memory.EpochMemoryWatch(steps, SimpleNamespace(read_allocators=read), fits)
 
 
 def test_looking_at_what_is_kept_does_not_make_readings_seldom(clock):
@@ -51,7 +51,7 @@ def steps(on_epoch_ended):
         step=40,
         wall=SimpleNamespace(tracings=0),
         on_epoch_ended=on_epoch_ended,
-        output=SimpleNamespace(record=lambda kind, record, step: None),
+        output=SimpleNamespace(write_record=lambda kind, record, step: None),
         cost=SimpleNamespace(add=lambda spent_s, once: None),
     )
 
@@ -121,9 +121,9 @@ def test_models_that_still_exist_are_counted_with_their_bytes_also_of_fits_witho
             fits.skip(kept[-1])
             kept[-1].variables.append(np.zeros(256, "float32"))  # built in its fit
         else:
-            fits.add(EpochMemory(epoch=1, step=number), kept[-1])
+            fits.add_fit(EpochMemory(epoch=1, step=number), kept[-1])
         if number == 2:
             del kept[0]
-    found = [(each.epoch, each.models, each.models_bytes) for each in fits.record()]
+    found = [(each.epoch, each.models, each.models_bytes) for each in fits.readings()]
     assert found == [(1, 1, 1024), (3, 3, 4096), (4, 3, 4096)]
-    assert fits.record()[-1].tracings == 1
+    assert fits.readings()[-1].tracings == 1

@@ -62,7 +62,7 @@ class Call:
     def suspended_since(self, moment_s):
         return self.suspended
 
-    def record(self, kind, record, step=None):
+    def write_record(self, kind, record, step=None):
         self.written.append(record)
 
     def event(self, kind, began_s, ended_s):
@@ -161,7 +161,7 @@ def test_a_fit_that_waits_says_for_what_and_keeps_the_stacks(tmp_path, monkeypat
 
         return told
 
-    for name, event in (("_report", said), ("_tell_end", over)):
+    for name, event in (("_report", said), ("_report_end", over)):
         monkeypatch.setattr(HangWatch, name, then(event, getattr(HangWatch, name)))
 
     def batches():

@@ -60,7 +60,7 @@ def add_records(fold, number):
         "steps": StepWindow("fit", 1.0 + number, number, 8, 0.4, 0.1, 64, 1.5, 0.01),
     }
     for kind, record in records.items():
-        fold.add(kind, record, 1.0 + number, number)
+        fold.add_record(kind, record, 1.0 + number, number)
 
 
 def step_totals():
@@ -69,7 +69,7 @@ def step_totals():
 
 def add_window(totals, number):
     totals.begin_epoch()
-    totals.add(StepWindow("fit", 1.0, number, 8, 0.4, 0.1, 64, 1.5, 0.01))
+    totals.add_window(StepWindow("fit", 1.0, number, 8, 0.4, 0.1, 64, 1.5, 0.01))
 
 
 def turn(wall, number):
@@ -109,7 +109,7 @@ WHOLE = {
     "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(9.0, 0.0))),
     "processor time of threads": (
         new_threads,
-        lambda sensor, number: sensor.read(in_steps=True),
+        lambda sensor, number: sensor.read_times(in_steps=True),
         lambda sensor: sensor.cores(),
     ),
 }
@@ -126,13 +126,17 @@ def test_a_record_is_that_of_before_or_of_after(make, change, record, changes):
 
 SUMMED_UP = {
     # Interrupted on its way out of a `with` block, Python leaves a lock as it is.
-    "stages": (PipelineWatch, lambda made, _: made.record(None), lambda made: made.record(None)),
+    "stages": (
+        PipelineWatch,
+        lambda made, _: made.pipeline_record(None),
+        lambda made: made.pipeline_record(None),
+    ),
     "records": (lambda: RunFold(4), add_records, lambda made: made.summary()),
     "input": (step_totals, add_window, lambda made: made.input("tf.data model", "exact", None)),
     "waits": (
         lambda: WaitHistogram(1),
-        lambda made, number: made.add(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4])),
-        lambda made: made.record(),
+        lambda made, number: made.add_waits(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4])),
+        lambda made: made.distribution(),
     ),
     "waits for first batches": (wall_time, move, lambda made: made.breakdown(9.0, 0.0)),
     "tracings": (wall_time, trace, lambda made: made.breakdown(9.0, 0.0)),

@@ -32,14 +32,14 @@ def module(tmp_path, monkeypatch):
 
 def seen(owners=()) -> dict[str, tuple[int, int]]:
     """By the label of what is kept, its MiB and its items."""
-    found = KeptTensors().read(owners)
+    found = KeptTensors().read_largest(owners)
     return {each.label: (each.size_bytes // MIB, each.length) for each in found}
 
 
 def test_a_list_of_a_module_is_named_with_it_its_length_and_its_bytes(module):
     module.losses = [array(2), tf.zeros((MIB // 4,))]
     module.batches = {step: (array(), array()) for step in range(3)}
-    assert KeptTensors().read(()) == (
+    assert KeptTensors().read_largest(()) == (
         Kept("batches", "host", 6 * MIB, "project.data", 3),
         Kept("losses", "host", 2 * MIB, "project.data", 2),
         Kept("losses", "CPU:0", MIB, "project.data", 2),
@@ -102,19 +102,19 @@ def test_what_grows_comes_before_what_is_larger(module):
         setattr(module, f"data_{number}", [array(8)])
     module.leak = [array()]
     kept = KeptTensors()
-    assert "leak" not in {each.name for each in kept.read(())}
+    assert "leak" not in {each.name for each in kept.read_largest(())}
     module.leak.append(array())
-    assert kept.read(())[0].name == "leak"
+    assert kept.read_largest(())[0].name == "leak"
 
 
 def test_looking_through_thousands_of_modules_triggers_no_garbage_collection(module, monkeypatch):
     module.kept = [array()]
     for number in range(5000):
         monkeypatch.setitem(sys.modules, f"many.m{number}", ModuleType(f"m{number}"))
-    KeptTensors().read(())  # compiles and caches what the first one needs
+    KeptTensors().read_largest(())  # compiles and caches what the first one needs
     monkeypatch.setitem(sys.modules, "many.more", ModuleType("more"))  # so that it looks again
     gc.collect()
     before = [each["collections"] for each in gc.get_stats()]
-    found = KeptTensors().read(())
+    found = KeptTensors().read_largest(())
     assert [each["collections"] for each in gc.get_stats()] == before
     assert [each.name for each in found] == ["kept"]

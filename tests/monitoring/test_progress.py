@@ -28,7 +28,7 @@ class Call:
         self.asked = 0
         self.own = self.output = self
 
-    def record(self, kind, record, step=None):
+    def write_record(self, kind, record, step=None):
         self.written.append((kind, record, step))
 
     def input_so_far(self):
@@ -137,8 +137,8 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
 
 OUTPUT = RunOutput(None)
 OUTPUT.start(None, "fit", lambda: 40)
-OUTPUT.record("throughput", ThroughputRecord("fit", 40, 38, 0.02, 640.0))
-OUTPUT.record("progress", Progress("fit", "steps", 0, 2, 3))
+OUTPUT.write_record("throughput", ThroughputRecord("fit", 40, 38, 0.02, 640.0))
+OUTPUT.write_record("progress", Progress("fit", "steps", 0, 2, 3))
 
 
 class ZMQInteractiveShell:
@@ -243,7 +243,7 @@ def noting(events, step=lambda: 7):
     """An output that adds events to a list."""
     output = RunOutput(None)
     output.start(None, step=step)
-    output.record = lambda kind, event, step: events.append(event)
+    output.write_record = lambda kind, event, step: events.append(event)
     return output
 
 

@@ -40,7 +40,7 @@ def on_a_gpu(monkeypatch):
     monkeypatch.setattr(automatic_capture, "READ_WITHIN_S", 300.0)
     monkeypatch.setattr(read, "READ_WITHIN_S", 300.0)
     monkeypatch.setattr(automatic_capture, "runs_on_gpu", lambda session: True)
-    sooner = {"AFTER_S": 0.3, "STEADY_STRETCH_S": 0.05, "STEADY_WITHIN": 10.0, "SLOWER": 1000.0}
+    sooner = {"AFTER_S": 0.3, "STEADY_INTERVAL_S": 0.05, "STEADY_WITHIN": 10.0, "SLOWER": 1000.0}
     for name, value in sooner.items():
         monkeypatch.setattr(f"keras_gpukit.rules.slowdown.capture_triggers.{name}", value)
     monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.05)
@@ -96,7 +96,7 @@ def test_a_run_that_is_long_enough_is_captured_once(tmp_path, steps_per_executio
 
 def test_without_a_gpu_a_run_that_computes_is_captured_and_read_at_its_end(tmp_path, monkeypatch):
     monkeypatch.undo()
-    sooner = {"CPU_AFTER_S": 0, "STRETCH_S": 0.02, "CPU_STEADY_WITHIN": 100, "COST_FRACTION": 1.0}
+    sooner = {"CPU_AFTER_S": 0, "INTERVAL_S": 0.02, "CPU_STEADY_WITHIN": 100, "COST_FRACTION": 1.0}
     for name, value in {**sooner, "MOST_COMPUTES": 0.0}.items():
         monkeypatch.setattr(f"keras_gpukit.rules.slowdown.capture_triggers.{name}", value)
     monkeypatch.setattr("keras_gpukit.input.wait.step_windows.WINDOW_S", 0.02)
@@ -292,10 +292,10 @@ def test_what_is_no_profile_or_too_large_or_takes_too_long_is_refused(tmp_path, 
 
 
 def test_a_wrong_live_stall_is_replaced_and_everything_says_so(tmp_path, monkeypatch, capsys):
-    def planted(self, taken, stretch):
-        return WaitReading(0.9 * float(stretch.durations_s.sum()))
+    def planted(self, taken, interval):
+        return WaitReading(0.9 * float(interval.durations_s.sum()))
 
-    monkeypatch.setattr(PipelineModelMeter, "read", planted)
+    monkeypatch.setattr(PipelineModelMeter, "wait_of", planted)
     model = keras.Sequential([keras.Input((8,)), *[keras.layers.Dense(600) for _ in range(3)]])
     model.compile("sgd", "mse", jit_compile=False)
     monitor = gpukit.Monitor(tmp_path, verbose=0)

@@ -111,25 +111,25 @@ def test_each_point_of_a_long_run_has_the_lowest_and_highest_in_it():
     values = [luck.random() for _ in range(100_000)]
     points = Downsampler(("value",))
     for number, value in enumerate(values, start=1):
-        points.add(float(number), number, (value,))
+        points.add_reading(float(number), number, (value,))
     series = points.series()
     band, size = series.figures["value"], series.readings_per_point
-    stretches = [values[begin : begin + size] for begin in range(0, len(values), size)]
-    assert MOST_POINTS / 2 <= len(stretches) <= MOST_POINTS
+    intervals = [values[begin : begin + size] for begin in range(0, len(values), size)]
+    assert MOST_POINTS / 2 <= len(intervals) <= MOST_POINTS
     assert (series.readings, series.time_s[-1], series.step[-1]) == (100_000, 100_000.0, 100_000)
     assert series.step[0] == size
-    assert band.low == pytest.approx([min(stretch) for stretch in stretches], rel=1e-5)
-    assert band.high == pytest.approx([max(stretch) for stretch in stretches], rel=1e-5)
-    means = [sum(stretch) / len(stretch) for stretch in stretches]
+    assert band.low == pytest.approx([min(interval) for interval in intervals], rel=1e-5)
+    assert band.high == pytest.approx([max(interval) for interval in intervals], rel=1e-5)
+    means = [sum(interval) / len(interval) for interval in intervals]
     assert band.mean == pytest.approx(means, rel=1e-5)
-    assert band.weight == tuple(map(len, stretches))
+    assert band.weight == tuple(map(len, intervals))
     assert band.overall == pytest.approx(sum(values) / len(values), rel=1e-5)
 
 
 def test_means_are_weighted_and_gaps_stay_gaps():
     points = Downsampler(("value",), most_points=2)
     for value, weight in ((1.0, 1.0), (4.0, 3.0), (None, 5.0), (None, 5.0)):
-        points.add(1.0, None, (value,), (weight,))
+        points.add_reading(1.0, None, (value,), (weight,))
     band = points.series().figures["value"]
     assert band.mean == (3.25, None)
     assert (band.low, band.high, band.weight) == ((1.0, None), (4.0, None), (4.0, 0.0))
@@ -141,7 +141,7 @@ def test_memory_does_not_grow_with_the_run():
         points = Downsampler(("one", "other"))
         tracemalloc.start()
         for number in range(windows):
-            points.add(float(number), number, (0.5, 2.0))
+            points.add_reading(float(number), number, (0.5, 2.0))
         highest = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return highest

@@ -26,7 +26,7 @@ from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 def folded(kind, records) -> UtilizationRecord:
     fold = RunFold()
     for record in records:
-        fold.add(kind, record, 1.0, 1)
+        fold.add_record(kind, record, 1.0, 1)
     return fold.utilization()
 
 
@@ -60,10 +60,10 @@ def test_a_gpu_is_summed_up_over_the_run_and_what_nobody_could_tell_is_unknown()
 def test_a_gpu_that_was_lost_is_named_with_its_readings():
     fold = RunFold()
     lost = GPUUtilization(1, lost_because="GPU is lost"), GPUUtilization(2, lost_because="absent")
-    fold.add("utilization", UtilizationRecord(0, lost), 1.0, 0)
+    fold.add_record("utilization", UtilizationRecord(0, lost), 1.0, 0)
     assert fold.utilization().gpus == ()  # none was ever read, which has one reason for all
     for index in (0, 1):
-        fold.add("gpu", GPUSample(index, 50.0), 1.0, 1)
+        fold.add_record("gpu", GPUSample(index, 50.0), 1.0, 1)
     found = [(each.utilization_percent, each.lost_because) for each in fold.utilization().gpus]
     assert found == [(50.0, None), (50.0, "GPU is lost"), (None, "absent")]
 
@@ -99,9 +99,9 @@ def window(step, duration_s=0.1, **others):
 
 def series_of(windows):
     fold = RunFold(SERIES_POINTS)
-    fold.add("run", window(0), 100.0, None)
+    fold.add_record("run", window(0), 100.0, None)
     for each in windows:
-        fold.add("steps", each, each.time_s, each.step)
+        fold.add_record("steps", each, each.time_s, each.step)
     return {series.tag: series for series in fold.summary().series}
 
 
@@ -127,17 +127,17 @@ def test_points_have_the_weighted_mean_gaps_have_none_and_those_of_one_step_are_
 
 def test_steps_after_the_last_record_count_next_to_those_that_were_in_no_window():
     fold = RunFold()
-    fold.add("steps", window(5), 101.0, 5)
-    fold.add("throughput", ThroughputRecord("fit", 5, 3, 0.1, None), 101.0, 5)
-    fold.add("steps", window(8), 102.0, 8)
+    fold.add_record("steps", window(5), 101.0, 5)
+    fold.add_record("throughput", ThroughputRecord("fit", 5, 3, 0.1, None), 101.0, 5)
+    fold.add_record("steps", window(8), 102.0, 8)
     assert (fold.throughput().steps, fold.throughput().measured_steps) == (8, 6)
 
 
 def test_overhead_is_per_step_and_shown_in_microseconds():
     fold = RunFold(SERIES_POINTS)
-    fold.add("throughput", ThroughputRecord("fit", 100, 98, 0.1, None), 100.0, 100)
+    fold.add_record("throughput", ThroughputRecord("fit", 100, 98, 0.1, None), 100.0, 100)
     fold.phase = "fit"
-    fold.add("overhead", Overhead(4e-6, 100, total_s=5e-4, startup_s=0.1), 101.0, 100)
+    fold.add_record("overhead", Overhead(4e-6, 100, total_s=5e-4, startup_s=0.1), 101.0, 100)
     summary = fold.summary()
     assert (summary.overhead_s, summary.startup_s) == (pytest.approx(5e-6), 0.1)
     assert {series.tag: series.mean for series in summary.series} == {OVERHEAD: (4.0,)}
@@ -155,7 +155,7 @@ def test_of_many_events_neighbours_are_merged_and_their_time_is_kept():
     fold = RunFold()
     for number in range(10 * MOST_EVENTS):
         event = RunEvent("epoch", BEGAN_S + 3 * number, 2.0, number, number + 1)
-        fold.add("event", event, event.ended_s, number)
+        fold.add_record("event", event, event.ended_s, number)
     merged = fold.events()
     assert MOST_EVENTS / 2 <= len(merged) <= MOST_EVENTS
     assert sum(event.count for event in merged) == 10 * MOST_EVENTS

@@ -32,7 +32,9 @@ def made(folder: RunFolder, monkeypatch, *calls: Calls) -> Conclusion:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     fits = WatchedFits(folder)
     monkeypatch.setattr(
-        fits.calls, "record", lambda began_s, imports_s: ScriptRecord(48.0, imports_s, 2.0, calls)
+        fits.calls,
+        "script_record",
+        lambda began_s, imports_s: ScriptRecord(48.0, imports_s, 2.0, calls),
     )
     with monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: 0.0)

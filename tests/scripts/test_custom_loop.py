@@ -57,7 +57,7 @@ def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
         gradient_of(weight)
     for _ in range(20):
         tf.function(gradient_of)(weight)
-    step = loops.eager.record(Sampler())
+    step = loops.eager.longest_step(Sampler())
     line = gradient_of.__code__.co_firstlineno
     assert (step.function, step.place) == (
         "gradient_of",
@@ -68,7 +68,7 @@ def test_steps_that_run_eagerly_are_counted_by_their_function(loops):
     steps = EagerSteps()
     for _ in range(12):
         steps._note(sys._getframe())
-    step = steps.record(Sampler())
+    step = steps.longest_step(Sampler())
     assert not step.is_function  # it stands within its loop
     assert step.place.startswith("tests/scripts/test_custom_loop.py:")
 
@@ -87,7 +87,7 @@ def test_two_watches_at_once_see_each_tracing():
     for each in reversed(watches):
         each.close()
     for each in watches:
-        assert [(found.name, found.times) for found in each.record()] == [("doubled", 2)]
+        assert [(found.name, found.times) for found in each.functions()] == [("doubled", 2)]
 
 
 def replicated(strategy, weight):
@@ -100,6 +100,6 @@ def test_an_eager_step_in_replicas_is_the_function_that_runs_the_strategy(loops)
         weight = tf.Variable(1.0)
     for _ in range(12):
         replicated(strategy, weight)
-    step = loops.eager.record(Sampler())
+    step = loops.eager.longest_step(Sampler())
     assert (step.function, step.steps, step.in_replicas) == ("replicated", 11, True)
     assert loops.summary().steps == 11

@@ -32,7 +32,7 @@ def timed(cost_s=lambda: 0.0) -> Iterator[ScriptCalls]:
 
 
 def by_method(calls: ScriptCalls):
-    return {each.method: each for each in calls.record(0.0, 0.0).calls}
+    return {each.method: each for each in calls.script_record(0.0, 0.0).calls}
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_outermost_calls_count_with_their_line_and_their_batches(clock):
             trained.predict(example[None], verbose=0)
             trained.train_on_batch(x[:1], y[:1])
     assert keras.Model.fit is original
-    record = calls.record(clock.UNIX_S - 60, 5.0)
+    record = calls.script_record(clock.UNIX_S - 60, 5.0)
     found = sorted((each.method, each.count, each.batches) for each in record.calls)
     fits = ("fit", 1, BATCHES), ("fit", 3, 6 * BATCHES)
     others = ("predict", 2, 2), ("train_on_batch", 2, 2)
@@ -117,4 +117,4 @@ def test_exceptions_pass_and_the_next_call_counts():
         trained.fit(x, y, verbose=0)
     frames = traceback.extract_tb(failure.value.__traceback__)
     assert not any("keras_gpukit/scripts" in frame.filename for frame in frames)
-    assert sum(each.count for each in calls.record(0.0, 0.0).calls) == 2
+    assert sum(each.count for each in calls.script_record(0.0, 0.0).calls) == 2

@@ -30,13 +30,13 @@ def test_a_profile_around_a_fit_is_timed_with_its_line():
     code("\nstart('logs')", start=script.start)
     script.now_s, script.fits = 115.0, (3, 0)
     code("stop()", stop=script.stop)
-    assert script.profiles.record() == (ScriptProfile("train.py:2", 15.0, 1, 9.0),)
+    assert script.profiles.profile_records() == (ScriptProfile("train.py:2", 15.0, 1, 9.0),)
     # One within a fit covers none, and may still be recorded.
     script = Script()
     script.fits = (2, 1)
     code("start('logs')", start=script.start)
     script.now_s, script.fits = 101.0, (3, 0)
-    assert script.profiles.record() == (ScriptProfile("train.py:1", 1.0, 0, None),)
+    assert script.profiles.profile_records() == (ScriptProfile("train.py:1", 1.0, 0, None),)
 
 
 def test_the_error_of_a_second_start_passes_without_our_frames():
@@ -48,7 +48,7 @@ def test_the_error_of_a_second_start_passes_without_our_frames():
         code("start('logs')", start=script.profiles.timed_start(refuse))
     frames = [entry.name for entry in raised.traceback]
     assert frames[-2:] == ["<module>", "refuse"]
-    assert script.profiles.record() == ()
+    assert script.profiles.profile_records() == ()
 
 
 def test_the_collection_that_takes_the_devices_memory_is_named_with_its_line():

@@ -110,7 +110,7 @@ def test_of_many_short_fits_only_some_are_monitored_and_all_are_counted(
             monkeypatch.setattr(watched_fits, "MOST_COST", float("inf"))
         fit(trained)
     assert fits.count == 3
-    (calls,) = fits.calls.record(0.0, 0.0).calls
+    (calls,) = fits.calls.script_record(0.0, 0.0).calls
     assert (calls.count, calls.batches) == (5, 5 * BATCHES)
     assert fits_in(summaries(tmp_path)["net"][-1]) == [1, 2, 5]
 

@@ -276,6 +276,6 @@ def test_an_older_gpu_is_refused_and_read_as_before():
     with pytest.raises(pynvml.NVMLError_NotSupported):
         GPUActivity(Monitoring({}, supported=0), "handle")
     gpu = FakeGPU("GPU-0")
-    (reading,) = NVMLSensor([GPUInfo(0, uuid="GPU-0")], FakeNVML([gpu])).read()
+    (reading,) = NVMLSensor([GPUInfo(0, uuid="GPU-0")], FakeNVML([gpu])).read_gpus()
     assert reading.utilization_percent == 90
     assert reading.tensor_active_percent is None

@@ -32,7 +32,7 @@ class Process:
         self.now_s += 1.0
         self.threads = {**self.threads, 1: ThreadTimes(self.threads[1].computed_s + old_s)}
         self.process_s += old_s + new_s
-        self.sensor.read(in_steps=in_steps)
+        self.sensor.read_times(in_steps=in_steps)
 
 
 def test_threads_that_were_there_do_not_count_and_new_ones_do_even_if_they_ended():
@@ -88,7 +88,7 @@ def test_how_long_new_threads_waited_for_a_core_counts_until_they_ended():
 
 def test_a_real_thread_counts_after_it_ended():
     sensor = NewThreadsSensor(now=iter([0.0, 2.0]).__next__, compiled=lambda: None)
-    sensor.read(in_steps=True)
+    sensor.read_times(in_steps=True)
 
     def compute():
         until_s = time.thread_time() + 0.2
@@ -98,5 +98,5 @@ def test_a_real_thread_counts_after_it_ended():
     thread = threading.Thread(target=compute)
     thread.start()
     thread.join()
-    sensor.read(in_steps=True)
+    sensor.read_times(in_steps=True)
     assert sensor.cores() == pytest.approx(0.1, abs=0.03)

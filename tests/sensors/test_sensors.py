@@ -44,7 +44,7 @@ def sensor_of(*gpus: FakeGPU, **settings) -> NVMLSensor:
 
 
 def sample(gpu: FakeGPU, **settings) -> GPUSample:
-    (reading,) = sensor_of(gpu, **settings).read()
+    (reading,) = sensor_of(gpu, **settings).read_gpus()
     return reading
 
 
@@ -116,7 +116,7 @@ def test_each_gpu_of_tensorflow_is_found_on_the_machine(machine, cuda_order, vis
     assert [(gpu.index, gpu.uuid, gpu.name, gpu.memory_bytes) for gpu in found] == [
         (index, gpu.uuid, gpu.name, gpu.memory_total) for index, gpu in enumerate(its)
     ]
-    readings = NVMLSensor(found, nvml).read()
+    readings = NVMLSensor(found, nvml).read_gpus()
     assert [each.utilization_percent for each in readings] == [gpu.utilization for gpu in its]
 
 
@@ -208,12 +208,12 @@ def test_nvml_stays_open_until_a_reading_under_way_is_done_and_then_nothing_is_r
 
     nvml.nvmlDeviceGetPowerUsage = slow_answer
     with ThreadPoolExecutor(1) as pool:
-        read = pool.submit(sensor.read)
+        read = pool.submit(sensor.read_gpus)
         reading.wait()
         sensor.close()
         closing.set()
         assert len(read.result()) == 1
-    assert sensor.read() == ()
+    assert sensor.read_gpus() == ()
 
 
 # The host
@@ -324,21 +324,21 @@ from keras_gpukit.sensors.allocator import AllocatorSensor
 before_us = tf.zeros((1_000_000,))
 before_us = tf.zeros((10,))
 sensor = AllocatorSensor([])
-at_first = sensor.read()
+at_first = sensor.read_allocators()
 big = tf.zeros((2_000_000,))
-with_it = sensor.read()
+with_it = sensor.read_allocators()
 del big
-after, summary = sensor.read(), sensor.summarize()
+after, summary = sensor.read_allocators(), sensor.summarize()
 steps = AllocatorSensor([])
 big = tf.zeros((2_000_000,))
 del big
 steps.first_step_ended()
-first = steps.read()
+first = steps.read_allocators()
 small = tf.zeros((1_000_000,))
 del small
 print(json.dumps({
     "devices": sensor.devices,
-    "steps": [to_dict(reading) for reading in (*first, *steps.read())],
+    "steps": [to_dict(reading) for reading in (*first, *steps.read_allocators())],
     "only first": [to_dict(each) for each in steps.summarize(only_first_step=True).devices],
     "readings": [to_dict(reading) for reading in (at_first, with_it, after)],
     "summary": to_dict(summary),
@@ -384,7 +384,7 @@ def test_tasks_are_called_at_every_tick_until_stopped_and_their_processor_time_i
         if len(ticks) == 3:
             enough.set()
 
-    sampler.add("task", task)
+    sampler.add_task("task", task)
     sampler.start()
     assert enough.wait(30)
     sampler.stop()
@@ -403,8 +403,8 @@ def test_a_task_that_raises_is_dropped_with_one_warning(caplog):
         ticks.append("fails")
         raise OSError("gone")
 
-    sampler.add("a", fails)
-    sampler.add("a", lambda: ticks.append("works"))  # of another callback of the kind
+    sampler.add_task("a", fails)
+    sampler.add_task("a", lambda: ticks.append("works"))  # of another callback of the kind
     sampler.tick()
     sampler.tick()
     assert ticks == ["fails", "works", "works"]
@@ -420,7 +420,7 @@ def test_tasks_can_be_called_by_number_unless_they_were_dropped(caplog):
         calls.append("fails")
         raise OSError("gone")
 
-    works, broken = sampler.add("a", lambda: calls.append("a")), sampler.add("b", fails)
+    works, broken = sampler.add_task("a", lambda: calls.append("a")), sampler.add_task("b", fails)
     for number in (broken, works, broken):
         sampler.call(number)
     assert calls == ["fails", "a"]
@@ -435,6 +435,6 @@ def test_a_task_may_stop_the_thread_it_runs_on():
         sampler.stop()
         done.set()
 
-    sampler.add("stop", stop)
+    sampler.add_task("stop", stop)
     sampler.start()
     assert done.wait(30)

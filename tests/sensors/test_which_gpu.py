@@ -98,7 +98,7 @@ def test_one_gpu_is_read_as_nvml_reports_it():
     )
     assert (found[0].uuid, found[0].pci_bus_id) == (gpus[0].uuid, "00000000:65:00.0")
     sensor = NVMLSensor(found, nvml)
-    assert sensor.read() == (
+    assert sensor.read_gpus() == (
         GPUSample(
             index=0,
             utilization_percent=97.0,
@@ -125,8 +125,10 @@ def test_of_eight_gpus_each_is_its_own_in_every_order_of_cuda():
         found = identify(tensorflow_gpus(len(order)), driver, cuda)
         assert [gpu.uuid for gpu in found] == [gpus[place].uuid for place in order]
         sensor = NVMLSensor(found, nvml)
-        assert [each.utilization_percent for each in sensor.read()] == [10 * i for i in order]
-        assert [each.memory_used_bytes for each in sensor.read()] == [(i + 1) * GIB for i in order]
+        assert [each.utilization_percent for each in sensor.read_gpus()] == [10 * i for i in order]
+        assert [each.memory_used_bytes for each in sensor.read_gpus()] == [
+            (i + 1) * GIB for i in order
+        ]
         sensor.close()
 
 
@@ -138,14 +140,14 @@ def test_an_instance_of_a_gpu_in_mig_mode_has_its_own_counters():
     (found,) = identify(tensorflow_gpus(1), driver, cuda)
     assert (found.uuid, found.memory_bytes) == (second.uuid, second.memory_total)
     assert found.pci_bus_id == gpus[0].pci_bus_id
-    (reading,) = NVMLSensor([found], nvml).read()
+    (reading,) = NVMLSensor([found], nvml).read_gpus()
     assert reading == GPUSample(
         index=0,  # power, clock and utilization are those of the GPU, and NVML keeps them there
         memory_used_bytes=6 * GIB + 2**27,
         memory_total_bytes=20937965568,
     )
     (found,) = identify(tensorflow_gpus(1), driver, (CUDADevice(gpus[0].mig[0].uuid),))
-    (reading,) = NVMLSensor([found], nvml).read()
+    (reading,) = NVMLSensor([found], nvml).read_gpus()
     assert (reading.memory_process_bytes, reading.memory_others_bytes) == (9 * GIB, 0)
     divided, whole = driver.gpus
     assert whole.mig is None
@@ -155,7 +157,7 @@ def test_an_instance_of_a_gpu_in_mig_mode_has_its_own_counters():
 def test_of_a_gpu_that_vanishes_only_the_others_are_read_on():
     gpus, nvml, _ = machine("vanishing_gpu")
     sensor = NVMLSensor([GPUInfo(i, uuid=gpu.uuid) for i, gpu in enumerate(gpus)], nvml)
-    read = [[each.utilization_percent for each in sensor.read()] for _ in range(4)]
+    read = [[each.utilization_percent for each in sensor.read_gpus()] for _ in range(4)]
     assert read[0] == [80.0, 85.0, 90.0]
     assert read[-1] == [80.0, 90.0]
     assert sensor.lost == {1: "GPU is lost"}
@@ -163,14 +165,14 @@ def test_of_a_gpu_that_vanishes_only_the_others_are_read_on():
     assert [gpu.error for gpu in driver.gpus] == [None, "GpuIsLost", None]
     # The next run starts without it.
     sensor = NVMLSensor([GPUInfo(i, uuid=gpu.uuid) for i, gpu in enumerate(gpus)], nvml)
-    assert [each.index for each in sensor.read()] == [0, 2]
+    assert [each.index for each in sensor.read_gpus()] == [0, 2]
     assert sensor.lost == {1: "GPU is lost"}
 
 
 def test_unreadable_counters_are_unknown_and_never_zero():
     gpus, nvml, driver = machine("unreadable_counters")
     sensor = NVMLSensor([GPUInfo(i, uuid=gpu.uuid) for i, gpu in enumerate(gpus)], nvml)
-    old, virtual, hidden = sensor.read()
+    old, virtual, hidden = sensor.read_gpus()
     assert (old.utilization_percent, old.power_watts, old.memory_process_bytes) == (
         33.0,
         None,
@@ -233,7 +235,7 @@ def memory(**settings):
     gpu = FakeGPU("GPU-a", **settings)
     nvml = FakeNVML([gpu])
     sensor = NVMLSensor([GPUInfo(0, uuid="GPU-a")], nvml)
-    (reading,) = sensor.read()
+    (reading,) = sensor.read_gpus()
     holders = other_holders(GPUInfo(0, uuid="GPU-a"), nvml)
     assert (holders is None) == (reading.memory_others_bytes is None)
     own_and_others = (reading.memory_process_bytes, reading.memory_others_bytes)

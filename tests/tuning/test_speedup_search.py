@@ -83,7 +83,7 @@ def tried(start, *, seconds=600.0, asked=(), recorded=()):
     trials = SpeedupTrials(start, show_progress=lambda *_: None, **options)
     ending = trials.run(asked)
     assert Process.alive == 0
-    return trials.record("train.py", ending)
+    return trials.search_record("train.py", ending)
 
 
 def kept(found):

@@ -64,7 +64,7 @@ class Tail:
     def __init__(self) -> None:
         self._lines: deque[tuple[float, bytes, bool]] = deque(maxlen=_KEPT)
 
-    def add(self, line: bytes, at_s: float, *, is_error: bool) -> None:
+    def add_line(self, line: bytes, at_s: float, *, is_error: bool) -> None:
         """Adds a line."""
         self._lines.append((at_s, line, is_error))
 

@@ -255,7 +255,7 @@ class JobAttempt:
     def _switch(self) -> None:
         """Waits for output, and handles it, signals, and the ends of processes."""
         for key, _ in self._selector.select(_TURN_S):
-            if not key.data.read():
+            if not key.data.read_available():
                 self._selector.unregister(key.fileobj)
         while self.signals:
             self._handle(self.signals.pop(0))

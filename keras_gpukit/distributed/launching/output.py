@@ -120,7 +120,7 @@ class Stream:
 
     Attributes:
         inner: File descriptor that the process writes to; the launcher closes it after the start.
-        outer: File descriptor that becomes ready when there is output for `read`.
+        outer: File descriptor that becomes ready when there is output for `read_available`.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Stream:
         self.outer, self.inner = os.pipe()
         os.set_blocking(self.outer, False)
 
-    def read(self) -> bool:
+    def read_available(self) -> bool:
         """Reads the available output, without waiting."""
         try:
             data = os.read(self.outer, _READ_BYTES)
@@ -152,7 +152,7 @@ class Stream:
 
     def close(self) -> None:
         """Reads the remaining output of a process that has ended, and closes the stream."""
-        while self.read():
+        while self.read_available():
             pass
         if self._lines.unfinished:
             self._take(b"\n")
@@ -173,7 +173,7 @@ class Stream:
             self._show(bar)  # its line ends with the epoch, which may take hours
 
     def _add(self, line: bytes) -> None:
-        self._tail.add(line, time.monotonic(), is_error=self._is_error)
+        self._tail.add_line(line, time.monotonic(), is_error=self._is_error)
         if self._file is not None:
             self._file.write(line + b"\n")
         shown = line if self._task.is_chief else without_progress(line)

@@ -56,7 +56,7 @@ class PythonSource:
         sampled = not self.in_processes and self.library in ("Keras", "torch")
         return [part.code for part in self.parts if part.code] if sampled else []
 
-    def record(
+    def python_record(
         self, slowest: CodeType | None, busy_workers: float | None, step_time_s: float | None
     ) -> PythonSourceRecord:
         """Returns the record of the code after some steps."""

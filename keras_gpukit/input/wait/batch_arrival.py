@@ -180,7 +180,7 @@ class BatchArrivalMeter:
         """Returns None, since it is unknown which batch a call has fetched until later."""
 
     def take(self) -> _Taken:
-        """Returns the current times of the batches, which `read` evaluates."""
+        """Returns the current times of the batches, which `wait_of` evaluates."""
         taken = _Taken(
             self._feed.times.take(),
             self._calls() - self._calls_before,
@@ -199,7 +199,7 @@ class BatchArrivalMeter:
         wait_s = float(_waits_s(handed_out_s, first.entries_s[:1], first.exits_s[:1])[0])
         return None if math.isnan(wait_s) else PipelineStart(wait_s, shuffle_fraction=None)
 
-    def read(self, taken: Sequence[_Taken], window: CallWindow) -> WaitReading:
+    def wait_of(self, taken: Sequence[_Taken], window: CallWindow) -> WaitReading:
         """Returns the wait of a window, and starts the next one."""
         if self._steps_per_execution > 1:
             return WaitReading(None, unknown_because=SEVERAL_STEPS)

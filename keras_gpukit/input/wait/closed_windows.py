@@ -105,7 +105,7 @@ class ClosedWindows:
         """Notes that the next windows belong to another epoch."""
         self._later.append(None)
 
-    def add(self, ended: Start | ClosedWindow) -> None:
+    def evaluate_later(self, ended: Start | ClosedWindow) -> None:
         """Keeps the start of a pipeline, or a window."""
         self._later.append(ended)
 
@@ -155,7 +155,7 @@ class ClosedWindows:
         calls = _call_window(ended.times_s, ended.raised)
         reading = _SUSPENDED if ended.suspended else WaitReading(None)
         if ended.meter is not None:  # also if the process was suspended: the next window starts
-            found = ended.meter.read(ended.readings, calls)
+            found = ended.meter.wait_of(ended.readings, calls)
             reading = reading if ended.suspended else found
         examples = self._examples_in(ended.counts, calls.calls)
         # `predict` fetches its batches between the calls.
@@ -195,7 +195,7 @@ class ClosedWindows:
             buffered_batches=reading.buffered_batches,
             between_s=between_s,
         )
-        self._totals.add(window)
+        self._totals.add_window(window)
         return window
 
 

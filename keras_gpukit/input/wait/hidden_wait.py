@@ -94,7 +94,7 @@ class HiddenWait:
             self._step_function(empty)
         return time.perf_counter() - began_s
 
-    def read(self, window: CallWindow, gaps_s: Times, buffered: float | None) -> WaitReading:
+    def stall_in(self, window: CallWindow, gaps_s: Times, buffered: float | None) -> WaitReading:
         """Returns the stall within a window.
 
         `gaps_s` has the gap after each fetch of the window's last calls. Shape (calls, steps per

@@ -109,7 +109,7 @@ class MeterChoice:
         meter = PipelineModelMeter(
             iterator,
             self._steps_per_execution,
-            on_reading=self.pipeline.read if watches_stages else None,
+            on_reading=self.pipeline.add_reading if watches_stages else None,
             hidden=self._hidden,
         )
         if self._runs_ahead:

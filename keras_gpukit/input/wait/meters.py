@@ -105,7 +105,7 @@ class Meter(Protocol):
         window of the first call. Returns the wait for the first batch; None if unknown.
         """
 
-    def read(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
+    def wait_of(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
         """Ends the window, returns its wait, and starts the next one.
 
         Gets the results of `take` within the window, in order; the last one is from its end.
@@ -132,7 +132,7 @@ class FetchLatencyMeter:
         self._before_s = taken
         self._until_s = first.next_exit_s
 
-    def read(self, taken: Sequence[float], window: CallWindow) -> WaitReading:
+    def wait_of(self, taken: Sequence[float], window: CallWindow) -> WaitReading:
         """Returns the wait of a window, and starts the next one."""
         # Fetch times are known between the ends of two calls, not between two entries.
         before_s, self._before_s = self._before_s, taken[-1]
@@ -178,7 +178,7 @@ class RequestMeter:
         """Starts a window; the wait for the first batch is unknown."""
         self._before_s = taken
 
-    def read(self, taken: Sequence[float], window: CallWindow) -> WaitReading:
+    def wait_of(self, taken: Sequence[float], window: CallWindow) -> WaitReading:
         """Returns the wait of a window, and starts the next one."""
         before_s, self._before_s = self._before_s, taken[-1]
         return WaitReading(self._before_s - before_s)

@@ -96,7 +96,7 @@ class PipelineModelMeter:
         if is_late:
             taken = self.take() if self._first_reading is None else self._first_reading
         if taken is None:
-            return None  # the pipeline is gone, as `read` will find
+            return None  # the pipeline is gone, as `wait_of` will find
         model = parse_model(taken)
         executions = 2 * self._steps_per_execution
         self._fetched = executions if is_late else _fetched(model)
@@ -115,7 +115,7 @@ class PipelineModelMeter:
             shuffle_fraction=None if is_late else _shuffle_fraction(model),
         )
 
-    def read(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
+    def wait_of(self, taken: Sequence[Any], window: CallWindow) -> WaitReading:
         """Returns the wait of a window, and starts the next one."""
         if any(model is None for model in taken):
             because = "the pipeline was deleted before its model was read"
@@ -132,7 +132,7 @@ class PipelineModelMeter:
             because = "other code fetched batches from the same iterator"
             return WaitReading(None, None, buffered, because)
         if self._hidden is not None:
-            return self._hidden.read(window, gaps_s, buffered)
+            return self._hidden.stall_in(window, gaps_s, buffered)
         calls = len(gaps_s)
         waits_s = window.durations_s[-calls:] - gaps_s.sum(axis=1)
         # If tf.data has dropped some gaps, the last calls stand for all.

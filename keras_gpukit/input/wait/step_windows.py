@@ -173,7 +173,7 @@ class StepWindows:
         reading, calls = meter.take() if meter else None, self._first_calls
         seen = calls[0].as_start if calls else None
         self._counts = self._ended.count_examples()
-        self._ended.add(
+        self._ended.evaluate_later(
             Start(self._calls.times_s, self._meter, reading, seen, self._counts_as_start)
         )
         self._begin()
@@ -201,7 +201,7 @@ class StepWindows:
         calls = self._calls
         readings, self._readings = self._readings, ()
         before, self._counts = self._counts, self._ended.count_examples()
-        self._ended.add(
+        self._ended.evaluate_later(
             ClosedWindow(
                 times_s=calls.times_s,
                 raised=self._raised_taken,

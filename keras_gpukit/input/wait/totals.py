@@ -60,7 +60,7 @@ class WaitHistogram:
         self._began: int | None = None
         self._intervals = np.zeros(3)  # between bursts: number, sum, sum of squares
 
-    def add(self, waits_s: Times, durations_s: Times) -> None:
+    def add_waits(self, waits_s: Times, durations_s: Times) -> None:
         """Adds consecutive calls."""
         each_s = np.minimum(waits_s, durations_s) / self._steps_per_call
         counts = _counts_of(each_s)
@@ -88,7 +88,7 @@ class WaitHistogram:
         """Notes that the next call does not directly follow the previous one."""
         self._in_burst, self._began = False, None
 
-    def record(self) -> WaitDistribution | None:
+    def distribution(self) -> WaitDistribution | None:
         """Returns the distribution; None if no single call's wait is known."""
         calls = int(self._counts.sum())
         if calls == 0:
@@ -152,7 +152,7 @@ class _Starts(NamedTuple):
             self.shuffle_s + (fraction or 0.0) * start.wait_s,
         )
 
-    def record(self) -> PipelineStartRecord | None:
+    def start_record(self) -> PipelineStartRecord | None:
         """Returns the means and the longest waits; None if no wait was measured."""
         if not self.epochs:
             return None
@@ -185,7 +185,7 @@ class StepTotals:
         """Notes that the steps of another epoch start."""
         self._epochs += 1
 
-    def add(self, window: StepWindow) -> None:
+    def add_window(self, window: StepWindow) -> None:
         """Adds a window."""
         if self._epochs > 1 and window.input_wait_s is not None:
             later_s, later_wait_s = self._later_s
@@ -194,7 +194,7 @@ class StepTotals:
     def add_calls(self, durations_s: Times, waits_s: Times | None) -> None:
         """Adds the calls of a window: their durations, and their waits if known, in seconds."""
         if waits_s is not None:
-            self._waits.add(waits_s, durations_s)
+            self._waits.add_waits(waits_s, durations_s)
 
     def add_start(self, start: PipelineStart | None) -> None:
         """Notes that steps start, and adds the wait for the epoch's first batch if it counts."""
@@ -227,7 +227,7 @@ class StepTotals:
         unknown_because: str | None,
     ) -> InputRecord:
         """Returns the input wait."""
-        (later_s, later_wait_s), start = self._later_s, self._starts.record()
+        (later_s, later_wait_s), start = self._later_s, self._starts.start_record()
         reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
         record: InputRecord = self._measured(
             InputRecord(
@@ -239,5 +239,5 @@ class StepTotals:
         return replace(
             record,
             later_stall_fraction=later_wait_s / later_s if later_s else None,
-            distribution=self._waits.record(),
+            distribution=self._waits.distribution(),
         )

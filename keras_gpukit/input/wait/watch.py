@@ -113,8 +113,8 @@ class PipelineWatch:
     ```python
     watch = PipelineWatch()
     watch.follow(iterator)                                            # at each new iterator
-    watch.read(tf_iterators.read_model(iterator))                       # now and then
-    watch.record(wait_s=0.01).stages
+    watch.add_reading(tf_iterators.read_model(iterator))              # now and then
+    watch.pipeline_record(wait_s=0.01).stages
     ```
     """
 
@@ -153,7 +153,7 @@ class PipelineWatch:
             self._dataset = dataset_of(iterator)
             self._grain = grain_times(self._dataset) if self._dataset is not None else None
 
-    def read(self, model: Any) -> None:
+    def add_reading(self, model: Any) -> None:
         """Adds a reading of the current iterator."""
         readings = self._passes[-1]
         if not readings:
@@ -184,7 +184,7 @@ class PipelineWatch:
         readings = next((pass_ for pass_ in reversed(self._passes) if pass_), None)
         return None if readings is None else parse_model(readings[-1][1])
 
-    def record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
+    def pipeline_record(self, wait_s: float | None, *, so_far: bool = False) -> PipelineRecord:
         """Returns the costs of the stages; the rules decide which one is the bottleneck.
 
         The first call names the stages, which takes milliseconds. Any thread may call this. The

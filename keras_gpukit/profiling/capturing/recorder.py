@@ -89,7 +89,7 @@ class Recorder:
         return self._capture is not None or any(capture.is_under_way for capture in self._ended)
 
     @property
-    def record(self) -> ProfilerRecord:
+    def profiler_record(self) -> ProfilerRecord:
         """Record of the captures that were taken or missed so far."""
         return ProfilerRecord(tuple(self._records), tuple(self._missed))
 

@@ -74,7 +74,7 @@ class Section:
     shown: dict[str, Shown] = field(default_factory=dict)
     omitted: list[tuple[str, Omitted]] = field(default_factory=list)
 
-    def add(self, charts: Iterable[Keyed]) -> Section:
+    def add_charts(self, charts: Iterable[Keyed]) -> Section:
         """Adds charts and those that are left out; None is neither."""
         for key, title, chart in charts:
             if isinstance(chart, Chart):
@@ -139,7 +139,7 @@ def render(
             unknown.
     """
     sections = [
-        Section(id, run.name, run, run.summary, brief=not run.has_time_series).add(
+        Section(id, run.name, run, run.summary, brief=not run.has_time_series).add_charts(
             run_charts(run) if run.has_time_series else ()
         )
         for id, run in zip(run_ids(report.runs), report.runs, strict=True)
@@ -150,10 +150,10 @@ def render(
     beside = runs = script = None
     if len(report.runs) > 1:
         times = [("step-times", "Step times of the runs", step_times_chart(report.runs))]
-        beside, runs = Section("runs").add(times), runs_table(report.runs, href)
+        beside, runs = Section("runs").add_charts(times), runs_table(report.runs, href)
     if report.script is not None:
         title = "Where the whole script's time went"
-        script = Section("script").add([("time", title, script_chart(report.script))])
+        script = Section("script").add_charts([("time", title, script_chart(report.script))])
     figures = {
         shown.id: shown.chart.figure
         for section in (*sections, *filter(None, (beside, script)))
@@ -189,7 +189,7 @@ def _captures_section(report: Report) -> Section:
     profile = newest.profile if newest else None
     name = newest.name if newest else "Other profiles"
     section = Section("captures", name, summary=of_profile(profile) if profile else None)
-    return section.add(_capture_charts(report.captures, profile))
+    return section.add_charts(_capture_charts(report.captures, profile))
 
 
 def run_charts(run: RunReport) -> list[Keyed]:

@@ -207,7 +207,7 @@ def _mark(event: RunEvent) -> Mark:
 
 
 def _throttled(series: TimeSeries) -> Iterator[Mark]:
-    """Yields a mark per stretch of throttled readings, from the last reading before it."""
+    """Yields a mark per interval of throttled readings, from the last reading before it."""
     throttled = series.figures["throttled"].mean
     for is_throttled, those in groupby(range(len(throttled)), lambda point: bool(throttled[point])):
         if is_throttled:

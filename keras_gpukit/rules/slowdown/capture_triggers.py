@@ -13,26 +13,26 @@ from keras_gpukit.rules.savings import lasting_time_s
 # These are our choice. A run that is over by then needs no profile.
 AFTER_S = 20.0
 """Time from a run's start to its first automatic capture."""
-STEADY_STRETCH_S = 5.0
+STEADY_INTERVAL_S = 5.0
 STEADY_WITHIN = 0.1
-"""Largest relative difference of the mean step times of two stretches in a row, if steady."""
+"""Largest relative difference of the mean step times of two intervals in a row, if steady."""
 SLOWER = 1.5
-"""Steps that take longer than the steady ones by this factor, for two stretches, are captured."""
+"""Steps that take longer than the steady ones by this factor, for two intervals, are captured."""
 
 
-class Stretches:
-    """Joins windows of steps to stretches of a least length."""
+class Intervals:
+    """Joins windows of steps to intervals of a least length."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
         self.clear()
 
     def clear(self) -> None:
-        """Drops the windows since the last complete stretch."""
+        """Drops the windows since the last complete interval."""
         self._steps, self._duration_s = 0, 0.0
 
-    def add(self, window: StepWindow) -> float | None:
-        """Adds a window; at the end of a stretch, returns its mean step time in seconds."""
+    def add_window(self, window: StepWindow) -> float | None:
+        """Adds a window; at the end of an interval, returns its mean step time in seconds."""
         self._steps += window.steps
         self._duration_s += window.duration_s
         if self._duration_s < self._least_s:
@@ -58,18 +58,18 @@ class AutomaticCaptures:
     def __init__(self, began_s: float) -> None:
         self.none_because: str | None = f"the run had no steps after its first {AFTER_S:g} s"
         self._due_s = began_s + AFTER_S
-        self._stretches = Stretches(STEADY_STRETCH_S)
+        self._intervals = Intervals(STEADY_INTERVAL_S)
         self._step_time_s: float | None = None
         self._steady_s: float | None = None
         self._is_told = False
 
     def skip(self) -> None:
-        """Drops the windows since the last complete stretch: a capture was under way."""
-        self._stretches.clear()
+        """Drops the windows since the last complete interval: a capture was under way."""
+        self._intervals.clear()
 
-    def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
+    def add_window(self, window: StepWindow) -> tuple[Trigger, str] | None:
         """Adds a window of steps; returns the trigger and the reason if a capture is due."""
-        step_time_s = self._stretches.add(window)
+        step_time_s = self._intervals.add_window(window)
         if step_time_s is None:
             return None
         before_s, self._step_time_s = self._step_time_s, step_time_s
@@ -81,7 +81,7 @@ class AutomaticCaptures:
                 return None
             self.none_because, self._steady_s = None, step_time_s
             return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
-        # One stretch alone may be slow by a checkpoint or another process.
+        # One interval alone may be slow by a checkpoint or another process.
         is_slower = min(before_s or 0.0, step_time_s) > SLOWER * self._steady_s
         if not is_slower or self._is_told:
             return None
@@ -96,9 +96,9 @@ SUSPECTED_AFTER_S = 4.0
 """The same if something about the run asks for a profile, whether or not steps are steady."""
 LEAST_SUSPECTED = 4
 """Least executions of such a capture."""
-STRETCH_S = 2.0
+INTERVAL_S = 2.0
 CPU_STEADY_WITHIN = 0.5
-"""Largest relative difference of the mean step times of two stretches in a row. On a CPU other
+"""Largest relative difference of the mean step times of two intervals in a row. On a CPU other
 processes make steps uneven: it is enough that they no longer warm up. Our choice."""
 MOST_COMPUTES = 0.5
 """Least share of compute in the time after the first step; as for "low-compute-share"."""
@@ -180,16 +180,16 @@ class CPUCaptures:
         self._breakdown = breakdown
         self._cost = cost
         self._suspected = suspected
-        self._stretches = Stretches(0.0 if suspected else STRETCH_S)
+        self._intervals = Intervals(0.0 if suspected else INTERVAL_S)
         self._step_time_s: float | None = None
 
     def skip(self) -> None:
-        """Drops the windows since the last complete stretch: a capture was under way."""
-        self._stretches.clear()
+        """Drops the windows since the last complete interval: a capture was under way."""
+        self._intervals.clear()
 
-    def add(self, window: StepWindow) -> tuple[Trigger, str] | None:
+    def add_window(self, window: StepWindow) -> tuple[Trigger, str] | None:
         """Adds a window of steps; returns the trigger and the reason if a capture is due."""
-        step_time_s = self._stretches.add(window) if self.none_because is not None else None
+        step_time_s = self._intervals.add_window(window) if self.none_because is not None else None
         if step_time_s is None:
             return None
         before_s, self._step_time_s = self._step_time_s, step_time_s

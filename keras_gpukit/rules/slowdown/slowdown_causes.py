@@ -42,9 +42,9 @@ _LOOK_AT_GPU = (
 )
 
 Span = tuple[float, float]
-"""Stretch of a run, in seconds since the run began."""
+"""Interval of a run, in seconds since the run began."""
 Spans = tuple[Span, Span]
-"""Stretches before and after a change."""
+"""Intervals before and after a change."""
 
 
 class SlowdownMeasures:
@@ -99,7 +99,7 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause
 
 
 def _levels(summary: RunSummary, tag: str, spans: Spans) -> tuple[float, float] | None:
-    """Returns a figure's medians before and after a change; None if a stretch has no points."""
+    """Returns a figure's medians before and after a change; None if an interval has no points."""
     series = series_of(summary, tag)
     points = list(zip(series.elapsed_s, series.mean, strict=True)) if series else []
     before, after = ([mean for at, mean in points if span[0] < at <= span[1]] for span in spans)
@@ -152,11 +152,11 @@ def _slower_stage(
 
 
 def _costs_s(pipeline: PipelineRecord, span_s: Span) -> list[float]:
-    """Returns the median cost of each stage in a stretch; empty if none was measured there."""
+    """Returns the median cost of each stage in an interval; empty if none was measured there."""
     inside = [
         cost for cost in pipeline.costs if span_s[0] <= (cost.begin_s + cost.end_s) / 2 <= span_s[1]
     ]
-    # A part that lies only partly in the stretch is used only if no part lies wholly in it.
+    # A part that lies only partly in the interval is used only if no part lies wholly in it.
     whole = [cost for cost in inside if span_s[0] <= cost.begin_s and cost.end_s <= span_s[1]]
     columns = zip(*(cost.per_batch_s for cost in whole or inside), strict=True)
     return [statistics.median(costs) for costs in columns]

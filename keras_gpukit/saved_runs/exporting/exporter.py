@@ -45,7 +45,7 @@ class Exporter(Writer):
         for time_s, step, kind, record in records:
             self.began_s = self.began_s or time_s
             if kind == "memory" or (kind == "steps" and record.phase == "fit"):
-                self._since_point.add(kind, record, time_s, step)
+                self._since_point.add_record(kind, record, time_s, step)
             elif kind == "summary":
                 self._end_point(time_s, step or 0)
                 self.log_end(record, time_s, step or 0)

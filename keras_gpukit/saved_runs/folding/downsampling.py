@@ -73,7 +73,7 @@ class EpochReadings:
         self._kept.add(reading)
         self._latest = reading
 
-    def record(self) -> tuple[EpochMemory, ...]:
+    def readings(self) -> tuple[EpochMemory, ...]:
         """Returns the readings that were kept, and the latest one."""
         kept, latest = tuple(self._kept.items), self._latest
         return kept if latest is None or kept[-1] is latest else (*kept, latest)
@@ -166,7 +166,7 @@ class Downsampler:
         """Number of readings."""
         return self._points.readings + len(self._waiting)
 
-    def add(
+    def add_reading(
         self,
         time_s: float,
         step: int | None,

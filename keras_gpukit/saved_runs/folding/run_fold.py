@@ -74,7 +74,7 @@ class RunFold:
         # The latest record on each phase's steps, and the number of windows before it.
         self._on_steps: dict[tuple[str, Phase], tuple[Any, int]] = {}
 
-    def add(self, kind: RecordKind, record: Any, time_s: float, step: int | None) -> None:
+    def add_record(self, kind: RecordKind, record: Any, time_s: float, step: int | None) -> None:
         """Adds a record; of kinds other than those of `RecordKind`, only the time."""
         if self.began_s is None:
             self.began_s = time_s
@@ -83,16 +83,16 @@ class RunFold:
         if kind == "steps":
             self._add_window(record)
         elif kind == "host":
-            self.host.add(time_s, step, tags.host_values(record))
+            self.host.add_reading(time_s, step, tags.host_values(record))
         elif kind == "gpu":
             self._add_gpu(record, time_s, step)
         elif kind == "memory":
             stream = self._stream(self.memory, record.device, tags.OF_MEMORY)
-            stream.add(time_s, step, tags.memory_values(record))
+            stream.add_reading(time_s, step, tags.memory_values(record))
             self._allocators[record.device] = record
         elif kind == "overhead":
             if record.steps:
-                self._overhead.add(time_s, step, (record.step_s,), (record.steps,))
+                self._overhead.add_reading(time_s, step, (record.step_s,), (record.steps,))
         elif kind == "epoch":
             self._epochs.add(record)
         elif kind == "event":
@@ -142,7 +142,7 @@ class RunFold:
         else:
             self._have_ranges.add(window.phase)
         most_stall_fraction = None if most_wait_s is None else most_wait_s / duration_s
-        self._windows(window.phase).add(
+        self._windows(window.phase).add_reading(
             window.time_s,  # not the record's: windows of short epochs are written later, together
             window.step,
             (*tags.step_figures(window), most_stall_fraction),
@@ -152,7 +152,7 @@ class RunFold:
     def _add_gpu(self, sample: GPUSample, time_s: float, step: int | None) -> None:
         index, reasons = str(sample.index), sample.throttle_reasons
         stream = self._stream(self.gpus, index, tags.OF_GPU)
-        stream.add(time_s, step, tags.gpu_values(sample))
+        stream.add_reading(time_s, step, tags.gpu_values(sample))
         if reasons:
             self._throttling.setdefault(index, Counter()).update(reasons)
 
@@ -267,7 +267,7 @@ class RunFold:
 
     def memory_record(self) -> MemoryRecord | None:
         """Returns the memory of devices and of the model; None if neither was read."""
-        by_cause, epochs = self.latest.get("memory_by_cause"), self._epochs.record()
+        by_cause, epochs = self.latest.get("memory_by_cause"), self._epochs.readings()
         devices = tuple(self._allocators.values())
         if not (by_cause or epochs or devices):
             return None

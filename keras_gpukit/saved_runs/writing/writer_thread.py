@@ -70,7 +70,7 @@ class WriterThread:
         """Opens the writers, on the thread."""
         self._thread.start()
 
-    def record(
+    def write_record(
         self, kind: RecordKind, record: Any, step: int | None = None, time_s: float | None = None
     ) -> None:
         """Passes a record to the writers, made now if no time is given."""

@@ -90,7 +90,7 @@ def test_without_a_terminal_a_bar_is_a_line_at_times(tmp_path, monkeypatch):
         for step in range(1, 101):
             now_s += 1
             os.write(stream.inner, f"\r{step}/100 of the epoch".encode() + b"\n" * (step == 100))
-            stream.read()
+            stream.read_available()
         os.close(stream.inner)
         stream.close()
     assert (tmp_path / "output").read_text().splitlines() == [
@@ -109,7 +109,7 @@ TRACEBACK = "Traceback (most recent call last):\n  File x, line 1\n"
 def tail_of(text: str, at_s: float | None = None) -> Tail:
     tail = Tail()
     for number, line in enumerate(text.encode().splitlines()):
-        tail.add(line, number if at_s is None else at_s, is_error=True)
+        tail.add_line(line, number if at_s is None else at_s, is_error=True)
     return tail
 
 
@@ -187,7 +187,7 @@ def test_the_traceback_is_found_with_what_led_to_it():
     assert traceback.lines[2] == b"KeyError: 'a'"
     assert traceback.lines[-2:] == (b"ValueError: boom", b"in two lines")
     tail = tail_of(f"{TRACEBACK}ValueError: boom")
-    tail.add(b"1/3 of a bar", 9.0, is_error=False)  # standard output does not interrupt it
+    tail.add_line(b"1/3 of a bar", 9.0, is_error=False)  # standard output does not interrupt it
     assert tail.traceback().lines[-1] == b"ValueError: boom"
     assert tail.last(1) == (b"1/3 of a bar",)
 
@@ -197,7 +197,9 @@ def test_without_a_traceback_as_of_a_killed_process_there_are_the_last_lines():
     assert killed.traceback is None
     assert killed.last_words[-1] == b"ValueError: caught and logged long before"
     tail = tail_of("\n".join(str(number) for number in range(1000)))
-    tail.add(b"I0000 00:00:1795552837.367649    1222 port.cc:153] On.", 1000.0, is_error=True)
-    tail.add(b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed", 1000.0, is_error=True)
+    tail.add_line(b"I0000 00:00:1795552837.367649    1222 port.cc:153] On.", 1000.0, is_error=True)
+    tail.add_line(
+        b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed", 1000.0, is_error=True
+    )
     assert tail.traceback() is None
     assert tail.last(2) == (b"999", b"F0000 00:00:1795552837.367649    1222 x.cc:1] Check failed")

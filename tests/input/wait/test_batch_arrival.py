@@ -107,7 +107,7 @@ def waits(handed_out_s, entries_s, *, devices=1, **options):
         meter.start(None, CallWindow(entries_s[:2], entries_s[1:2], entries_s[2]))
         calls[0] = len(entries_s)
         window = CallWindow(entries_s[1:], entries_s[2:], entries_s[-1] + 1)
-        return meter.read([meter.take()], window)
+        return meter.wait_of([meter.take()], window)
 
 
 def test_a_step_waits_until_its_last_batch_is_handed_out():

@@ -40,7 +40,7 @@ def read_calls(monkeypatch, fetches_s, computes_s, overheads_s, *, empty_call_s=
     entries_s = np.concatenate([[0.0], durations_s.cumsum()])
     window = CallWindow(entries_s, entries_s[1:], entries_s[-1])
     planted_s = durations_s.sum() - computes_s.sum() - overheads_s.sum()
-    return hidden.read(window, gaps_s[-known:], None), planted_s, durations_s.sum()
+    return hidden.stall_in(window, gaps_s[-known:], None), planted_s, durations_s.sum()
 
 
 @pytest.mark.parametrize("steps", [3, 5, 8, 100])
@@ -120,7 +120,7 @@ FEW_AND_IRREGULAR = "graph/jitter 50"
 def range_of(window, gaps_s, empty_call_ms, monkeypatch):
     """Returns the ends of the range of the stall, as shares of the executions' time."""
     hidden = calibrated_hidden_wait(monkeypatch, STEPS, empty_call_s=1e-3 * empty_call_ms)
-    reading = hidden.read(window, gaps_s, None)
+    reading = hidden.stall_in(window, gaps_s, None)
     return reading.wait_s / window.duration_s, reading.most_s / window.duration_s
 
 

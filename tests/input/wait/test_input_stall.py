@@ -178,7 +178,7 @@ def test_throughput_counts_every_example_and_step():
 class FakeMeter(Meter):
     """Waits a quarter of each window."""
 
-    def read(self, taken, window):
+    def wait_of(self, taken, window):
         waits_s = window.durations_s / 4
         return WaitReading(float(waits_s.sum()), waits_s, 1.0)
 

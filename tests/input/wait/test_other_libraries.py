@@ -95,7 +95,7 @@ def test_worker_processes_of_grain_are_named_and_not_advised_again():
     source = source_of(
         _dataset=grain.MapDataset.range(8).map(slow).batch(4).to_iter_dataset().mp_prefetch(options)
     )
-    record = source.record(None, None, None)
+    record = source.python_record(None, None, None)
     assert (record.name, record.workers, record.in_processes) == ("slow", 2, True)
     advice = advice_for(SimpleNamespace(python=record, pipeline=None, contention=None), on_cores(2))
     assert advice
@@ -131,9 +131,9 @@ def test_transforms_and_collate_fn_of_a_torch_loader_count_for_themselves():
     source = source_of(_dataloader=loader)
     fetch, transform, collate = source.parts
     assert transform.location == line_of(slow)
-    assert source.record(transform.code, 1.0, 0.01).name == "slow"
-    assert source.record(collate.code, 1.0, 0.01).name.startswith("lambda at")
-    assert source.record(None, None, None).location == fetch.location
+    assert source.python_record(transform.code, 1.0, 0.01).name == "slow"
+    assert source.python_record(collate.code, 1.0, 0.01).name.startswith("lambda at")
+    assert source.python_record(None, None, None).location == fetch.location
 
 
 def test_processes_of_a_torch_loader_are_known():
@@ -141,7 +141,7 @@ def test_processes_of_a_torch_loader_are_known():
 
     def source(**options):
         loader = torch.utils.data.DataLoader(photographs(torch), num_workers=2, **options)
-        return source_of(_dataloader=loader).record(None, None, None)
+        return source_of(_dataloader=loader).python_record(None, None, None)
 
     assert (source().workers, source().in_processes, source().restarts_workers) == (2, True, True)
     assert not source(persistent_workers=True).restarts_workers

@@ -185,7 +185,7 @@ def test_a_pipeline_that_was_deleted_has_an_unknown_wait():
     del pipeline
     gc.collect()
     window = CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0)
-    reading = meter.read([meter.take()], window)
+    reading = meter.wait_of([meter.take()], window)
     assert reading.wait_s is None
     assert reading.unknown_because == "the pipeline was deleted before its model was read"
 
@@ -286,7 +286,7 @@ def test_fetches_that_tf_data_adds_up_are_the_wait_as_far_as_they_are_in_the_str
     meter.start(1.0, CallWindow(np.array([0.0, 1.0]), np.array([1.0]), 2.0))
     # A second of fetches from 2 to 7 s, in a window from 1 to 5 s.
     window = CallWindow(np.array([1.0, 5.0]), np.array([2.0]), 7.0)
-    assert meter.read([2.0], window).wait_s == pytest.approx(0.8)
+    assert meter.wait_of([2.0], window).wait_s == pytest.approx(0.8)
 
 
 def test_predict_waits_from_each_request_to_its_arrival(monkeypatch):
@@ -298,7 +298,7 @@ def test_predict_waits_from_each_request_to_its_arrival(monkeypatch):
         meter.requested()
         meter.fetched()
     meter.fetched()  # without a request
-    assert meter.read([meter.take()], None).wait_s == 0.75
+    assert meter.wait_of([meter.take()], None).wait_s == 0.75
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_where_gaps_were_dropped_the_last_calls_stand_for_all_and_none_is_known_
             first = CallWindow(np.array(entries), np.array(entries[1:]), pipeline.now_s)
             meter.start(meter.take(), first)
     window = CallWindow(np.array(entries[1:]), np.array(entries[2:]), pipeline.now_s)
-    reading = meter.read([meter.take()], window)
+    reading = meter.wait_of([meter.take()], window)
     assert reading.wait_s == pytest.approx(151 * 0.002, abs=151 * MICROSECOND)
     assert reading.waits_s is None
 
@@ -373,8 +373,8 @@ def test_a_reading_at_an_epochs_end_shows_its_start_too(steps):
         call(number)
     window = CallWindow(np.array(entries[1:]), np.array(exits[1:-1]), exits[-1])
     taken = early.take(), late.take()
-    read = early.read(taken[:1], window)
+    read = early.wait_of(taken[:1], window)
     assert late.start(None, first).wait_s == start.wait_s == pytest.approx(0.4, abs=MICROSECOND)
-    again = late.read(taken[1:], window)
+    again = late.wait_of(taken[1:], window)
     for found in (read, again):
         assert found.waits_s.tolist() == pytest.approx(waits[1:-1], abs=MICROSECOND)

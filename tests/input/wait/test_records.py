@@ -227,8 +227,8 @@ def spread_of(waits_s, step_s=0.01, chunk=7):
     waits_s = np.asarray(waits_s)
     for begin in range(0, len(waits_s), chunk):
         part = waits_s[begin : begin + chunk]
-        distribution.add(part, np.full(len(part), step_s))
-    return distribution.record()
+        distribution.add_waits(part, np.full(len(part), step_s))
+    return distribution.distribution()
 
 
 def test_quantiles_are_those_of_the_waits():
@@ -253,14 +253,14 @@ def test_bursts_do_not_depend_on_how_they_were_read(chunk):
 def test_a_step_of_an_execution_has_its_share_of_the_wait():
     histogram, waits_s = WaitHistogram(5), np.zeros(40)
     waits_s[::4] = 0.5
-    histogram.add(waits_s, np.full(40, 1.0))
-    record = histogram.record()
+    histogram.add_waits(waits_s, np.full(40, 1.0))
+    record = histogram.distribution()
     assert (record.worst_s, record.stalled_fraction) == (0.1, 0.25)
     assert record.burst_period_steps == 20  # every fourth execution
 
 
 def test_bursts_at_random_have_no_period_and_no_step_has_no_distribution():
-    assert WaitHistogram(1).record() is None
+    assert WaitHistogram(1).distribution() is None
     waits_s = np.where(np.random.default_rng(0).random(2000) < 0.05, 0.005, 0.0)
     assert spread_of(waits_s).burst_period_steps is None
 
@@ -284,7 +284,7 @@ def test_the_upper_end_of_a_stall_is_that_of_the_windows_whose_wait_is_known():
     totals = StepTotals("fit", 1, fold.measured)
     for waits_s in ({"input_wait_s": 0.2, "most_wait_s": 0.4}, {}):
         window = StepWindow("fit", 1.0, 10, 10, 1.0, **waits_s)
-        totals.add(window)
-        fold.add("steps", window, 1.0, 10)
+        totals.add_window(window)
+        fold.add_record("steps", window, 1.0, 10)
     record = totals.input(None, None, None)
     assert (record.stall_fraction, record.most_stall_fraction) == (0.2, 0.4)

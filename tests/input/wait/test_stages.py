@@ -41,7 +41,7 @@ def follow(watch: PipelineWatch, dataset: tf.data.Dataset, batches: int) -> Any:
     watch.follow(iterator)
     for _ in range(batches):
         next(iterator)
-        watch.read(read_model(iterator))
+        watch.add_reading(read_model(iterator))
     return iterator
 
 
@@ -362,7 +362,7 @@ class Watching(keras.callbacks.Callback):
             if not any(iterator is each for each in self.iterators):
                 self.iterators.append(iterator)
                 self.watch.follow(iterator)
-            self.watch.read(read_model(iterator))
+            self.watch.add_reading(read_model(iterator))
             return outputs
 
         self.model.train_function = watched
@@ -371,7 +371,7 @@ class Watching(keras.callbacks.Callback):
 def watched_fit(data, wait_s=0.01, **options):
     watching = Watching()
     small_model().fit(data, verbose=0, callbacks=[watching], **options)
-    return name_bottleneck(watching.watch.record(wait_s), 0.9, wait_s)
+    return name_bottleneck(watching.watch.pipeline_record(wait_s), 0.9, wait_s)
 
 
 @pytest.mark.parametrize(
@@ -454,7 +454,7 @@ def test_time_that_nothing_shows_names_nobody():
     record = watched_fit(pairs.apply(sleep_in_tensorflow(0.05)), wait_s=0.05)
     assert record.bottleneck is None
     assert "tf.data accounts for" in record.unknown_because
-    assert PipelineWatch().record(0.01).unknown_because  # of an unread pipeline
+    assert PipelineWatch().pipeline_record(0.01).unknown_because  # of an unread pipeline
 
 
 def test_long_runs_take_no_more_memory_and_keep_the_newest_reading():
@@ -491,8 +491,8 @@ watch = PipelineWatch()
 watch.follow(host)
 for _ in range(3):
     next(distributed)
-    watch.read(read_model(host))
-print(watch.record(0.01).unknown_because)
+    watch.add_reading(read_model(host))
+print(watch.pipeline_record(0.01).unknown_because)
 """
     assert "replicas share the pipeline" in run_script(script).stdout
 
@@ -532,8 +532,8 @@ def contention_of(late_s=0.005, *, readings=1, cores=4, process=0.0, queued=0.0,
         stolen_s=lambda: stolen * now_s,
     )
     for _ in range(readings):
-        sensor.read()
-    return sensor.record()
+        sensor.take_naps()
+    return sensor.contention_record()
 
 
 @pytest.mark.parametrize(("late_s", "busy"), [(0.0001, 0.95), (0.005, 0.5)])
@@ -578,7 +578,7 @@ def test_stages_that_a_shuffle_has_emptied_are_seen_while_it_fills():
     data = loaded.filter(lambda number: number % 10 == 0).shuffle(20).batch(4)
     for _ in range(2):
         _iterator = follow(watch, data, 1)
-    starts = {stage.kind: stage for stage in watch.record(None).starts}
+    starts = {stage.kind: stage for stage in watch.pipeline_record(None).starts}
     assert (starts["map"].name, starts["map"].elements) == ("load", 150)
     assert starts["map"].used == pytest.approx(0.1)
     assert starts["filter"].used == 1.0
@@ -592,6 +592,6 @@ def test_what_flat_map_makes_is_its_own_cost():
         return window.batch(50).apply(sleep_in_tensorflow(0.005))
 
     _iterator = follow(watch, data.flat_map(slowly).batch(16), 12)
-    made_by = max(watch.record(None).stages, key=lambda stage: stage.share)
+    made_by = max(watch.pipeline_record(None).stages, key=lambda stage: stage.share)
     assert made_by.kind == "flat_map"
     assert made_by.location is not None

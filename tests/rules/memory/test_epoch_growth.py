@@ -206,7 +206,7 @@ def test_readings_are_thinned_and_the_latest_and_those_that_looked_at_what_is_ke
         for epoch in range(1, 1001):
             left_bytes = GIB if epoch in looked else None
             collector.add(EpochMemory(epoch, 10 * epoch, left_bytes=left_bytes))
-        return collector.record()
+        return collector.readings()
 
     epochs = [each.epoch for each in thinned()]
     assert (epochs[0], epochs[-1]) == (1, 1000)

@@ -27,7 +27,7 @@ def asked(step_times_s, began_s: float = 1000.0):
     for second, step_time_s in enumerate(step_times_s, 1):
         steps = round(1 / step_time_s)
         window = records.StepWindow("fit", began_s + second, 0, steps, steps * step_time_s)
-        if (found := when.add(window)) is not None:
+        if (found := when.add_window(window)) is not None:
             result.append((second, *found))
     return result, when.none_because
 
@@ -57,7 +57,7 @@ def test_windows_of_a_capture_count_for_neither():
     for second in range(1, 60):
         if second % 4 == 0:
             when.skip()
-        assert when.add(records.StepWindow("fit", float(second), 0, 100, 1.0)) is None
+        assert when.add_window(records.StepWindow("fit", float(second), 0, 100, 1.0)) is None
 
 
 # What the profile says of the live stall
@@ -165,7 +165,7 @@ def asked_on_cpu(step_times_s, *, cost_s=0.02, parts=COMPUTES):
     when = CPUCaptures(1000.0, lambda: parts, lambda step_s: cost_s)
     for number, step_time_s in enumerate(step_times_s, 1):
         window = records.StepWindow("fit", 1000.0 + 2 * number, 0, round(2 / step_time_s), 2.0)
-        if when.add(window) is not None:
+        if when.add_window(window) is not None:
             return 2 * number, when.executions
     return when.none_because
 
@@ -200,7 +200,7 @@ def test_what_is_not_steady_compute_is_not_captured(step_times_s, parts, because
 def test_a_run_that_asks_for_a_profile_gets_one_early_whether_or_not_steps_are_steady():
     when = CPUCaptures(1000.0, lambda: None, lambda step_s: 0.05, suspected=True)
     windows = [records.StepWindow("fit", 1000.0 + second, 0, 1, 0.3) for second in (1, 2, 3, 4, 5)]
-    asked_at = [each.time_s for each in windows if when.add(each) is not None]
+    asked_at = [each.time_s for each in windows if when.add_window(each) is not None]
     assert (asked_at, when.executions) == ([1004.0], 6)
 
 

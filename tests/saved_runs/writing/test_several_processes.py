@@ -29,7 +29,7 @@ while not log.opening_cpu_s:
 print("open", flush=True)
 sys.stdin.readline()
 for number in range(300):
-    log.record(sys.argv[2], {"number": number, "padding": "x" * 5_000})
+    log.write_record(sys.argv[2], {"number": number, "padding": "x" * 5_000})
 log.close()
 """
 WITHOUT_LOCKS = "import sys; sys.modules['fcntl'] = None\n"

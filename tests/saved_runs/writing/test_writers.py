@@ -76,7 +76,7 @@ def test_tensorboard_reads_scalars_at_their_steps_and_times_and_texts(tmp_path):
 def test_runs_follow_one_another_each_led_by_the_schema(tmp_path):
     for cpu_percent in (10.0, None):
         log = RunLog(tmp_path)
-        log.record("host", HostSample(cpu_percent, memory_bytes=7), step=9)
+        log.write_record("host", HostSample(cpu_percent, memory_bytes=7), step=9)
         log.close()
     written = lines(tmp_path / "gpukit" / "run.jsonl")
     assert [line["kind"] for line in written] == ["run", "host", "run", "host"]
@@ -105,7 +105,7 @@ def test_a_line_torn_by_a_crash_spoils_no_line_of_the_next_run(tmp_path):
 
 def test_what_is_written_can_be_read_while_the_run_goes_on(tmp_path):
     log = RunLog(tmp_path)
-    log.record("host", HostSample(1.0), 1)
+    log.write_record("host", HostSample(1.0), 1)
     wait_for(lambda: event_files(log.folder) and loaded(log.folder).Tags()["scalars"])
     log.close()
 
@@ -113,12 +113,12 @@ def test_what_is_written_can_be_read_while_the_run_goes_on(tmp_path):
 def test_a_closed_log_stays_closed_and_keeps_nothing(tmp_path):
     """A full disk early in a long run must not fill the memory as well."""
     log = RunLog(tmp_path)
-    log.record("host", HostSample())
+    log.write_record("host", HostSample())
     log.close()
     before = (log.folder / "run.jsonl").read_bytes()
     log.close()
     sample = HostSample(1.0)
-    log.record("host", sample, 1)
+    log.write_record("host", sample, 1)
     kept = weakref.ref(sample)
     del sample
     assert kept() is None
@@ -131,12 +131,12 @@ def test_writing_leaves_no_thread_and_no_open_file_and_is_charged_to_the_cost_of
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         log = RunLog(tmp_path)
-        log.record("host", HostSample(1.0), 1)
+        log.write_record("host", HostSample(1.0), 1)
         log.close()
     assert "gpukit-writer" not in {thread.name for thread in threading.enumerate()}
     assert not [path for path in open_files() if str(tmp_path) in path]
     log = RunLog(tmp_path)
-    log.record("hang", Hang(1.0, 1, "x" * 100_000, "idle"))
+    log.write_record("hang", Hang(1.0, 1, "x" * 100_000, "idle"))
     log.close()
     assert log.cpu_s > 0
 
@@ -179,9 +179,9 @@ class Broken(Writer):
 
 def test_a_third_writer_is_a_class_and_its_name(tmp_path):
     log = RunLog(tmp_path, writers=(*WRITERS, CSVFile))
-    log.record("host", HostSample(1.5), 1)
-    log.record("host", HostSample(), 2)  # what is unknown is left out
-    log.record("host", HostSample(2.5), 3)
+    log.write_record("host", HostSample(1.5), 1)
+    log.write_record("host", HostSample(), 2)  # what is unknown is left out
+    log.write_record("host", HostSample(2.5), 3)
     log.close()
     table = (log.folder / "run.csv").read_text().split()
     assert table == ["1,host/cpu_percent,1.5", "3,host/cpu_percent,2.5"]
@@ -198,7 +198,7 @@ def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplo
 
     log = RunLog(tmp_path, writers=(refuses, Broken, *WRITERS))
     wait_for(lambda: len(caplog.records) == 2)
-    log.record("host", HostSample(10.0))
+    log.write_record("host", HostSample(10.0))
     log.close()
     assert [line["kind"] for line in lines(log.folder / "run.jsonl")] == ["run", "host"]
     assert [reason in caplog.text for reason in ("no account", "the server is gone")] == [True] * 2
@@ -213,8 +213,8 @@ def test_a_writer_that_fails_is_reported_once_and_stops_no_other(tmp_path, caplo
 @pytest.mark.parametrize(
     "overflow",
     [
-        'run_log.tags_of = lambda *_: {"a": flood}; log.record("host", HostSample(2.0), 2)',
-        'log.record("hang", flood)',
+        'run_log.tags_of = lambda *_: {"a": flood}; log.write_record("host", HostSample(2.0), 2)',
+        'log.write_record("hang", flood)',
     ],
 )
 def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
@@ -230,12 +230,12 @@ def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
         writer_thread.FLUSH_EVERY_S = 0.01
         flood = "x" * 100_000
         log = run_log.RunLog(Path(sys.argv[1]))
-        log.record("host", HostSample(1.0), 1)
+        log.write_record("host", HostSample(1.0), 1)
         while not any(b"host/cpu_percent" in p.read_bytes() for p in log.folder.glob("events*")):
             time.sleep(0.01)
         {overflow}
         log.close()
-        log.record("host", HostSample(2.0))
+        log.write_record("host", HostSample(2.0))
         log.close()
         print("alive")
     """
@@ -304,16 +304,16 @@ def test_a_forked_process_writes_nothing_to_its_parents_log(tmp_path):
         from keras_gpukit.records import HostSample
         from keras_gpukit.saved_runs.writing.run_log import RunLog
         log = RunLog(Path(sys.argv[1]))
-        log.record("host", HostSample())
+        log.write_record("host", HostSample())
         child = os.fork()
         if not child:
-            log.record("host", HostSample())
+            log.write_record("host", HostSample())
             log.close()
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         log.close()
         assert "tensorflow" not in sys.modules
-        RunLog(Path(sys.argv[1]) / "never closed").record("host", HostSample(1.0), 1)
+        RunLog(Path(sys.argv[1]) / "never closed").write_record("host", HostSample(1.0), 1)
     """
     run_python(code, tmp_path)
     written = lines(tmp_path / "gpukit" / "run.jsonl")

@@ -114,10 +114,10 @@ with mlflow.start_run(), wandb.init() as own, tracer.start_as_current_span("trai
     *lines, last = run_lines()
     for thread in threads:
         for time_s, step, kind, record in lines:
-            thread.record(kind, record, step, time_s)
+            thread.write_record(kind, record, step, time_s)
     during = wait_for(lambda: ("keras_gpukit.input.stall" in (now := collected())) and now)
     for thread in threads:
-        thread.record(last[2], last[3], last[1], last[0])
+        thread.write_record(last[2], last[3], last[1], last[0])
         thread.close()
     own.log({"loss": 0.5}, step=6)
     still_open = mlflow.active_run() is not None and wandb.run is own
