@@ -20,7 +20,7 @@ from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.monitoring.call_frame import batch_of, epoch_iterator, epochs_of
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
-from keras_gpukit.monitoring.step_count import FitCount
+from keras_gpukit.monitoring.step_count import FitCount, steps_of_passes
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -71,6 +71,7 @@ class PhaseSteps:
         self._times_fetches = False
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
+        self._batches: int | None = None  # of one pass over the data
         self._calls = CallTimes(model.steps_per_execution, first_step)
         self._totals = StepTotals(
             phase,
@@ -105,8 +106,10 @@ class PhaseSteps:
     def steps(self) -> int:
         """Number of steps that ran."""
         calls = self._calls
-        if self._counted is None or calls.steps_per_execution == 1:
+        if calls.steps_per_execution == 1:
             return calls.steps
+        if self._counted is None:
+            return steps_of_passes(calls.count, calls.steps_per_execution, self._batches)
         return self._counted.steps(calls.count, calls.steps_per_execution, self._clock.pipelines)
 
     @property
@@ -124,7 +127,9 @@ class PhaseSteps:
         self._watchers.append(on_window)
         if self._function.is_replaced:
             return
-        self._epoch_iterator = epoch_iterator(self._phase)
+        self._epoch_iterator = iterator = epoch_iterator(self._phase)
+        if getattr(iterator, "steps_per_epoch", None) is None:  # else no pass ends at its data
+            self._batches = getattr(iterator, "num_batches", None)
         if self._requests is None:
             make_measurable(self._epoch_iterator, has_one_epoch=epochs_of(self._phase) == 1)
         step_function = self._function.current

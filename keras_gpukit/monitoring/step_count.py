@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from keras_gpukit.frameworks.keras_trainer import step_count
@@ -22,6 +23,18 @@ class FitCount:
         counted = steps_so_far(self._model) - self._first_step
         fits = 0 <= calls * steps_per_execution - counted <= (steps_per_execution - 1) * pipelines
         return counted if fits else calls * steps_per_execution
+
+
+def steps_of_passes(calls: int, steps_per_execution: int, batches: int | None) -> int:
+    """Returns the number of steps in all calls of the step function, over passes of known data.
+
+    The last call of each pass has fewer steps if `batches` is no multiple. If that is unknown,
+    every call counts as full.
+    """
+    if not batches:
+        return calls * steps_per_execution
+    passes, others = divmod(calls, math.ceil(batches / steps_per_execution))
+    return passes * batches + others * steps_per_execution
 
 
 def updates_so_far(model: Any) -> int:

@@ -95,6 +95,16 @@ def test_data_of_unknown_length_are_counted_without_the_look_for_their_end(
     assert (record.steps, record.executions) == counted
 
 
+def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp_path):
+    model = small_model()
+    model.steps_per_execution, model.jit_compile = 4, False
+    monitor = gpukit.Monitor(tmp_path, verbose=0)
+    data = batches(5)
+    model.fit(data, validation_data=data, epochs=2, verbose=0, callbacks=[monitor])
+    for record in (monitor.summary.throughput, monitor.summary.validation):
+        assert (record.steps, record.executions) == (10, 4)
+
+
 @pytest.mark.parametrize("callback", [gpukit.Monitor, gpukit.InputStall, gpukit.Profiler])
 def test_nothing_keeps_a_finished_run_s_data_alive(tmp_path, callback):
     def generate(source):

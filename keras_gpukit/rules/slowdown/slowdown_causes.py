@@ -93,7 +93,7 @@ def cause_of(summary: RunSummary, shift: Shift, begin_s: float) -> SlowdownCause
     return (
         _callbacks(summary, least_ms, spans)
         or _slower_clock(summary, spans)
-        or _busy_neighbours(summary, spans)
+        or _by_other_processes(summary, spans)
         or SlowdownCause("", words, evidence, (*captured, *look))
     )
 
@@ -122,14 +122,14 @@ def _input(
         stage, costs_ms = slower
         name, where = stage.name, stage.where
         evidence += changed(SlowdownMeasures.earlier_time_per_batch_of, costs_ms, name)
-    neighbours = _busy_neighbours(summary, spans)
+    others = _by_other_processes(summary, spans)
     return SlowdownCause(
         "input",
         f"{name} slowed down{where}",
-        evidence + (neighbours.evidence if neighbours else ()),
+        evidence + (others.evidence if others else ()),
         (
             *captured,
-            *(neighbours.advice if neighbours else ()),
+            *(others.advice if others else ()),
             f"look for what changed in {name} then: larger examples, lists that it keeps and grows",
             "storage that slows down after a burst or is shared: copy the data to a local disk",
         ),
@@ -184,7 +184,7 @@ def _slower_clock(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
     return None
 
 
-def _busy_neighbours(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
+def _by_other_processes(summary: RunSummary, spans: Spans) -> SlowdownCause | None:
     busy, own = (_levels(summary, tag, spans) for tag in (HOST_CPU, HOST_PROCESS_CPU))
     if busy is None or own is None:
         return None
