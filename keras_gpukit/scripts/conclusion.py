@@ -132,9 +132,7 @@ class Conclusion:
 
     def _report_started(self) -> None:
         """Says which line started other Python processes, if any did."""
-        from keras_gpukit.scripts.started_processes import in_words
-
-        if self.started and (sentence := in_words(self.started.counts, follows=self.follows)):
+        if self.started and (sentence := self.started.sentence(follows=self.follows)):
             self._print(sentence)
 
     def _record_loop(self) -> str | None:

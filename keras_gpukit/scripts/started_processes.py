@@ -66,6 +66,16 @@ class StartedProcesses:
         self._count(subprocess.Popen, "__init__", popen, "subprocess.Popen")
         self._count(os, "system", command, "os.system")
 
+    def sentence(self, *, follows: bool) -> str | None:
+        """Returns a sentence on the processes that the script has started; None without any."""
+        if not self.counts:
+            return None
+        count, [(most, _)] = self.counts.total(), self.counts.most_common(1)
+        were = "Python process was" if count == 1 else "Python processes were"
+        others = " and others" if len(self.counts) > 1 else ""
+        advice = "" if follows else f"; use --follow to monitor {'it' if count == 1 else 'them'}"
+        return f"{count:,} {were} started by {most}{others}{advice}."
+
     def _count_of_multiprocessing(self) -> None:
         from multiprocessing.process import BaseProcess
 
@@ -111,17 +121,6 @@ def _name(frame: FrameType) -> str:
     if function in ("__init__", "__call__") and owner is not None:
         function = type(owner).__name__
     return f"{str(frame.f_globals.get('__name__')).partition('.')[0]}.{function}"
-
-
-def in_words(counts: Mapping[str, int], *, follows: bool) -> str | None:
-    """Returns a sentence on the processes that a script has started; None without any."""
-    if not counts:
-        return None
-    count, (most, _) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
-    were = "Python process was" if count == 1 else "Python processes were"
-    others = " and others" if len(counts) > 1 else ""
-    advice = "" if follows else f"; use --follow to monitor {'it' if count == 1 else 'them'}"
-    return f"{count:,} {were} started by {most}{others}{advice}."
 
 
 def have_followed(

@@ -9,7 +9,7 @@ from helpers import prepared
 from helpers.processes import ROOT
 from unchanged_scripts import DURATIONS, SCRIPTS
 
-from keras_gpukit.scripts.started_processes import in_words, is_python
+from keras_gpukit.scripts.started_processes import StartedProcesses, is_python
 
 RUN = (sys.executable, "-m", "keras_gpukit", "run")
 SWEEP = """
@@ -73,8 +73,10 @@ def test_a_command_is_recognized_as_python():
 
 def test_one_process_and_none_are_said_as_such():
     said = "1 Python process was started by os.system (a.py:3); use --follow to monitor it."
-    assert in_words({"os.system (a.py:3)": 1}, follows=False) == said
-    assert in_words({}, follows=False) is None
+    started = StartedProcesses()
+    assert started.sentence(follows=False) is None
+    started.counts["os.system (a.py:3)"] += 1
+    assert started.sentence(follows=False) == said
 
 
 @pytest.mark.tensorflow
