@@ -52,9 +52,7 @@ def is_fed_by_another(dataset: Any) -> bool:
 
     Its class is `_PerDeviceGenerator` or `_ReincarnatedPerDeviceGenerator`.
     """
-    return "PerDeviceGenerator" in type(dataset).__name__ or any(
-        is_fed_by_another(source) for source in inputs(dataset)
-    )
+    return any("PerDeviceGenerator" in type(stage).__name__ for stage in stages(dataset))
 
 
 def is_readable(stage: Dataset) -> bool:
@@ -74,10 +72,19 @@ def inputs(stage: Dataset) -> list[Dataset]:
 
 def stages(dataset: Dataset) -> Iterator[Dataset]:
     """Yields all stages of a pipeline, each before its inputs."""
-    dataset = unwrapped(dataset)
-    yield dataset
-    for below in inputs(dataset):
-        yield from stages(below)
+    ahead = [unwrapped(dataset)]
+    while ahead:  # a chain of `concatenate` may be deeper than Python's stack
+        yield ahead[-1]
+        ahead += reversed(inputs(ahead.pop()))
+
+
+def concatenated(stage: Dataset) -> list[Dataset]:
+    """Returns all datasets that a chain of `concatenate` calls joins, in order; else none."""
+    parts: list[Dataset] = []
+    while type(stage).__name__ == "_ConcatenateDataset" and (below := inputs(stage)):
+        stage, last = below
+        parts.append(last)
+    return [stage, *reversed(parts)] if parts else []
 
 
 def functions(stage: Dataset) -> list[Any]:
@@ -111,6 +118,24 @@ def setting(stage: Dataset, name: str, *default: Any) -> Any:
 def number(stage: Dataset, name: str) -> int:
     """Returns a setting that is a whole number, such as `buffer_size` or `cycle_length`."""
     return int(setting(stage, name))
+
+
+_KEEPS_COUNT = ("Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options")
+
+
+def repeated_batches(dataset: Dataset) -> int | None:
+    """Returns the batches in one pass over data that `repeat()` repeats without end; else None."""
+    per_batch = 1
+    for stage in stages(dataset):
+        kind, below = type(stage).__name__.strip("_").removesuffix("Dataset"), inputs(stage)
+        if kind == "Repeat" and number(stage, "count") < 0:
+            elements = int(below[0].cardinality())
+            return -(-elements // per_batch) if elements > 0 else None
+        if kind in ("Batch", "ParallelBatch"):
+            per_batch *= number(stage, "batch_size")
+        elif kind not in _KEEPS_COUNT:
+            return None
+    return None
 
 
 def is_zip_of_a_tuple(stage: Dataset) -> bool:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import GPUKitError, Guard
+from keras_gpukit.frameworks.keras_trainer import epoch_dataset
 from keras_gpukit.frameworks.older_keras import gpu_runs_ahead
+from keras_gpukit.frameworks.tf_datasets import repeated_batches
 from keras_gpukit.frameworks.tf_iterators import host_iterator
 from keras_gpukit.input.pipelines.rebuilding import times_its_fetches
 from keras_gpukit.input.wait.calls import CallTimes, ExampleCounter, StepFunction
@@ -71,7 +73,8 @@ class PhaseSteps:
         self._times_fetches = False
         # Keras' `EpochIterator`, which makes the phase's iterators; looking it up takes a while.
         self._epoch_iterator: Any = None
-        self._batches: int | None = None  # of one pass over the data
+        self._batches: int | None = None  # of an epoch that ends with its data
+        self._passes: float | None = None  # over data that are repeated
         self._calls = CallTimes(model.steps_per_execution, first_step)
         self._totals = StepTotals(
             phase,
@@ -128,8 +131,11 @@ class PhaseSteps:
         if self._function.is_replaced:
             return
         self._epoch_iterator = iterator = epoch_iterator(self._phase)
-        if getattr(iterator, "steps_per_epoch", None) is None:  # else no pass ends at its data
+        steps = getattr(iterator, "steps_per_epoch", None)
+        if steps is None:
             self._batches = getattr(iterator, "num_batches", None)
+        elif batches := repeated_batches(epoch_dataset(iterator)):
+            self._passes = steps / batches
         if self._requests is None:
             make_measurable(self._epoch_iterator, has_one_epoch=epochs_of(self._phase) == 1)
         step_function = self._function.current
@@ -223,7 +229,7 @@ class PhaseSteps:
     def throughput(self) -> ThroughputRecord:
         """Returns step times and rates."""
         record = self._totals.throughput(self.steps, self._wall.total_s if self._wall else None)
-        return replace(record, executions=self.executions)
+        return replace(record, executions=self.executions, passes=self._passes)
 
     def input(self) -> InputRecord:
         """Returns the input wait, the costs of the pipeline's stages, and the time breakdown."""

@@ -54,6 +54,8 @@ class ThroughputRecord:
         examples_per_s: Mean number of examples per second of this process. The rate of a job is the
             sum over its workers.
         executions: Number of calls of the step function, each of up to `steps_per_execution` steps.
+        passes: How often an epoch, or a validation, of a set number of steps goes over its data,
+            where `ds.repeat()` repeats them; None if they are not repeated, or it is unknown.
     """
 
     phase: Phase
@@ -64,6 +66,7 @@ class ThroughputRecord:
     wall_s: float | None = None
     examples_unknown_because: str | None = None
     executions: int | None = None
+    passes: float | None = None
 
 
 @dataclass(frozen=True)

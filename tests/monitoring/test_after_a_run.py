@@ -37,6 +37,10 @@ def batches(count):
     return tf.data.Dataset.from_tensors((np.zeros((2, 4)), np.zeros((2, 1)))).repeat(count)
 
 
+def examples(count):
+    return tf.data.Dataset.from_tensor_slices((np.zeros((count, 4)), np.zeros((count, 1))))
+
+
 def test_data_monitor_and_session_of_a_fit_are_freed_with_it_and_wait_for_no_garbage_collector(
     tmp_path,
 ):
@@ -103,6 +107,24 @@ def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp
     model.fit(data, validation_data=data, epochs=2, verbose=0, callbacks=[monitor])
     for record in (monitor.summary.throughput, monitor.summary.validation):
         assert (record.steps, record.executions) == (10, 4)
+
+
+@pytest.mark.parametrize(
+    ("data", "passes"),
+    [
+        (lambda: examples(12).batch(4).repeat(), 2.0),
+        (lambda: examples(12).repeat().batch(4).prefetch(1), 2.0),
+        (lambda: examples(24).batch(4), None),
+        (lambda: batches(3).filter(lambda *_: True).repeat(), None),
+    ],
+    ids=["batches", "examples", "once", "unknown"],
+)
+def test_how_often_a_validation_goes_over_repeated_data_is_known(tmp_path, data, passes):
+    monitor = gpukit.Monitor(tmp_path, verbose=0)
+    options = {"validation_data": data(), "validation_steps": 6, "epochs": 2, "verbose": 0}
+    small_model().fit(batches(3), **options, callbacks=[monitor])
+    record = monitor.summary.validation
+    assert (record.steps, record.passes) == (12, passes)
 
 
 @pytest.mark.parametrize("callback", [gpukit.Monitor, gpukit.InputStall, gpukit.Profiler])

@@ -283,6 +283,13 @@ def embedding(sum_type="UnsortedSegmentSum"):
     return replace(summary, profile=replace(summary.profile, operations=(made,)))
 
 
+def many_classes(sum_type="UnsortedSegmentSum"):
+    """A run of a model without an embedding, whose metric makes such sums."""
+    summary = computing(layers=layers_of(metrics=2.0, optimizer=3.0))
+    made = OperationProfile("auc/Sum", sum_type, "reduction", 0.01, 10, 0.1)
+    return replace(summary, profile=replace(summary.profile, operations=(made,)))
+
+
 def on_cpu(summary):
     """The same run on a CPU, where a profile's steps take twice as long as the run's."""
     profile = replace(summary.profile, devices=(), step_time_s=2 * summary.step_time_s)
@@ -553,6 +560,7 @@ QUIET = [
     ("python-in-step", computing(python_ms=0.49)),
     ("host-to-device-copy", copying(0.49)),
     ("dense-embedding-update", embedding("Sum")),
+    ("dense-embedding-update", many_classes()),
     ("slow-metrics", computing(layers=layers_of(metrics=0.2))),
     ("float32-layers", in_float32(casts_ms=0.09)),
     ("float32-layers", in_float32(precision="float32")),
@@ -863,6 +871,20 @@ def test_code_that_holds_the_gil_is_named_though_steps_hardly_wait():
     )
     batch = row("time_per_batch_of", pytest.approx(9.0), "ms", of="Rows.__getitem__")
     assert batch in evidence(shared)
+    line = LineTime(
+        "train.py:14",
+        "Rows.__getitem__",
+        None,
+        "np.random.choice(ids)",
+        8.0,
+        "python",
+        "Rows.__getitem__",
+        "train.py:12",
+    )
+    sampled = replace(rows_in_threads(0.9), stacks=StackTimes(400, 60.0, (line,)))
+    named = finding("gil-contention", sampled)
+    assert named.title == (f"{shared.title}, 100 % of it in train.py:14: np.random.choice(ids)")
+    assert "with size=" in named.advice[0]
     assert bounds(shared) == pytest.approx((0.6, 0.6 + 0.8 * 5))
     short = finding("gil-contention", rows_in_threads(0.9, batch_s=0.005))
     assert bounds(short)[1] == pytest.approx(0.6 + 600 * 0.005)  # its own time at most
@@ -982,6 +1004,17 @@ def test_a_validation_that_waits_for_input_is_advised_to_wait_less():
     assert waits.title == "Validation takes 21 % of the time, 95 % of it waiting for data"
     assert (waits.severity, *bounds(waits)) == ("critical", 20.0, 21.0)
     assert row("steps_of_validation", 1000) in evidence(waits)
+
+
+def test_a_validation_that_goes_over_its_data_again_and_again_is_named():
+    summary = validated(72.0, 0.0)
+    repeats = replace(summary, validation=replace(summary.validation, passes=32.0))
+    found = finding("long-validation", repeats)
+    assert found.title == ("Validation takes 72 % of the time: it goes 32 times over the same data")
+    assert found.advice[0].startswith("validation_steps counts batches")
+    assert bounds(found) == pytest.approx((72.0 * 31 / 32, 72.0))
+    once = replace(summary, validation=replace(summary.validation, passes=1.4))
+    assert finding("long-validation", once).title == "Validation takes 72 % of the time"
 
 
 MACHINE = "The machine was busy: other processes used "

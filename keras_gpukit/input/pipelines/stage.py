@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import (
+    concatenated,
     functions_of,
     given_name,
     inputs,
@@ -90,7 +91,9 @@ class Stage:
 def read_stages(dataset: Any) -> Stage:
     """Returns the stages of a dataset, from the one nearest to training back to the sources."""
     dataset = unwrapped(dataset)
-    before = tuple(read_stages(source) for source in inputs(dataset))
+    # Of the datasets that `concatenate` joins, all that are alike stand as one.
+    joined = dict.fromkeys(read_stages(part) for part in concatenated(dataset))
+    before = tuple(joined or (read_stages(source) for source in inputs(dataset)))
     functions = functions_of(dataset)
     kind = kind_of(type(dataset).__name__)
     if kind == "Map" and functions and returns_its_arguments(functions[0][1]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from keras_gpukit.input.wait.bottleneck import in_order
@@ -28,6 +28,11 @@ MOST_PARTS = 32
 """Maximum number of parts of a run with separate costs."""
 SHORTEST_S = 1.0
 """Minimum seconds of a run. A shorter one has at most one window, so no slowdown would show."""
+
+
+CHAINED = "Concatenate"
+_RENEWING = REPEATING | {CHAINED}
+"""Stages whose inputs end before they do."""
 
 
 @dataclass
@@ -177,7 +182,7 @@ def _lasting(reading: ModelReading, number: int) -> set[int]:
         child
         for child in node.inputs
         if child in reading.nodes
-        and node.kind not in REPEATING
+        and node.kind not in _RENEWING
         and (node.kind not in NESTING or child == number + 1)
     ]
     return {number}.union(*(_lasting(reading, child) for child in sources))
@@ -209,7 +214,7 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
     measured: dict[bool, list[MeasuredNode]] = {False: [], True: []}
     for (_, is_nested, _), members in sorted(_by_role(place).items()):
         measured[is_nested].append(_measure(members, batches, asks))
-    return MeasuredNode(
+    measured_node = MeasuredNode(
         kind=newest.kind,
         cost_s=cost_s,
         per_batch=per_batch,
@@ -225,6 +230,41 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         elements=elements,
         held=sum(life.held for life in lives),
     )
+    return _with_chain(measured_node) if newest.kind == CHAINED else measured_node
+
+
+def _with_chain(node: MeasuredNode) -> MeasuredNode:
+    """Returns a `concatenate` that stands for all those in a row that its elements pass through.
+
+    Of the sources that it joins, all of a kind are one.
+    """
+    first, last = node.inputs[:1], node.inputs[1:]
+    is_chain = bool(first) and first[0].kind == CHAINED
+    inputs = (*(first[0].inputs if is_chain else first), *last)
+    sources: dict[str, MeasuredNode] = {}
+    others = []
+    for part in inputs:
+        if part.inputs or part.nested:
+            others.append(part)
+        else:
+            sources[part.kind] = _sum(sources[part.kind], part) if part.kind in sources else part
+    chain = (
+        _sum(node, replace(first[0], per_batch=0.0, elements=0, pass_bytes=0)) if is_chain else node
+    )
+    joined = 1 + (first[0].joined if is_chain else 1)
+    return replace(chain, inputs=(*sources.values(), *others), joined=joined)
+
+
+def _sum(a: MeasuredNode, b: MeasuredNode) -> MeasuredNode:
+    per_batch, cost_per_batch_s = a.per_batch + b.per_batch, a.cost_per_batch_s + b.cost_per_batch_s
+    return replace(
+        a,
+        cost_s=cost_per_batch_s / per_batch if per_batch else None,
+        per_batch=per_batch,
+        cost_per_batch_s=cost_per_batch_s,
+        elements=a.elements + b.elements,
+        pass_bytes=a.pass_bytes + b.pass_bytes,
+    )
 
 
 def _by_role(place: _Place) -> dict[tuple[int, bool, str], _Place]:
@@ -235,7 +275,7 @@ def _by_role(place: _Place) -> dict[tuple[int, bool, str], _Place]:
         for position, child in enumerate(interval.inputs(number)):
             # A stage's source is created right after the stage, so it has the next number.
             is_nested = asker.kind in NESTING and child != number + 1
-            alike = is_nested or asker.kind in REPEATING
+            alike = is_nested or asker.kind in _RENEWING
             role = (0 if alike else position, is_nested, interval.lives[child].nodes[0].kind)
             grouped.setdefault(role, []).append((interval, child))
     return grouped

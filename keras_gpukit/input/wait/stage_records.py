@@ -101,6 +101,7 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         pass_bytes=node.pass_bytes or None,
         call=function.call if function is not None else None,
         elements=node.per_batch,
+        joined=node.joined or None,
     )
 
 
@@ -197,7 +198,7 @@ def used_shares(output: MeasuredNode) -> dict[int, float]:
 
 def passed_on(stage: MeasuredNode, source: MeasuredNode) -> float:
     """Returns the share of a source's elements that a stage has passed on or still holds."""
-    joins = kind_of(stage.kind) in _JOINING or len(stage.inputs) > 1
+    joins = kind_of(stage.kind) in _JOINING or len(stage.inputs) > 1 or stage.joined
     if joins or stage.kind in NESTING | REPEATING or not source.elements:
         return 1.0
     dropped = source.elements - stage.elements - max(stage.held, 0)

@@ -231,17 +231,21 @@ def _rows_used(summary: RunSummary, profile: ProfileRecord) -> tuple[Figure, ...
 
 def _made_dense(profile: ProfileRecord) -> str | None:
     """Returns the embedding whose gradient is made dense; None if no gradient is."""
-    types = {operation.type for operation in profile.operations}
-    updates = (layer.largest for layer in profile.layers if layer.role == "optimizer")
-    names = {kernel.operation or "" for largest in updates for kernel in largest}  # also under XLA
-    if _TO_DENSE not in types and not any(_TO_DENSE in name for name in names):
-        return None
-    if (layer := _largest_embedding(profile)) is not None:
-        rows, *others = layer.weight_shape or (0,)
-        shape = f", {' × '.join((f'{rows:,}', *map(str, others)))}" if rows else ""
-        return f"{layer.path.rsplit('/', 1)[-1]}{shape}"
+    # By the names of operations, also under XLA. AUC makes such sums, too.
+    roles = {
+        layer.role
+        for layer in profile.layers
+        if any(_TO_DENSE in (kernel.operation or "") for kernel in layer.largest)
+    }
+    is_anywhere = any(operation.type == _TO_DENSE for operation in profile.operations)
+    embedding = _largest_embedding(profile)
     paths = (layer.path for layer in profile.layers if "embedding" in layer.path)
-    return next((path.rsplit("/", 1)[-1] for path in paths), "a layer")
+    path = next(paths, None) if embedding is None else embedding.path
+    if "optimizer" not in roles and (path is None or "metrics" in roles or not is_anywhere):
+        return None
+    rows, *others = (embedding.weight_shape if embedding else None) or (0,)
+    shape = f", {' × '.join((f'{rows:,}', *map(str, others)))}" if rows else ""
+    return f"{(path or 'a layer').rsplit('/', 1)[-1]}{shape}"
 
 
 def _in_float32(layer: LayerProfile) -> bool:

@@ -23,6 +23,7 @@ from keras_gpukit.rules.input.pipeline_causes import (
     cause_of,
     slowest_line,
 )
+from keras_gpukit.rules.input.python_advice import for_line
 from keras_gpukit.rules.rule import Measure, NotApplicable, Outcome, Rule, Share, advise, too_short
 from keras_gpukit.rules.savings import (
     SAMPLED_MARGIN,
@@ -98,7 +99,13 @@ class InputBound(PipelineMeasures, Rule):
         if what is None and (share := input_of_run(summary)) is not None:
             what = f"{100 * share:.0f} % of the time is spent waiting for data"
         what = what or f"{100 * stall:.0f} % of the steps' time is spent waiting for data"
-        title = _title(summary, record, what) if order is None else f"{what}: {order.text}"
+        code = bottleneck(record) or record.python
+        line = slowest_line(summary, code.location) if code else ""
+        if order is not None:
+            title = f"{what}: {order.text}"
+        else:
+            title = f"{what}: the bottleneck is {code.name}{code.where}{line}" if code else what
+            advice = (*map(advise, for_line(line)), *advice)
         if causes:
             key, cause = next(iter(causes.items()))
             title = f"{what}: {written(summary.environment, key)} {cause.does}"
@@ -193,11 +200,3 @@ def _stage(record: InputRecord, stall: float) -> Iterator[Figure]:
 def _made(spent_s: float, of: str) -> Figure:
     figure = InputBound.time_per_batch_of(1000 * spent_s, of)
     return replace(figure, sentence="A batch takes {value} to make")
-
-
-def _title(summary: RunSummary, record: InputRecord, what: str) -> str:
-    slowest = bottleneck(record) or record.python
-    if slowest is None:
-        return what
-    line = slowest_line(summary, slowest.location)
-    return f"{what}: the bottleneck is {slowest.name}{slowest.where}{line}"

@@ -11,7 +11,8 @@ from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
 from keras_gpukit.rules.input.contention import CORES_BUSY_FRACTION, cores_left, gil_is_contended
 from keras_gpukit.rules.input.input_bound import MINIMUM_STEPS, is_input_bound
-from keras_gpukit.rules.input.python_advice import for_gil, for_library
+from keras_gpukit.rules.input.pipeline_causes import slowest_line
+from keras_gpukit.rules.input.python_advice import for_gil, for_library, for_line
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
 from keras_gpukit.rules.savings import (
     CRITICAL_FRACTION,
@@ -63,14 +64,15 @@ class InputHoldsGIL(Rule):
         source = _python_code(record, used_s)
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")
-        name, where, time_s = source
+        name, where, location, time_s = source
         python = record.python
         workers = python.workers if python and python.name == name else 1
         if time_s < CRITICAL_FRACTION * throughput.step_time_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
+        line = slowest_line(summary, location)
         if python is None or python.library == "Keras":
-            advice = for_gil(name, workers, cores)
+            advice = (*for_line(line), *for_gil(name, workers, cores))
         else:
             stages = record.pipeline.stages if record.pipeline else ()
             stage = next((stage for stage in stages if stage.name == name), None)
@@ -86,27 +88,30 @@ class InputHoldsGIL(Rule):
             self.step_time(1000 * throughput.step_time_s),
             advice=advice,
             saving=saving if most_s > 0 else None,
-            title=f"{name}{where} slows training down: {threads} the GIL",
+            title=f"{name}{where} slows training down: {threads} the GIL{line}",
         )
 
 
-def _python_code(record: InputRecord, used_s: float | None) -> tuple[str, str, float] | None:
-    """Returns the name, place and time per batch of the slowest Python code; None if unknown."""
-    found: list[tuple[str, str, float | None]] = []
+_Code = tuple[str, str, str | None, float]
+"""Name of Python code, its place in words, its location, and its seconds per batch."""
+
+
+def _python_code(record: InputRecord, used_s: float | None) -> _Code | None:
+    """Returns the slowest Python code; None if unknown."""
+    found: list[tuple[str, str, str | None, float | None]] = []
     if (source := record.python) is not None and not source.in_processes:
-        found.append((source.name, source.where, source.time_per_batch_s or used_s))
-    if record.pipeline is not None:
-        found += [
-            (stage.name, replace(stage, call=None).where, stage.cost_per_batch_s)
-            for stage in record.pipeline.stages
-            if stage.work == "python"
-        ]
+        time_s = source.time_per_batch_s or used_s
+        found.append((source.name, source.where, source.location, time_s))
+    for stage in record.pipeline.stages if record.pipeline else ():
+        if stage.work == "python":
+            where = replace(stage, call=None).where
+            found.append((stage.name, where, stage.location, stage.cost_per_batch_s))
     known = [
-        (name, where, time_s if used_s is None else min(time_s, used_s))
-        for name, where, time_s in found
+        (name, where, location, time_s if used_s is None else min(time_s, used_s))
+        for name, where, location, time_s in found
         if time_s is not None
     ]
-    return max(known, key=lambda code: code[2], default=None)
+    return max(known, key=lambda code: code[-1], default=None)
 
 
 class InputTakesCores(Rule):

@@ -32,6 +32,7 @@ class PipelineMeasures:
     filling_the_cache = Share("Filling the cache takes {value} of the stages' time")
     elements_made_by = Measure("{of} makes {value} elements")
     of_them_used = Measure(", {value} of them are used")
+    joined_by_concatenate = Measure("The pipeline joins {value} datasets")
 
 
 class PipelineCause(NamedTuple):
@@ -53,7 +54,7 @@ def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> PipelineCaus
     if pipeline is None:
         return None
     stages = pipeline.starts if at_start else stages_while_training(pipeline)
-    return _refilled(pipeline.starts) or _dropped(stages)
+    return _refilled(pipeline.starts) or _dropped(stages) or _chained(stages)
 
 
 def stages_while_training(pipeline: PipelineRecord | None) -> Stages:
@@ -147,6 +148,28 @@ _EARLIER = {
     "shard": "`ds.shard(...)` before {name}",
 }
 _ELSE = "{kind} before {name}, so that it makes only what is used"
+
+
+LONG_CHAIN = 16
+"""Fewest datasets of a chain of `concatenate` that is named; our choice: fewer cost little."""
+
+
+def _chained(stages: Stages) -> PipelineCause | None:
+    chains = (stage for stage in stages if (stage.joined or 0) >= LONG_CHAIN)
+    chain = max(chains, key=lambda stage: stage.share, default=None)
+    if chain is None or chain.share < LEAST_SHARE:
+        return None
+    return PipelineCause(
+        f"each element passes through up to {(chain.joined or 0) - 1:,} concatenate calls in a row",
+        (
+            advise(
+                "join the data once, not the datasets: `np.concatenate(parts)` and one "
+                "`from_tensor_slices`, or `from_tensor_slices(files).flat_map(load)`"
+            ),
+        ),
+        (PipelineMeasures.joined_by_concatenate(chain.joined or 0),),
+        chain.share,
+    )
 
 
 LEAST_S = 1.0

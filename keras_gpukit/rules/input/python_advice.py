@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from keras_gpukit.records.pipeline import ARRAYS as ARRAYS
 from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord
 from keras_gpukit.records.steps import InputRecord
@@ -42,6 +44,20 @@ _ONCE = (
     "do once, before fit, what the pipeline does before its first batch: list files, open them, "
     "build an index"
 )
+
+
+_FOR_LINES = (
+    (
+        r"\bchoice\(",
+        "draw all of a batch's random numbers in one call, with `size=`, and from an array: "
+        "`choice` makes an array of a list in each call",
+    ),
+)
+
+
+def for_line(line: str) -> tuple[str, ...]:
+    """Returns what to change in the line of the code that takes most of its time, if known."""
+    return tuple(advice for pattern, advice in _FOR_LINES if re.search(pattern, line))
 
 
 def workers_within(workers: int, cores: int | None) -> int:

@@ -170,6 +170,13 @@ LESS_OF_IT = (
     "`fit(validation_freq=...)` or validation_steps: validate less",
     "a larger validation_batch_size",
 )
+AGAIN = (
+    "`validation_steps` counts batches, not examples: leave it out, and `ds.repeat()` of the "
+    "validation data too, so that each validation is one pass"
+)
+SEVERAL_PASSES = 1.5
+"""Passes over the same data from which a validation repeats itself; our choice: one that ends
+within its second pass may be meant."""
 FASTER = (
     "make batches of validation_data faster: `ds.cache()`, parallel maps, `ds.prefetch()`; "
     "`workers=4` of a PyDataset"
@@ -185,6 +192,7 @@ class LongValidation(PipelineMeasures, TimeRule):
     time_of_validation = Measure("This takes {value}", "s")
     steps_of_validation = Measure(", in {value} steps")
     of_it_waiting_for_input = Measure(", {value} of it waiting for input", "s")
+    passes_over_the_data = Measure(", and each validation goes {value} times over its data")
 
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         lasting_s, wait_s = lasting_time_s(parts), validation_wait_s(summary)
@@ -192,19 +200,23 @@ class LongValidation(PipelineMeasures, TimeRule):
         if not is_long and wait_s / lasting_s < WARNING_FRACTION:
             return None
         figures = [self.time_of_validation(parts.validation_s)]
-        if summary.validation is not None:
-            figures.append(self.steps_of_validation(summary.validation.steps))
         title = f"Validation takes {100 * parts.validation_s / parts.wall_s:.0f} % of the time"
         advice: tuple[str | Advice, ...] = LESS_OF_IT
-        saved = 1.0
+        saved, least_s, passes = 1.0, 0.0, None
+        if summary.validation is not None:
+            figures.append(self.steps_of_validation(summary.validation.steps))
+            passes = summary.validation.passes
+        if passes is not None and passes >= SEVERAL_PASSES:
+            figures.append(self.passes_over_the_data(passes))
+            title += f": it goes {passes:.3g} times over the same data"
+            advice, least_s = (AGAIN, *advice), (1 - 1 / passes) * parts.validation_s
         if wait_s >= LEAST_WAIT * parts.validation_s and summary.validation_input is not None:
             figures.append(self.of_it_waiting_for_input(wait_s))
             title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
             why, lines, more, saved = _validation_cause(summary, summary.validation_input, wait_s)
             title, advice, figures = title + why, (*lines, *advice), [*figures, *more]
-        saving = of_run(
-            summary, saved * wait_s, parts.validation_s, basis="validation", upper_bound=True
-        )
+        saved_s = max(saved * wait_s, least_s)
+        saving = of_run(summary, saved_s, parts.validation_s, basis="validation", upper_bound=True)
         least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
         waiting = severity(of_run(summary, wait_s, None, basis="validation"), summary)
         return self.find(

@@ -197,6 +197,15 @@ UNKNOWN = (
 )
 
 
+OWN_STEPS = (
+    "look into them: `with tf.profiler.experimental.Profile('profile'):` around 20 of the steps "
+    "and `with tf.profiler.experimental.Trace('train', step_num=i, _r=1):` around each, then "
+    "`keras-gpukit report profile`",
+    "or move the step into the `train_step` of a `keras.Model` and train with `fit`, whose steps "
+    "are looked into",
+)
+
+
 class TimeOutsideCalls(ScriptRule):
     """Much of a script's time passes before, between or after its calls, mostly on one line."""
 
@@ -207,14 +216,24 @@ class TimeOutsideCalls(ScriptRule):
     of_the_script = Share(", {value} of the script")
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
+        # Of a script without any call, its own loop is judged by itself.
         parts = [
-            (part, _longest([line for line in part if line.called != STEP]))
+            (part, _longest([line for line in part if script.calls or line.called != STEP]))
             for part in (script.before, script.rest)
         ]
         lines, (line, spent_s) = max(parts, key=lambda pair: pair[1][1])
         share = spent_s / max(script.wall_s, spent_s) if spent_s else 0.0
         if line is None or spent_s < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
             return None
+        if line.called == STEP:
+            return self.find(
+                "warning",
+                self.time_on_the_line(spent_s),
+                self.of_the_script(share),
+                advice=OWN_STEPS,
+                title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed in steps of the "
+                f"script's own, {_named(line, spent_s)}, which no call of fit runs",
+            )
         text = f"{line.called or ''} {line.source}"
         known = next((advice for pattern, advice in ADVICE if re.search(pattern, text)), None)
         return self.find(
@@ -264,5 +283,8 @@ def _named(line: LineTime, spent_s: float) -> str:
     elif line.called:  # as the script writes it: "tf.ragged.constant"
         name = re.escape(line.called.rpartition(".")[2])
         written = re.search(rf"[\w.]*\b{name}(?=\()", line.source)
-        called = written[0] if written else called
+        if written:
+            called = written[0]
+        elif "." not in line.called:  # the name of a decorator's function says nothing
+            called = f"{line.source[: MOST_SOURCE - 1]}…"
     return f"{called} ({line.place})"

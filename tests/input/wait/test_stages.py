@@ -595,3 +595,19 @@ def test_what_flat_map_makes_is_its_own_cost():
     made_by = max(watch.pipeline_record(None).stages, key=lambda stage: stage.share)
     assert made_by.kind == "flat_map"
     assert made_by.location is not None
+
+
+def test_a_long_chain_of_concatenate_is_one_stage(caplog):
+    rows = np.zeros((20, 4), "float32")
+    joined = tf.data.Dataset.from_tensor_slices(rows)
+    for _ in range(299):
+        joined = joined.concatenate(tf.data.Dataset.from_tensor_slices(rows))
+    watch = PipelineWatch()
+    follow(watch, joined.map(lambda row: row + 1).batch(20), 100)
+    stages = watch.pipeline_record(wait_s=0.01).stages
+    (chain,) = (each for each in stages if each.kind == "concatenate")
+    assert (chain.joined, chain.elements) == (300, pytest.approx(20.0, rel=0.1))
+    assert max(stages, key=lambda each: each.cost_per_batch_s or 0.0) == chain
+    kinds = [each.kind for each in stages]
+    assert kinds == ["map and batch", "concatenate", "from_tensor_slices"]
+    assert not caplog.records

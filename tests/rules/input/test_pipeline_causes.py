@@ -104,6 +104,18 @@ def test_a_stage_whose_elements_are_dropped_is_named_with_what_drops_them():
         assert first.startswith(f"{advice} before load")
 
 
+def test_a_long_chain_of_concatenate_is_named_where_it_takes_the_time():
+    chain = records.StageRecord("concatenate", "concatenate", "other", share=0.8, joined=280)
+    finding = input_bound(BATCH, chain, PATHS)
+    assert finding.title.endswith(
+        ": each element passes through up to 279 concatenate calls in a row"
+    )
+    assert "np.concatenate(parts)" in finding.advice[0]
+    assert bounds(finding)[0] == pytest.approx(0.8 * 90.0)
+    for other in (replace(chain, joined=15), replace(chain, share=0.29)):
+        assert "in a row" not in input_bound(BATCH, other, PATHS).title
+
+
 def test_of_epochs_that_are_all_start_the_stages_are_those_of_their_start():
     finding = input_bound(starts=(BATCH, FILTER, dropped(0.1), PATHS))
     assert "load (train.py:29) makes 10 elements for each one that is used" in finding.title
@@ -229,5 +241,9 @@ def test_the_slowest_line_of_python_code_is_named():
         "the bottleneck is Photos.__getitem__ (train.py:20), 80 % of it in train.py:24: "
         "image = open(path)"
     )
+    draws = replace(OPENS, source="book = np.random.choice(self.books)")
+    by_line = waits(record, records.StackTimes(100, 20.0, (draws, RETURNS, YIELDS)))
+    assert "with size=" in by_line.advice[0]
+    assert "with size=" not in waits(record, stacks).advice[0]
     elsewhere = replace(record, python=replace(source, location="other.py:20"))
     assert waits(elsewhere, stacks).title.endswith("Photos.__getitem__ (other.py:20)")

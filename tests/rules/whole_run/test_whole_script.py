@@ -87,6 +87,11 @@ def test_known_lines_get_their_advice(source, called, waits_s, advice):
             "Text.adapt",
             "Text.adapt",
         ),
+        (
+            "return roc_auc_score(truth[:, usable], score[:, usable], average='macro')",
+            "wrapper",
+            "return roc_auc_score(truth[:, usable], score[:, u…",
+        ),
     ],
 )
 def test_what_a_long_line_calls_is_named_as_the_script_writes_it(source, called, named):
@@ -98,8 +103,19 @@ def test_short_or_small_times_are_no_finding():
     assert not found(replace(ADAPT, seconds=2.9), wall_s=10.0)
     assert not found(replace(ADAPT, seconds=4.6))  # under a tenth
     assert found(replace(ADAPT, seconds=4.8))[0].severity == "warning"
-    assert not found(replace(ADAPT, called="Function.__call__"))  # a step of the script's own
     assert not found()
+
+
+def test_steps_of_the_script_s_own_are_named_where_fit_takes_little():
+    step = replace(ADAPT, called="Function.__call__", source="loss = train_step(batch)")
+    assert not found(step, calls=())  # the loop is judged by itself
+    (finding,) = found(step)
+    assert finding.title == (
+        "25 of 47 s passed in steps of the script's own, loss = train_step(batch) (train.py:31), "
+        "which no call of fit runs"
+    )
+    assert finding.saving is None
+    assert "Trace('train'" in finding.advice[0]
 
 
 def test_seconds_of_the_script_and_of_its_run_are_compared():
