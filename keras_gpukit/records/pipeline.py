@@ -64,7 +64,8 @@ class StageRecord:
         used: Share of its elements that no later stage drops, 0 to 1; None if unknown.
         refill_share: Share of the slowest segment's time that the stages before a cache take, if
             it is filled again in a later epoch; None for other stages.
-        joined: Number of datasets that a chain of `concatenate` calls joins; None for other stages.
+        joined: Number of datasets that a chain of `concatenate` calls joins; None for other stages,
+            or if it is unknown.
     """
 
     name: str

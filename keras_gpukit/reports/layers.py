@@ -18,6 +18,7 @@ KINDS: dict[Kind, str] = {"matmul": "matrix product"}
 _LEAST_SHARE = 0.01
 _PARTS, _LAYERS, _KINDS = 4, 3, 3
 _MOST_ROWS = 500
+_MOST_KERNELS = 20
 
 
 def captured_step(profile: ProfileRecord) -> str | None:
@@ -148,7 +149,7 @@ def kernels_table(profile: ProfileRecord) -> Table:
             kernel.name,
         )
         for name, layer in longest
-        for kernel in layer.largest
+        for kernel in layer.largest[:_MOST_KERNELS]
     )
     what = _launched(profile)
     heads = ("layer", "kind", "time per step", "share of the layer", f"{what} per step")

@@ -61,7 +61,8 @@ class Stage:
     """A stage as the Python code defines it, perhaps with a `name=` as its `given_name`.
 
     The function may return datasets for each element, whose stages are `nested`. A stage `repeats`
-    if it gives the same elements in each epoch, in whatever order, as far as its graph shows.
+    if it gives the same elements in each epoch, in whatever order, as far as its graph shows. A
+    chain of `concatenate` calls is one stage, with the number of datasets that are `joined`.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Stage:
     nested: tuple[Stage, ...] = ()
     files: int | None = None
     repeats: bool | None = None
+    joined: int = 0
 
     @functools.cached_property
     def size(self) -> int:
@@ -91,9 +93,10 @@ class Stage:
 def read_stages(dataset: Any) -> Stage:
     """Returns the stages of a dataset, from the one nearest to training back to the sources."""
     dataset = unwrapped(dataset)
+    parts = concatenated(dataset)
     # Of the datasets that `concatenate` joins, all that are alike stand as one.
-    joined = dict.fromkeys(read_stages(part) for part in concatenated(dataset))
-    before = tuple(joined or (read_stages(source) for source in inputs(dataset)))
+    joined = dict.fromkeys(map(read_stages, parts))
+    before = tuple(joined or map(read_stages, inputs(dataset)))
     functions = functions_of(dataset)
     kind = kind_of(type(dataset).__name__)
     if kind == "Map" and functions and returns_its_arguments(functions[0][1]):
@@ -125,6 +128,7 @@ def read_stages(dataset: Any) -> Stage:
         nested=nested,
         files=nested[0].files if nested else None,
         repeats=_repeats(dataset, before),
+        joined=len(parts),
     )
 
 

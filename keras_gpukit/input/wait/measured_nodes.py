@@ -251,8 +251,7 @@ def _with_chain(node: MeasuredNode) -> MeasuredNode:
     chain = (
         _sum(node, replace(first[0], per_batch=0.0, elements=0, pass_bytes=0)) if is_chain else node
     )
-    joined = 1 + (first[0].joined if is_chain else 1)
-    return replace(chain, inputs=(*sources.values(), *others), joined=joined)
+    return replace(chain, inputs=(*sources.values(), *others))
 
 
 def _sum(a: MeasuredNode, b: MeasuredNode) -> MeasuredNode:

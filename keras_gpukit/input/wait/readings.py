@@ -82,7 +82,6 @@ class MeasuredNode:
         written: The stage in user code, if it is known; of most it is found by `align`.
         elements: Number of elements that it produced between the readings.
         held: By how many elements its buffer grew between the readings.
-        joined: Number of datasets that a chain of `concatenate` joins, which is one stage; else 0.
     """
 
     kind: str
@@ -99,7 +98,6 @@ class MeasuredNode:
     written: Stage | None = None
     elements: int = 0
     held: int = 0
-    joined: int = 0
 
     def walk(self) -> Iterator[MeasuredNode]:
         """Yields this stage and those before it, back to the sources."""

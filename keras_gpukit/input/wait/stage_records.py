@@ -101,7 +101,7 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
         pass_bytes=node.pass_bytes or None,
         call=function.call if function is not None else None,
         elements=node.per_batch,
-        joined=node.joined or None,
+        joined=(written.joined if written is not None else 0) or None,
     )
 
 
@@ -173,6 +173,7 @@ _JOINING = {
     "Rebatch",
     "SlidingWindow",
     "Window",
+    "Concatenate",
     "Cache",  # read more than once, or ahead
 }
 LEAST_DROPPED = 10
@@ -198,7 +199,7 @@ def used_shares(output: MeasuredNode) -> dict[int, float]:
 
 def passed_on(stage: MeasuredNode, source: MeasuredNode) -> float:
     """Returns the share of a source's elements that a stage has passed on or still holds."""
-    joins = kind_of(stage.kind) in _JOINING or len(stage.inputs) > 1 or stage.joined
+    joins = kind_of(stage.kind) in _JOINING or len(stage.inputs) > 1
     if joins or stage.kind in NESTING | REPEATING or not source.elements:
         return 1.0
     dropped = source.elements - stage.elements - max(stage.held, 0)

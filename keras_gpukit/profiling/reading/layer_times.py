@@ -30,6 +30,9 @@ T = TypeVar("T")
 LARGEST = 3
 MOST = 20
 """Number of operations, and of kernels, that are kept: those that took the most time."""
+OUTSIDE_LAYERS = 100
+"""Number of operations of no layer that are divided by what made them; our choice: of two `AUC`
+metrics alone, 74 operations took less time than the 20 largest, and a quarter of a step."""
 UNUSUAL = 0.25
 """Share of scopes without a number, or with a large one, from which calls are not numbered; our
 choice."""
@@ -163,7 +166,7 @@ def _layer(
             )
             # What belongs to no layer is divided later, by what made its operations.
             for (name, operation), ps in total.largest_ps.most_common(
-                MOST if role == "other" else LARGEST
+                OUTSIDE_LAYERS if role == "other" else LARGEST
             )
         ),
     )

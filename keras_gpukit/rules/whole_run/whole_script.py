@@ -232,7 +232,8 @@ class TimeOutsideCalls(ScriptRule):
                 self.of_the_script(share),
                 advice=OWN_STEPS,
                 title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed in steps of the "
-                f"script's own, {_named(line, spent_s)}, which no call of fit runs",
+                f"script's own, {line.source.rpartition(' = ')[2]} ({line.place}), which no call "
+                "of fit runs",
             )
         text = f"{line.called or ''} {line.source}"
         known = next((advice for pattern, advice in ADVICE if re.search(pattern, text)), None)

@@ -111,7 +111,7 @@ def test_steps_of_the_script_s_own_are_named_where_fit_takes_little():
     assert not found(step, calls=())  # the loop is judged by itself
     (finding,) = found(step)
     assert finding.title == (
-        "25 of 47 s passed in steps of the script's own, loss = train_step(batch) (train.py:31), "
+        "25 of 47 s passed in steps of the script's own, train_step(batch) (train.py:31), "
         "which no call of fit runs"
     )
     assert finding.saving is None
