@@ -78,7 +78,8 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
         record |= _of_steps(steps, sort_out(host), gpus)
     else:
         unknown = "No step is marked in the profile, and no train function of Keras is in it."
-        record |= {"steps_unknown_because": unknown, "stall_unknown_because": unknown}
+        record["steps_unknown_because"] = unknown
+        record["stall_unknown_because"] = "no step is known in the profile"
     return ProfileRecord(**record)  # type: ignore[arg-type]
 
 
@@ -108,7 +109,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "each_step": rows(steps, parts),
         "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
         "stall_unknown_because": (
-            None if waits_known else "No fetch of a batch from tf.data is in the profile."
+            None if waits_known else "no fetch of a batch from tf.data is in the profile"
         ),
         "devices": tuple(
             replace(

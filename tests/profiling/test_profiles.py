@@ -293,7 +293,7 @@ def test_a_single_step_is_read_and_a_profile_without_steps_says_so(tmp_path):
     record = read_profile(capture.save(tmp_path))
     assert (record.steps, record.step_time_s, record.parts_s) == (0, None, {})
     assert "No step is marked" in record.steps_unknown_because
-    assert record.stall_unknown_because == record.steps_unknown_because
+    assert record.stall_unknown_because == "no step is known in the profile"
 
 
 def marked_twice() -> Capture:
@@ -337,7 +337,7 @@ def test_keras_own_profile_has_steps_too(tmp_path):
     record = read_profile(capture.save(tmp_path))
     assert (record.steps, record.steps_from) == (3, "marker")
     assert record.stall_fraction is None
-    assert "No fetch of a batch" in record.stall_unknown_because
+    assert "no fetch of a batch" in record.stall_unknown_because
 
 
 def test_what_the_profiler_could_not_do_is_said_and_not_without_bounds(tmp_path):
