@@ -108,9 +108,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "kinds_s": {kind: spans.total_ps * to_mean_s for kind, spans in kinds.items()},
         "each_step": rows(steps, parts),
         "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
-        "stall_unknown_because": (
-            None if waits_known else "no fetch of a batch from tf.data is in the profile"
-        ),
+        "stall_unknown_because": None if waits_known else "no fetch of a batch is in the profile",
         "devices": tuple(
             replace(
                 profile_of(gpu, steps.counted),
