@@ -238,20 +238,34 @@ def _with_chain(node: MeasuredNode) -> MeasuredNode:
 
     Of the sources that it joins, all of a kind are one.
     """
-    first, last = node.inputs[:1], node.inputs[1:]
-    is_chain = bool(first) and first[0].kind == CHAINED
-    inputs = (*(first[0].inputs if is_chain else first), *last)
+    before = next((part for part in node.inputs if part.kind == CHAINED), None)
+    last = tuple(part for part in node.inputs if part is not before)
     sources: dict[str, MeasuredNode] = {}
     others = []
-    for part in inputs:
+    for part in (*(before.inputs if before else ()), *last):
         if part.inputs or part.nested:
             others.append(part)
         else:
             sources[part.kind] = _sum(sources[part.kind], part) if part.kind in sources else part
-    chain = (
-        _sum(node, replace(first[0], per_batch=0.0, elements=0, pass_bytes=0)) if is_chain else node
+    if before is not None:
+        node = _sum(node, replace(before, per_batch=0.0, elements=0, pass_bytes=0))
+    parts = (*sources.values(), *others)
+    in_all = sum(part.elements for part in parts) or 1
+    # Each of its elements is of one of them.
+    inputs = (_with_elements(part, node.per_batch * part.elements / in_all) for part in parts)
+    return replace(node, inputs=tuple(inputs))
+
+
+def _with_elements(part: MeasuredNode, per_batch: float) -> MeasuredNode:
+    """Returns a part of a pipeline of which so many elements are taken for a batch."""
+    factor = per_batch / (part.per_batch or 1.0)
+    return part.changed(
+        lambda stage: replace(
+            stage,
+            per_batch=factor * stage.per_batch,
+            cost_per_batch_s=factor * stage.cost_per_batch_s,
+        )
     )
-    return replace(chain, inputs=(*sources.values(), *others))
 
 
 def _sum(a: MeasuredNode, b: MeasuredNode) -> MeasuredNode:

@@ -241,7 +241,7 @@ def _made_dense(profile: ProfileRecord) -> str | None:
     embedding = _largest_embedding(profile)
     paths = (layer.path for layer in profile.layers if "embedding" in layer.path)
     path = next(paths, None) if embedding is None else embedding.path
-    if "optimizer" not in roles and (path is None or "metrics" in roles or not is_anywhere):
+    if "optimizer" not in roles and (path is None or roles - {"other"} or not is_anywhere):
         return None
     rows, *others = (embedding.weight_shape if embedding else None) or (0,)
     shape = f", {' × '.join((f'{rows:,}', *map(str, others)))}" if rows else ""

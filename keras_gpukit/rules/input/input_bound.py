@@ -183,7 +183,8 @@ def _stage(record: InputRecord, stall: float) -> Iterator[Figure]:
         yield _made(source.time_per_batch_s, source.name)
         if source.busy_workers is not None and source.workers > 1:
             yield InputBound.busy_of(source.busy_workers, f"{source.workers} workers")
-    elif stage is not None and stage.cost_per_batch_s is not None:
+    # How many calls of a chain of `concatenate` an element passes is not the same for all.
+    elif stage is not None and stage.cost_per_batch_s is not None and not stage.joined:
         made = _made(stage.cost_per_batch_s, stage.name)
         in_stage = InputBound.time_per_batch_of.sentence
         yield made if stage.share >= NEARLY_ALL else replace(made, sentence=in_stage)

@@ -48,9 +48,9 @@ _ONCE = (
 
 _FOR_LINES = (
     (
-        r"\bchoice\(",
-        "draw all of a batch's random numbers in one call, with `size=`, and from an array: "
-        "`choice` makes an array of a list in each call",
+        r"\b(?:np|numpy)\.random\.choice\([^,]*\)",
+        "draw all of a batch's random numbers in one call, with `size=`, and from an array: of a "
+        "list, `choice` makes one in each call",
     ),
 )
 

@@ -206,10 +206,13 @@ class LongValidation(PipelineMeasures, TimeRule):
         if summary.validation is not None:
             figures.append(self.steps_of_validation(summary.validation.steps))
             passes = summary.validation.passes
-        if passes is not None and passes >= SEVERAL_PASSES:
+        if summary.validation is not None and passes and passes >= SEVERAL_PASSES:
             figures.append(self.passes_over_the_data(passes))
             title += f": it goes {passes:.3g} times over the same data"
-            advice, least_s = (AGAIN, *advice), (1 - 1 / passes) * parts.validation_s
+            advice = (AGAIN, *advice)
+            # Tracing comes once, however often the data are gone over.
+            steps_s = summary.validation.steps * (summary.validation.step_time_s or 0.0)
+            least_s = (1 - 1 / passes) * min(steps_s, parts.validation_s)
         if wait_s >= LEAST_WAIT * parts.validation_s and summary.validation_input is not None:
             figures.append(self.of_it_waiting_for_input(wait_s))
             title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"

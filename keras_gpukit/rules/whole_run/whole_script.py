@@ -198,11 +198,11 @@ UNKNOWN = (
 
 
 OWN_STEPS = (
-    "look into them: `with tf.profiler.experimental.Profile('profile'):` around 20 of the steps "
+    "look into them: `with tf.profiler.experimental.Profile('profile'):` around 20 of the calls "
     "and `with tf.profiler.experimental.Trace('train', step_num=i, _r=1):` around each, then "
     "`keras-gpukit report profile`",
-    "or move the step into the `train_step` of a `keras.Model` and train with `fit`, whose steps "
-    "are looked into",
+    "or, if it is a training step, move it into the `train_step` of a `keras.Model` and train with "
+    "`fit`, whose steps are looked into",
 )
 
 
@@ -226,15 +226,7 @@ class TimeOutsideCalls(ScriptRule):
         if line is None or spent_s < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
             return None
         if line.called == STEP:
-            return self.find(
-                "warning",
-                self.time_on_the_line(spent_s),
-                self.of_the_script(share),
-                advice=OWN_STEPS,
-                title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed in steps of the "
-                f"script's own, {line.source.rpartition(' = ')[2]} ({line.place}), which no call "
-                "of fit runs",
-            )
+            return self._in_own_steps(script, line)
         text = f"{line.called or ''} {line.source}"
         known = next((advice for pattern, advice in ADVICE if re.search(pattern, text)), None)
         return self.find(
@@ -245,6 +237,21 @@ class TimeOutsideCalls(ScriptRule):
             saving=Saving(0.0, spent_s, script.wall_s, f"time in {line.place}", upper_bound=True),
             title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed "
             f"{_when(script, lines)}in {_named(line, spent_s)}",
+        )
+
+    def _in_own_steps(self, script: ScriptRecord, line: LineTime) -> Finding | None:
+        share = line.seconds / max(script.wall_s, line.seconds)
+        if line.seconds < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
+            return None
+        call = re.search(r"[\w.]+\(.*\)", line.source.partition("  #")[0])
+        return self.find(
+            "warning",
+            self.time_on_the_line(line.seconds),
+            self.of_the_script(share),
+            advice=OWN_STEPS,
+            title=f"{seconds(line.seconds)} of {seconds(script.wall_s)} s passed in calls of a "
+            f"tf.function of the script's own, {call[0] if call else line.function} "
+            f"({line.place}), outside fit",
         )
 
 
@@ -286,6 +293,7 @@ def _named(line: LineTime, spent_s: float) -> str:
         written = re.search(rf"[\w.]*\b{name}(?=\()", line.source)
         if written:
             called = written[0]
-        elif "." not in line.called:  # the name of a decorator's function says nothing
+        elif len(line.source) > MOST_SOURCE and "." not in line.called:
+            # The name of a decorator's function says nothing.
             called = f"{line.source[: MOST_SOURCE - 1]}…"
     return f"{called} ({line.place})"

@@ -597,6 +597,24 @@ def test_what_flat_map_makes_is_its_own_cost():
     assert made_by.location is not None
 
 
+def test_what_concatenate_joins_counts_for_the_elements_that_it_gives():
+    rows = Node(3, "TensorSlice", 980, 0.98)
+    first = reading(Node(1, "Root", 0, 0.0, inputs=(2,)), Node(2, "Concatenate", 0, 0.0))
+    middle = reading(
+        Node(1, "Root", 980, 0.0, inputs=(2,)), Node(2, "Concatenate", 980, 0.1, inputs=(3,)), rows
+    )
+    maps = Node(4, "ParallelMap", 20, 0.1)
+    last = reading(
+        Node(1, "Root", 1000, 0.0, inputs=(2,)),
+        Node(2, "Concatenate", 1000, 0.1, inputs=(4,)),
+        maps,
+    )
+    output, _ = measure([[first, middle, last]])
+    parts = by_kind(output)
+    assert parts["TensorSlice"].per_batch == pytest.approx(0.98)
+    assert parts["ParallelMap"].cost_per_batch_s == pytest.approx(0.1 / 1000)
+
+
 def test_a_long_chain_of_concatenate_is_one_stage(caplog):
     rows = np.zeros((20, 4), "float32")
     joined = tf.data.Dataset.from_tensor_slices(rows)

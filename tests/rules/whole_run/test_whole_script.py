@@ -111,8 +111,8 @@ def test_steps_of_the_script_s_own_are_named_where_fit_takes_little():
     assert not found(step, calls=())  # the loop is judged by itself
     (finding,) = found(step)
     assert finding.title == (
-        "25 of 47 s passed in steps of the script's own, train_step(batch) (train.py:31), "
-        "which no call of fit runs"
+        "25 of 47 s passed in calls of a tf.function of the script's own, train_step(batch) "
+        "(train.py:31), outside fit"
     )
     assert finding.saving is None
     assert "Trace('train'" in finding.advice[0]
