@@ -120,27 +120,6 @@ def number(stage: Dataset, name: str) -> int:
     return int(setting(stage, name))
 
 
-_KEEPS_COUNT = ("Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options")
-
-
-def repeated_batches(dataset: Dataset, draws: Callable[[Dataset], bool]) -> int | None:
-    """Returns the batches in one pass over data that `repeat()` repeats without end; else None.
-
-    A stage after `repeat` that `draws` its data, or a single element, gives other data each time.
-    """
-    per_batch = 1
-    for stage in stages(dataset):
-        kind, below = type(stage).__name__.strip("_").removesuffix("Dataset"), inputs(stage)
-        if kind == "Repeat" and number(stage, "count") < 0:
-            elements = int(below[0].cardinality())
-            return -(-elements // per_batch) if elements > 1 else None
-        if kind in ("Batch", "ParallelBatch"):
-            per_batch *= number(stage, "batch_size")
-        elif kind not in _KEEPS_COUNT or ("Map" in kind and draws(stage)):
-            return None
-    return None
-
-
 def is_zip_of_a_tuple(stage: Dataset) -> bool:
     """Whether a `zip` was called with a tuple of datasets, without further nesting."""
     datasets = getattr(stage, "_datasets", None)

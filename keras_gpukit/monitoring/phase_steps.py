@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.frameworks.keras_trainer import epoch_dataset
 from keras_gpukit.frameworks.older_keras import gpu_runs_ahead
-from keras_gpukit.frameworks.tf_datasets import repeated_batches
 from keras_gpukit.frameworks.tf_iterators import host_iterator
-from keras_gpukit.input.pipelines.randomness import stage_varies
+from keras_gpukit.input.pipelines.randomness import repeated_batches
 from keras_gpukit.input.pipelines.rebuilding import times_its_fetches
 from keras_gpukit.input.wait.calls import CallTimes, ExampleCounter, StepFunction
 from keras_gpukit.input.wait.clock import StepClock
@@ -44,10 +43,6 @@ Around = Callable[[StepFunction], StepFunction]
 ATTRIBUTES = {"fit": "train_function", "evaluate": "test_function", "predict": "predict_function"}
 REPLACED = "the step function was replaced while it was monitored"
 NOT_MADE = "Keras had not made the step function when the run began"
-
-
-def _draws(stage: Any) -> bool:
-    return stage_varies(stage, trust_python=False) is not None
 
 
 class PhaseSteps:
@@ -139,7 +134,7 @@ class PhaseSteps:
         steps = getattr(iterator, "steps_per_epoch", None)
         if steps is None:
             self._batches = getattr(iterator, "num_batches", None)
-        elif batches := repeated_batches(epoch_dataset(iterator), _draws):
+        elif batches := repeated_batches(epoch_dataset(iterator)):
             self._passes = steps / batches
         if self._requests is None:
             make_measurable(self._epoch_iterator, has_one_epoch=epochs_of(self._phase) == 1)

@@ -114,7 +114,9 @@ class Conclusion:
         finally:
             self._print_verdicts(report)
         if own_loop is not None:
-            self._print(TO_SEE_MORE.format(place=own_loop))
+            from keras_gpukit.rules.whole_run.whole_script import PROFILE, TRACE
+
+            self._print(TO_SEE_MORE.format(place=own_loop, profile=PROFILE, trace=TRACE))
         self._print(f"Report: {self._shown(path)}")
         for log_dir in log_dirs:
             self._print(f"TensorBoard: tensorboard --logdir {self._shown(log_dir)}")

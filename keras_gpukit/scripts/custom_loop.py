@@ -30,8 +30,8 @@ TO_SEE_MORE = """\
 The loop at {place} is the script's own, so only its batches, the host and the GPUs were measured.
 For more, profile 20 of its steps with these two lines, then run keras-gpukit report profile.
 The number of a step is i, as in "for i, batch in enumerate(dataset)":
-  with tf.profiler.experimental.Profile("profile"):  # around the 20 steps
-      with tf.profiler.experimental.Trace("train", step_num=i, _r=1):  # around each step"""
+  {profile}  # around the 20 steps
+      {trace}  # around each step"""
 _PASS = "_gpukit_pass"
 _LIBRARIES = tuple(os.path.join(*parts) for parts in (("keras", "src"), ("keras_gpukit", "")))
 

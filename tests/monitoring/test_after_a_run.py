@@ -116,8 +116,10 @@ def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp
         (lambda: examples(12).repeat().batch(4).prefetch(1), 2.0),
         (lambda: examples(24).batch(4), None),
         (lambda: batches(3).filter(lambda *_: True).repeat(), None),
+        (lambda: batches(3).repeat().map(lambda x, y: (tf.random.normal([2, 4]), y)), None),
+        (lambda: batches(1).repeat(), None),
     ],
-    ids=["batches", "examples", "once", "unknown"],
+    ids=["batches", "examples", "once", "unknown", "drawn", "one"],
 )
 def test_how_often_a_validation_goes_over_repeated_data_is_known(tmp_path, data, passes):
     monitor = gpukit.Monitor(tmp_path, verbose=0)

@@ -15,6 +15,7 @@ from keras_gpukit.frameworks.tf_datasets import (
     inputs,
     is_readable,
     kind,
+    number,
     setting,
     stages,
 )
@@ -132,6 +133,28 @@ def stage_varies(stage: Dataset, *, trust_python: bool) -> str | None:
         return "its order is not fixed"
     found = impurities(stage) - ({"python"} if trust_python else set())
     return f"{function_name(stage)} {in_words(found)}" if found else None
+
+
+_KEEPS_COUNT = ("Map", "ParallelMap", "Prefetch", "Shuffle", "Cache", "Options")
+
+
+def repeated_batches(dataset: Dataset) -> int | None:
+    """Returns the batches in one pass over data that `repeat()` repeats without end; else None.
+
+    A function after `repeat` that varies, or a single element, gives other data each time.
+    """
+    per_batch = 1
+    for stage in stages(dataset):
+        if kind(stage) == "Repeat" and number(stage, "count") < 0:
+            elements = int(inputs(stage)[0].cardinality())
+            return -(-elements // per_batch) if elements > 1 else None
+        if kind(stage) in ("Batch", "ParallelBatch"):
+            per_batch *= number(stage, "batch_size")
+        elif kind(stage) not in _KEEPS_COUNT:
+            return None
+        if kind(stage) in ("Map", "ParallelMap") and stage_varies(stage, trust_python=False):
+            return None
+    return None
 
 
 MODE = "distributed_epoch"

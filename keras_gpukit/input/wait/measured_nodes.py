@@ -28,10 +28,8 @@ MOST_PARTS = 32
 """Maximum number of parts of a run with separate costs."""
 SHORTEST_S = 1.0
 """Minimum seconds of a run. A shorter one has at most one window, so no slowdown would show."""
-
-
-CHAINED = "Concatenate"
-_RENEWING = REPEATING | {CHAINED}
+_CHAINED = "Concatenate"
+_RENEWING = REPEATING | {_CHAINED}
 """Stages whose inputs end before they do."""
 
 
@@ -230,7 +228,7 @@ def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
         elements=elements,
         held=sum(life.held for life in lives),
     )
-    return _with_chain(measured_node) if newest.kind == CHAINED else measured_node
+    return _with_chain(measured_node) if newest.kind == _CHAINED else measured_node
 
 
 def _with_chain(node: MeasuredNode) -> MeasuredNode:
@@ -238,7 +236,7 @@ def _with_chain(node: MeasuredNode) -> MeasuredNode:
 
     Of the sources that it joins, all of a kind are one.
     """
-    before = next((part for part in node.inputs if part.kind == CHAINED), None)
+    before = next((part for part in node.inputs if part.kind == _CHAINED), None)
     last = tuple(part for part in node.inputs if part is not before)
     sources: dict[str, MeasuredNode] = {}
     others = []

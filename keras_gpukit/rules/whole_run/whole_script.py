@@ -197,9 +197,10 @@ UNKNOWN = (
 )
 
 
+PROFILE = "with tf.profiler.experimental.Profile('profile'):"
+TRACE = "with tf.profiler.experimental.Trace('train', step_num=i, _r=1):"
 OWN_STEPS = (
-    "look into them: `with tf.profiler.experimental.Profile('profile'):` around 20 of the calls "
-    "and `with tf.profiler.experimental.Trace('train', step_num=i, _r=1):` around each, then "
+    f"look into them: `{PROFILE}` around 20 of the calls and `{TRACE}` around each, then "
     "`keras-gpukit report profile`",
     "or, if it is a training step, move it into the `train_step` of a `keras.Model` and train with "
     "`fit`, whose steps are looked into",
