@@ -152,8 +152,8 @@ class CallSteps:
     def poll_pipelines(self) -> None:
         """Reads what pipelines do that have not delivered a batch; called on another thread.
 
-        Not in the first step: an operation of another thread would get a part of the step's graphs,
-        which are collected then, and placement would be unknown.
+        Not in the first step, whose graphs are collected for the placement: an operation of another
+        thread may be counted as one of the step.
         """
         if not self.executions:
             return

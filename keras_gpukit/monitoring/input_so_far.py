@@ -86,7 +86,7 @@ class HostBufferWatch:
     def poll(self) -> None:
         """Looks at the buffers if that is due; called on the sampling thread."""
         # Reading tf.data runs operations. During the first step, an operation on another thread
-        # would split the graphs that the device placement is read from.
+        # may be counted as one of the step, whose graphs are collected for the placement.
         if self._call.step == self._call.first_step or not self._schedule.is_due(self._now()):
             return
         dataset, self._dataset = self._dataset, None

@@ -146,6 +146,8 @@ def test_monitor_measures_every_kind_of_input(data, tmp_path, caplog):
     assert 0 <= summary.input_wait_s <= summary.step_time_s
     assert 0 <= summary.input_stall_fraction <= 1
     assert summary.memory_peak_bytes == {}
+    placement = next(line["record"] for line in records_in(tmp_path) if line["kind"] == "placement")
+    assert placement["unknown_because"] is None
     assert summary.placement["CPU:0"] > 10
     assert summary.overhead_s > 0
     assert {finding.code for finding in summary.findings} >= {"no-gpu"}

@@ -38,25 +38,44 @@ Requests = Mapping[str, tuple[str, str]]
 operation whose device was requested; both may be empty."""
 
 
-def find_step(graphs: list[Any]) -> Any | None:
-    """Returns the `FunctionGraphs` of the training step, from those of all collected functions.
-
-    The step is the largest function that both reads and assigns variables. Other functions are
-    single operations, which the runtime treats as functions, and initializers of new variables.
-    """
-    steps = [graph for graph in graphs if _reads_and_assigns(graph.pre_optimization_graph)]
-    return max(steps, key=lambda step: int(step.ByteSize()), default=None)
-
-
-class CalledGraphs(NamedTuple):
-    """The graphs of a step that XLA compiles as a whole, in the fields of `FunctionGraphs`."""
+class StepGraphs(NamedTuple):
+    """The graphs of a step as traced, as optimized, and as split between devices."""
 
     pre_optimization_graph: Any
     post_optimization_graph: Any
     partition_graphs: tuple[Any, ...]
 
 
-def call_compiled(trace: Any, device: str) -> CalledGraphs:
+def find_step(graphs: list[Any]) -> StepGraphs | None:
+    """Returns the graphs of the training step, from those of all collected functions.
+
+    The step is the largest function that both reads and assigns variables. Other functions are
+    single operations, which the runtime treats as functions, and initializers of new variables.
+
+    The runtime has one collection for all threads, and whichever operation ends next, in whatever
+    thread, takes out all that was collected so far. So the graphs of the step may be spread over
+    several of the collected `FunctionGraphs` (seen on TensorFlow 2.21). The part that says where
+    operations ran is the one with the most that were traced.
+    """
+    steps = [index for index, one in enumerate(graphs) if _reads_and_assigns(one)]
+    if not steps:
+        return None
+    first = max(steps, key=lambda index: int(graphs[index].ByteSize()))
+    later = graphs[first:]
+    traced = later[0].pre_optimization_graph
+    names = {name for name, _, _ in _traced(traced.node, _library(traced))}
+    optimized = max((one.post_optimization_graph for one in later), key=lambda one: one.ByteSize())
+    placed = max(later, key=lambda one: _named(one.partition_graphs, names))
+    return StepGraphs(traced, optimized, tuple(placed.partition_graphs))
+
+
+def _named(partitions: Any, names: set[str]) -> int:
+    """Returns the number of a function's operations that have one of the names."""
+    nodes = (node for partition in partitions for node in partition.node)
+    return sum(node.op not in BOOKKEEPING and operation_name(node.name) in names for node in nodes)
+
+
+def call_compiled(trace: Any, device: str) -> StepGraphs:
     """Returns the graph of a call of a trace that XLA compiles, on a device.
 
     TensorFlow makes no graph of such a call if Python calls the trace itself, as Keras does from
@@ -70,10 +89,10 @@ def call_compiled(trace: Any, device: str) -> CalledGraphs:
     call = graph.node.add(name=STEP_CALL, op=STEP_CALL, device=f"/device:{device}")
     call.attr["f"].func.name = trace.function_def.signature.name
     call.attr[_MUST_COMPILE].b = True
-    return CalledGraphs(graph, graph, (graph,))
+    return StepGraphs(graph, graph, (graph,))
 
 
-def read_step(graphs: Any) -> StepOperations:
+def read_step(graphs: StepGraphs) -> StepOperations:
     """Returns the operations in a step's graphs after placement and optimization."""
     traced = graphs.pre_optimization_graph
     functions = _library(traced)
@@ -139,17 +158,20 @@ def _types(node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield name, tuple(dtype_name(number) for number in numbers)
 
 
-def _requests(
-    nodes: Any, library: Library, prefix: str = ""
-) -> Iterator[tuple[str, tuple[str, str]]]:
+def _requests(nodes: Any, library: Library) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields name and request of each operation for which a device was requested."""
-    for node in nodes:
-        name = operation_name(prefix + node.name)
+    for name, node, prefix in _traced(nodes, library):
         request = requested_device(node.device), _colocated(node, prefix, name)
         if any(request):
             yield name, request
+
+
+def _traced(nodes: Any, library: Library, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Yields name, node and name prefix of each operation, those in called functions too."""
+    for node in nodes:
+        yield operation_name(prefix + node.name), node, prefix
         for function in _called(node, library):
-            yield from _requests(function.node_def, library, _inside(node, prefix))
+            yield from _traced(function.node_def, library, _inside(node, prefix))
 
 
 def _inside(node: Any, prefix: str) -> str:
@@ -182,7 +204,8 @@ def _library(graph: Any) -> dict[str, Any]:
     return {function.signature.name: function for function in graph.library.function}
 
 
-def _reads_and_assigns(graph: Any) -> bool:
+def _reads_and_assigns(graphs: Any) -> bool:
+    graph = graphs.pre_optimization_graph
     types = {node.op for node in graph.node}
     types.update(node.op for function in graph.library.function for node in function.node_def)
     return "ReadVariableOp" in types and any(type_.startswith("Assign") for type_ in types)

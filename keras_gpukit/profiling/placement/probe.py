@@ -88,12 +88,7 @@ _TRACE_IS_ON = (
     "tf.summary.trace_on collects the graphs of this step, and reading them would take them away "
     "from it"
 )
-# The runtime has one collection for all threads. Any operation that ends in another thread takes
-# the graphs collected so far (seen on TensorFlow 2.21).
-_OTHER_THREAD = (
-    "another thread ran operations of TensorFlow during the first step, and got a part of its "
-    "graphs: have threads that load data use NumPy, or start them later"
-)
+_NOT_PARTITIONED = "TensorFlow's graphs of the first step lack the part that says where it ran"
 _MADE_BEFORE = PlacementRecord(
     unknown_because=(
         "the step failed, or an earlier fit had built its graph: model.compile(...) rebuilds it"
@@ -150,7 +145,7 @@ class PlacementProbe:
             if step is None:
                 return _MADE_BEFORE
             if not step.partition_graphs:
-                raise PlacementUnknownError(_OTHER_THREAD)
+                raise PlacementUnknownError(_NOT_PARTITIONED)
             ran = _with_sizes(graphs.read_step(step), step, _batch_size(self._model, examples()))
             around = _surroundings(self._model)
             called = python_functions(
