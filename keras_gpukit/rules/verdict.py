@@ -13,11 +13,9 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.rules.cluster import waiting_workers
 from keras_gpukit.rules.compute import (
     dominant_layer,
-    frozen_layers,
     host_cpu,
     host_work,
     launch_bound,
-    loop_in_step,
     precision,
     slow_kernels,
     slow_layers,
@@ -85,8 +83,8 @@ RULES: tuple[Rule, ...] = (
     slow_layers.DenseEmbeddingUpdate(),
     slow_layers.SlowMetrics(),
     slow_layers.MostlyPadding(),
-    frozen_layers.FrozenFeatures(),
-    loop_in_step.LoopInStep(),
+    slow_layers.FrozenFeatures(),
+    dominant_layer.LoopInStep(),
     slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),
     dominant_layer.DominantLayer(),

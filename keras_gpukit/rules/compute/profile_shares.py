@@ -65,6 +65,13 @@ class ProfileRule(Rule):
         """Judges steps, by their time without a wait for input."""
 
 
+class LayersRule(ProfileRule):
+    """A rule on the time of layers, which a profile also has without a GPU."""
+
+    requires = "a profile of the steps with the time of each layer"
+    part = "layers"
+
+
 def computed_s(profile: ProfileRecord) -> float:
     """Returns the seconds of a step in which the GPUs computed; without one, the host."""
     return profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
