@@ -135,16 +135,14 @@ def judge(summary: RunSummary) -> Verdict:
     if isinstance(outcomes["out-of-memory"], Finding):  # until it fits, speed is no question
         for rule in RULES:
             found = outcomes[rule.code]
-            is_remark = isinstance(found, Finding) and found.severity == "info"
-            stays = (
-                rule.ends_run or rule.code in _WITH_MEMORY or (rule.judges_first_step and is_remark)
-            )
-            if isinstance(found, Finding) and not stays:
+            if not isinstance(found, Finding) or rule.ends_run or rule.code in _WITH_MEMORY:
+                continue
+            if found.severity != "info" or not rule.judges_first_step:
                 outcomes[rule.code] = NotApplicable("memory ran out")
     findings = [
         explained(finding, summary) for finding in outcomes.values() if isinstance(finding, Finding)
     ]
-    whole_s = 0.0 if summary.script is None else summary.script.wall_s
+    whole_s = summary.script.wall_s if summary.script else 0.0
     unjudged = {
         code: outcome for code, outcome in outcomes.items() if isinstance(outcome, NotApplicable)
     }

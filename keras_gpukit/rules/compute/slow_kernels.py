@@ -112,11 +112,7 @@ class SlowKernels(ProfileRule):
 
 
 class Float64Kernels(SlowKernels):
-    """Kernels that compute in float64.
-
-    By NVIDIA's data sheets, an H100 is up to 7× faster in TF32 (495 to 67 TFLOPS), and a card that
-    is not for data centres up to 64× faster in float32.
-    """
+    """Kernels that compute in float64."""
 
     code = "float64-kernels"
     title = "The GPU computes in float64"
@@ -134,16 +130,12 @@ class Float64Kernels(SlowKernels):
 class MisalignedProducts(SlowKernels):
     """Matrix products whose sizes keep them from the fast kernels of Tensor Cores.
 
-    cuBLAS takes its fastest kernels if rows begin at multiples of 16 bytes: for sizes that are
-    multiples of 8 in 16 bits, of 4 in float32 (NVIDIA, Matrix Multiplication Background User's
-    Guide, "Tensor Core Requirements"). Others' names say how many elements they load together.
+    The names of others say how many elements they load together.
     """
 
     code = "misaligned-products"
     title = "Products of odd widths miss the fast Tensor Core kernels"
-    # Others get slower too: with 2048 in place of 2047, products took an H100 a fifth of the time,
-    # and gradients of biases half.
-    saved = 0.5, 1.3
+    saved = 0.5, 1.3  # other kernels get slower, too
     advice = (
         "Make the widths of {layers} and of their inputs multiples of 8, better of 64: "
         "`Dense(2048)` in place of `Dense(2047)`",
@@ -155,11 +147,7 @@ class MisalignedProducts(SlowKernels):
 
 
 class LayoutChanges(SlowKernels):
-    """Kernels that move the axis of channels, as for `data_format="channels_first"`.
-
-    Tensor Cores convolve images whose channels come last (NVIDIA, Convolutional Layers User's
-    Guide, "Tensor Layouts"); those of another layout are transposed before and after.
-    """
+    """Kernels that move the axis of channels, as for `data_format="channels_first"`."""
 
     code = "layout-changes"
     title = "Images are transposed between layouts"
@@ -194,7 +182,7 @@ class UnfusedOperations(ProfileRule):
     share_of_the_GPU_time_in = Share("Those of {of} take {value} of the GPU time")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
-        launches, share = launches_of(summary), fused_fraction(summary) or 0.0
+        launches, share = launches_of(summary), fused_fraction(summary)
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
         if share < MANY_FUSED:

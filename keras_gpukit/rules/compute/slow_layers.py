@@ -29,12 +29,7 @@ validation, with eight convolutions on two cores, whose 17 s of `fit` became les
 
 
 class DenseEmbeddingUpdate(LayersRule):
-    """An optimizer that computes with all rows of an embedding, though a batch uses few.
-
-    Keras' optimizers with moments, as Adam, make one gradient of the whole table from the rows'.
-    With a million rows, steps took an H100 2.7 times as long as with SGD, which changes only the
-    rows that a batch used.
-    """
+    """An optimizer that computes with all rows of an embedding, though a batch uses few."""
 
     code = "dense-embedding-update"
     title = "The optimizer updates all rows of an embedding in each step"
@@ -70,9 +65,7 @@ class DenseEmbeddingUpdate(LayersRule):
 class Float32Layers(LayersRule):
     """Layers without products that compute in float32 in a model of mixed precision.
 
-    They convert what they get to float32 and back, and read and write twice the bytes. Six
-    activations in float32 between dense layers in bfloat16 made steps of an H100 1.2 times as long.
-    Normalization is left out: Keras computes it in float32 in any case.
+    They convert what they get to float32 and back, and read and write twice the bytes.
     """
 
     code = "float32-layers"
@@ -94,9 +87,9 @@ class Float32Layers(LayersRule):
         share = (sum(layer.time_s for layer in found) + casts_s) / own_s
         if not found or casts_s < LEAST_CASTS * own_s or share < WARNING_FRACTION:
             return None
-        fused = fused_fraction(summary) or 0.0  # the second advice
+        most = max(share, fused_fraction(summary))  # by the second advice
         saving = of_compute(
-            summary, max(share, fused), low=LEAST_SAVED * share, basis="these layers in a profile"
+            summary, most, low=LEAST_SAVED * share, basis="these layers in a profile"
         )
         names = [layer.path.rsplit("/", 1)[-1] for layer in found]
         return self.find(
@@ -198,10 +191,7 @@ class FrozenFeatures(LayersRule):
 
 
 class MostlyPadding(Rule):
-    """Examples that are padded to more than twice the length of 99 % of them; our choice.
-
-    Keras computes padded steps too, whatever the mask says, but for cuDNN's kernels.
-    """
+    """Examples that are padded to more than twice the length of 99 % of them; our choice."""
 
     code = "mostly-padding"
     title = "Most of what the model computes on is padding"

@@ -265,7 +265,7 @@ class InputFillsMemory(Rule):
             *(self.full_size_of(stage.full_bytes or 0.0, stage.name) for stage in record.buffers),
             self.still_to_come(missing_bytes),
             self.free_host_memory(left_bytes),
-            advice=_advice(record.buffers, largest),
+            advice=_advice(largest),
             title=f"{largest.name} runs out of host memory {_when(record)}" if runs_out else None,
         )
 
@@ -297,7 +297,7 @@ def _when(record: HostBuffers) -> str:
     return f"in epoch {int(epochs) + 1:,}"
 
 
-def _advice(buffers: tuple[HostBuffer, ...], largest: HostBuffer) -> tuple[str, ...]:
+def _advice(largest: HostBuffer) -> tuple[str, ...]:
     smaller = (
         "Hold smaller elements: before decoding or augmenting, or as uint8 rather than float32"
     )
