@@ -51,7 +51,7 @@ LEAST_BETWEEN = 0.5
 """Least share of the layers' time between operations; our choice. It was 0.76 to 0.9 of two
 losses that use `tf.map_fn` over the examples of a batch."""
 MOST_LOOPS = 2
-DECOMPOSITIONS = ("Svd", "SelfAdjointEigV2", "Eig", "Qr")
+DECOMPOSITIONS = frozenset({"Svd", "SelfAdjointEigV2", "Eig", "Qr"})
 """Kinds of operations that decompose a matrix, which takes as long as many products of it."""
 DECOMPOSES = (
     "decomposes a whole matrix in each step, as a norm with `ord=2` does: for the largest singular "
@@ -136,7 +136,9 @@ class ComputeOutsideLayers(LayersRule):
         lines.sort(key=_time_s, reverse=True)
         lines = [line for line in lines[:MOST_LINES] if line.time_s >= LEAST_NAMED * total_s]
         removable = [line for line in lines if not line.backward_s]
-        decompose = [line for line in lines if _decomposes(line)]
+        decompose = [
+            line for line in lines if not DECOMPOSITIONS.isdisjoint(_operation_names([line]))
+        ]
         left_out = _sum_s((decompose or removable) if lines else outside) / total_s
         # Of a GPU, other rules judge what changes save.
         is_info = bool(profile.devices) or not left_out
@@ -191,15 +193,12 @@ def _lines_in_words(lines: Sequence[LayerProfile]) -> str:
 
 def _operations(layers: Sequence[LayerProfile]) -> str:
     """Returns the kinds of the largest operations: "TopKV2, MatMul"."""
-    largest = [kernel for layer in layers for kernel in layer.largest][:MOST_LINES]
-    return ", ".join(
-        dict.fromkeys(plain_name(kernel.operation or kernel.name) for kernel in largest)
-    )
+    return ", ".join(dict.fromkeys(_operation_names(layers)[:MOST_LINES]))
 
 
-def _decomposes(line: LayerProfile) -> bool:
-    names = (kernel.operation or kernel.name for kernel in line.largest)
-    return any(plain_name(name) in DECOMPOSITIONS for name in names)
+def _operation_names(layers: Sequence[LayerProfile]) -> list[str]:
+    largest = (kernel for layer in layers for kernel in layer.largest)
+    return [plain_name(kernel.operation or kernel.name) for kernel in largest]
 
 
 def _outside(
@@ -268,4 +267,4 @@ _time_s = attrgetter("time_s")
 
 
 def _sum_s(layers: Iterable[LayerProfile]) -> float:
-    return sum(map(_time_s, layers))
+    return sum(layer.time_s for layer in layers)

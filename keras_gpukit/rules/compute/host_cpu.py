@@ -98,7 +98,6 @@ class PageFaults(Rule):
     kernel_time_per_fault = Measure(", {value} per fault", "µs")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the kernel's share and its time per page fault with the thresholds."""
         host, per_step = host_readings(summary), summary.page_faults_per_step
         if host is None or host.kernel_fraction is None or per_step is None:
             return self.abstain(readings_too_few(summary))

@@ -188,10 +188,8 @@ def _longest_s(summary: RunSummary, limit: Limit) -> dict[str, float]:
         return {}
     found = {str(kind): spent_s for kind, spent_s in profile.kinds_s.items()}
     if limit == "idle":
-        found = {part: profile.parts_s.get(part, 0.0) for part in WAITS}
-        found = {
-            part: s for part, s in found.items() if s >= LEAST_WAIT * (summary.step_time_s or s)
-        }
+        least_s = LEAST_WAIT * (summary.step_time_s or 0.0)
+        found = {part: s for part, s in profile.parts_s.items() if part in WAITS and s >= least_s}
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
