@@ -205,8 +205,6 @@ FROM_ARRAYS = (
     "make a dataset of arrays: "
     "`ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`"
 )
-ON_BUSY_CORES = "; it saves only as much as cores are idle"
-FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
 
 
 class PreprocessingInModel(TimeRule):
@@ -242,13 +240,12 @@ class PreprocessingInModel(TimeRule):
             return None
         shares = {layer: time_s / step_s for layer, time_s in times_s.most_common(MOST_NAMED)}
         name = next(iter(shares))
+        fewer = f"fewer or cheaper layers: {name} takes {100 * shares[name]:.0f} % of each step"
         return self.find(
             severity(saving, summary),
             self.of_each_step(low),
             *(self.share_of(share, layer) for layer, share in shares.items()),
-            advice=_preprocessing_advice(
-                summary, FEWER.format(name=name, share=100 * shares[name])
-            ),
+            advice=_preprocessing_advice(summary, fewer),
             saving=saving,
             title=f"Preprocessing in the model takes {100 * low:.0f} % of each step, mostly {name}",
         )
@@ -283,4 +280,4 @@ def _preprocessing_advice(summary: RunSummary, fewer: str) -> tuple[str, ...]:
     host = host_readings(summary)
     if summary.environment.gpus or host is None or (host.cpu_percent or 0.0) < BUSY_PERCENT:
         return TO_INPUT, *how, fewer
-    return fewer, TO_INPUT + ON_BUSY_CORES, *how
+    return fewer, f"{TO_INPUT}; it saves only as much as cores are idle", *how
