@@ -15,8 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.memory.growth import THIS_PROCESS
 from keras_gpukit.rules.rule import advise
+from keras_gpukit.rules.whole_run.steady_growth import THIS_PROCESS
 from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, tensorboard_costs_s
 
 ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"

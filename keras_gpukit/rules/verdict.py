@@ -26,7 +26,6 @@ from keras_gpukit.rules.input import input_bound, input_slows_steps
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.input.pipeline_causes import corrected
 from keras_gpukit.rules.known_faults import explained
-from keras_gpukit.rules.memory import memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, ScriptRule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.setup import gpus, no_gpu, slowing_settings
@@ -36,6 +35,7 @@ from keras_gpukit.rules.whole_run import (
     between_epochs,
     endings,
     hangs,
+    memory_grows,
     memory_ran_out,
     not_learning,
     starting_again,

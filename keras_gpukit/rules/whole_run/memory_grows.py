@@ -9,7 +9,9 @@ from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.memory.growth import (
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, too_short
+from keras_gpukit.rules.slowdown.shifts import FEWEST
+from keras_gpukit.rules.whole_run.steady_growth import (
     FEWEST_EPOCHS,
     THIS_PROCESS,
     WARM_UP,
@@ -19,8 +21,6 @@ from keras_gpukit.rules.memory.growth import (
     growths_over_time,
     readings_of,
 )
-from keras_gpukit.rules.rule import Measure, Outcome, Rule, too_short
-from keras_gpukit.rules.slowdown.shifts import FEWEST
 
 MOSTLY = 0.5
 """Least share of the growth that a cause must account for; our choice."""
