@@ -177,9 +177,6 @@ class LaunchBound(Rule):
             return self.abstain("the step calls Python functions, which may take the time")
         if fused_fraction(summary) > max(launches.fraction, MANY_FUSED):
             return None  # the kernels take longer, as `unfused-operations` says
-        return self._captured(summary, launches)
-
-    def _captured(self, summary: RunSummary, launches: Launches) -> Outcome:
         waited_s = launches.fraction * time_of_steps_s(summary)
         lost = of_run(summary, waited_s, waited_s, basis="kernel launches")
         main = _main(summary.profile)
@@ -210,12 +207,9 @@ def _most_saved(summary: RunSummary, launches: Launches, main: _Main | None) -> 
     own_s = own_step_s(summary)
     if own_s is None or summary.environment.jit_compile:
         return launches.fraction
-    most = max(idle_fraction(summary), launches.fraction)
-    if main is not None and main.advice:
-        most += main.time_s / own_s
-    else:
-        most += fused_fraction(summary)
-    return SAVED * min(most, 1.0)
+    waits = max(idle_fraction(summary), launches.fraction)
+    kernels = main.time_s / own_s if main is not None and main.advice else fused_fraction(summary)
+    return SAVED * min(waits + kernels, 1.0)
 
 
 class _Main(NamedTuple):
@@ -244,9 +238,8 @@ def _main(profile: ProfileRecord | None) -> _Main | None:
     advice = ""
     if any(_LOOP in (kernel.operation or "") for kernel in most.largest):
         advice = CUDNN.format(name=name)
-    elif most.role == "layer" and _small_products(profile) >= MANY_PRODUCTS:
-        many = f"{_small_products(profile):.0f} small ones"
-        advice = BATCHED.format(name=name, many=many)
+    elif most.role == "layer" and (small := _small_products(profile)) >= MANY_PRODUCTS:
+        advice = BATCHED.format(name=name, many=f"{small:.0f} small ones")
     return _Main(name, sum(layer.time_s for layer in within), kernels, advice)
 
 
