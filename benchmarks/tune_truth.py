@@ -18,7 +18,7 @@ from harness import argument_parser, print_table
 from results_file import save, saved_rows
 
 from keras_gpukit.records.codec import to_dict
-from keras_gpukit.rules.speedups import TOLERANCE
+from keras_gpukit.rules.gains import TOLERANCE
 from keras_gpukit.scripts.first_fit import TunedScript
 from keras_gpukit.tuning.speedup_search import TrainingProcess
 from keras_gpukit.tuning.trials import compare

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.errors import TrialError
     from keras_gpukit.reports.searches import speedup_view
     from keras_gpukit.reports.terminal import print_anywhere
-    from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
+    from keras_gpukit.rules.gains import TOLERANCE, changes_to_try
     from keras_gpukit.scripts.first_fit import TunedScript
     from keras_gpukit.tuning.tune import search
 
@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _recorded(log_dir: Path) -> tuple[Promise, ...]:
     """Returns the promises of the findings on the newest run of a log folder, if it has one."""
-    from keras_gpukit.rules.speedups import promises
+    from keras_gpukit.rules.gains import promises
     from keras_gpukit.saved_runs import load_report
 
     try:

@@ -20,7 +20,7 @@ from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.records.steps import InputRecord, StepWindow, ThroughputRecord
 from keras_gpukit.reports.evidence import in_one_line
-from keras_gpukit.rules.memory.memory_grows import InputFillsMemory
+from keras_gpukit.rules.whole_run.memory_grows import InputFillsMemory
 from keras_gpukit.sensors.host import left_bytes
 
 FIRST_INPUT_S = 4.0

@@ -15,8 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.memory.growth import THIS_PROCESS
 from keras_gpukit.rules.rule import advise
+from keras_gpukit.rules.whole_run.steady_growth import THIS_PROCESS
 from keras_gpukit.rules.whole_run.time_parts import TENSORBOARD, tensorboard_costs_s
 
 ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"
@@ -24,7 +24,6 @@ ON_EPOCH_BEGIN = "PyDataset.on_epoch_begin"
 `on_epoch_begin` sets."""
 PACKAGES = {"keras": "Keras", "tensorflow": "TensorFlow"}
 _CAUSES = {"kept_in", "models_alive", "traced_again"}
-_EVERY = re.compile(r"update_freq=(\d+)")
 
 
 @dataclass(frozen=True)
@@ -96,20 +95,17 @@ def _is_gradient_of_dense(summary: RunSummary, finding: Finding) -> bool:
 
 def _writes_each_batch(summary: RunSummary, finding: Finding) -> bool:
     """`TensorBoard(update_freq=N)`, above 1, which takes its time between steps."""
-    given = _EVERY.search(summary.environment.settings.get(f"{TENSORBOARD}.update_freq", ""))
+    setting = summary.environment.settings.get(f"{TENSORBOARD}.update_freq", "")
+    given = re.search(r"update_freq=(\d+)", setting)
     is_rare = given is not None and int(given[1]) > 1
     is_costly = "update_freq" in tensorboard_costs_s(summary)
     return is_rare and is_costly and finding.about == TENSORBOARD
 
 
-def _grows(finding: Finding) -> bool:
-    return finding.about == THIS_PROCESS
-
-
 def _compiles_each_model(summary: RunSummary, finding: Finding) -> bool:
     """`jit_compile`; the process grows with each fit, and each fit traces."""
     traces = any(figure.key == "traced_again" for figure in finding.evidence)
-    return bool(summary.environment.jit_compile) and traces and _grows(finding)
+    return bool(summary.environment.jit_compile) and traces and finding.about == THIS_PROCESS
 
 
 def _has_generator(summary: RunSummary, finding: Finding) -> bool:
@@ -117,7 +113,7 @@ def _has_generator(summary: RunSummary, finding: Finding) -> bool:
     is_known = any(figure.key in _CAUSES for figure in finding.evidence)
     stages = summary.pipeline.stages if summary.pipeline else ()
     generates = any(stage.kind == "generator" for stage in stages)
-    return generates and not is_known and _grows(finding)
+    return generates and not is_known and finding.about == THIS_PROCESS
 
 
 _KERAS = "https://github.com/keras-team/keras"

@@ -100,13 +100,9 @@ def of_run(
 def of_input(summary: RunSummary) -> Saving | None:
     """Returns what a run would save if every batch were ready when its step needs it.
 
-    On a GPU the saving is about the wait, and on a CPU at least that, or the lower end of its
-    range. On a CPU, making batches also takes cores away from the steps; how busy the cores were
-    limits that part. Steps also get faster if they no longer start after a pause. If Python code
-    that makes batches holds the GIL, the only upper bound is the total time of the steps. In any
-    case the steps keep a fifth of their own time. If other processes fill the cores, batches that
-    are computed may be late because of them, and no change of the script is sure to save anything;
-    code that waits needs no core.
+    The section on `input-bound` in the reference says what the range is made of. If other processes
+    fill the cores, batches that are computed may be late because of them, and no change of the
+    script is sure to save anything; code that waits needs no core.
     """
     saving, record, host = _of_ready_batches(summary), summary.input, summary.host
     if saving is None or record is None or host is None or mostly_waits(record, summary):

@@ -13,11 +13,9 @@ from keras_gpukit.records.steps import InputRecord, ThroughputRecord
 from keras_gpukit.rules.cluster import waiting_workers
 from keras_gpukit.rules.compute import (
     dominant_layer,
-    frozen_layers,
     host_cpu,
     host_work,
     launch_bound,
-    loop_in_step,
     precision,
     slow_kernels,
     slow_layers,
@@ -28,7 +26,6 @@ from keras_gpukit.rules.input import input_bound, input_slows_steps
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.input.pipeline_causes import corrected
 from keras_gpukit.rules.known_faults import explained
-from keras_gpukit.rules.memory import memory_grows
 from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, ScriptRule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.setup import gpus, no_gpu, slowing_settings
@@ -38,6 +35,7 @@ from keras_gpukit.rules.whole_run import (
     between_epochs,
     endings,
     hangs,
+    memory_grows,
     memory_ran_out,
     not_learning,
     starting_again,
@@ -85,8 +83,8 @@ RULES: tuple[Rule, ...] = (
     slow_layers.DenseEmbeddingUpdate(),
     slow_layers.SlowMetrics(),
     slow_layers.MostlyPadding(),
-    frozen_layers.FrozenFeatures(),
-    loop_in_step.LoopInStep(),
+    slow_layers.FrozenFeatures(),
+    dominant_layer.LoopInStep(),
     slow_kernels.UnfusedOperations(),
     launch_bound.LaunchBound(),
     dominant_layer.DominantLayer(),
@@ -137,16 +135,14 @@ def judge(summary: RunSummary) -> Verdict:
     if isinstance(outcomes["out-of-memory"], Finding):  # until it fits, speed is no question
         for rule in RULES:
             found = outcomes[rule.code]
-            is_remark = isinstance(found, Finding) and found.severity == "info"
-            stays = (
-                rule.ends_run or rule.code in _WITH_MEMORY or (rule.judges_first_step and is_remark)
-            )
-            if isinstance(found, Finding) and not stays:
+            if not isinstance(found, Finding) or rule.ends_run or rule.code in _WITH_MEMORY:
+                continue
+            if found.severity != "info" or not rule.judges_first_step:
                 outcomes[rule.code] = NotApplicable("memory ran out")
     findings = [
         explained(finding, summary) for finding in outcomes.values() if isinstance(finding, Finding)
     ]
-    whole_s = 0.0 if summary.script is None else summary.script.wall_s
+    whole_s = summary.script.wall_s if summary.script else 0.0
     unjudged = {
         code: outcome for code, outcome in outcomes.items() if isinstance(outcome, NotApplicable)
     }

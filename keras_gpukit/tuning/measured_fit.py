@@ -15,7 +15,7 @@ from keras_gpukit.memory.out_of_memory import is_out_of_memory
 from keras_gpukit.monitoring.call_errors import kind_and_message
 from keras_gpukit.records.finding import Change, Finding
 from keras_gpukit.records.tuning import Promise
-from keras_gpukit.rules.speedups import promises
+from keras_gpukit.rules.gains import promises
 from keras_gpukit.tuning.made_changes import NO_END, GivenFit, UnsuitedError, make_changes
 from keras_gpukit.tuning.measured_rates import MINIMUM_CALLS, SETTLING
 from keras_gpukit.tuning.processes import OwnProcess

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_gpukit.errors import TrialError, one_line
 from keras_gpukit.records.tuning import Promise, SpeedupEnding, SpeedupSearch, TriedChange
-from keras_gpukit.rules import gains, speedups
+from keras_gpukit.rules import gains
 from keras_gpukit.tuning.measured_fit import COMPARED_SHARE, Ready, TrialFailedError
 from keras_gpukit.tuning.measured_rates import summarize
 from keras_gpukit.tuning.processes import OwnProcess, ProcessEndedError
@@ -124,7 +124,7 @@ class SpeedupTrials:
             tolerance=self.tolerance,
             ending=ending,
             duration_s=time.monotonic() - self._began_s,
-            by_hand=speedups.by_hand(self._first.findings, self._done, left),
+            by_hand=gains.by_hand(self._first.findings, self._done, left),
         )
 
     def _measure_unchanged(self) -> None:
@@ -140,8 +140,8 @@ class SpeedupTrials:
     def _try_all(self, asked: Sequence[str]) -> SpeedupEnding:
         assert self._first is not None
         proposals = {proposal.name: proposal for proposal in self._first.proposals}
-        known = [name for name in speedups.CHANGES if name in proposals]
-        names = asked or speedups.in_order(known, self._promises)
+        known = [name for name in gains.CHANGES if name in proposals]
+        names = asked or gains.in_order(known, self._promises)
         ending: SpeedupEnding = "nothing left to try"
         for name in names:
             change = proposals.get(name)
@@ -214,7 +214,7 @@ class SpeedupTrials:
         ratio = None if only_input else _loss_ratio(first, process.ready)
         ratio = ratio if process.is_finite else math.nan
         note = gains.rejected_because(found.gain, found.low, found.high)
-        note = note or speedups.changes_the_loss(ratio, self.tolerance)
+        note = note or gains.changes_the_loss(ratio, self.tolerance)
         return replace(
             tried,
             gain=found.gain,
@@ -237,7 +237,7 @@ class SpeedupTrials:
         return read_rate
 
     def _note(self, tried: TriedChange) -> TriedChange:
-        tried = replace(tried, promise=speedups.promise_of(tried.change, self._promises))
+        tried = replace(tried, promise=gains.promise_of(tried.change, self._promises))
         self._done.append(tried)
         return tried
 

@@ -31,7 +31,7 @@ class TrainingChange:
     """A change of how a model trains, which a trial process makes from outside.
 
     Attributes:
-        name: One of `keras_gpukit.rules.speedups.CHANGES`.
+        name: One of `keras_gpukit.rules.gains.CHANGES`.
         policy: Dtype policy to set before the model is built; None to leave it.
         variable: Environment variable to set, as "NAME=value"; "" for none.
         tunes_input: Whether `tune_input` changes the input.

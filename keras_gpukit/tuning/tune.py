@@ -13,7 +13,7 @@ from keras_gpukit.errors import TrialError
 from keras_gpukit.records.tuning import Promise, SpeedupSearch
 from keras_gpukit.reports.searches import speedup_view as render
 from keras_gpukit.reports.terminal import print_anywhere
-from keras_gpukit.rules.speedups import TOLERANCE, changes_to_try
+from keras_gpukit.rules.gains import TOLERANCE, changes_to_try
 from keras_gpukit.tuning.measured_fit import started
 from keras_gpukit.tuning.processes import ProcessSettings, check_importable, prepared_context
 from keras_gpukit.tuning.sources import ProgressLine, check_experiment

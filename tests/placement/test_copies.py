@@ -8,7 +8,7 @@ from google.protobuf import text_format
 
 from keras_gpukit.layer_names import NO_LAYERS
 from keras_gpukit.profiling.placement import aggregation
-from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record
+from keras_gpukit.profiling.placement.aggregation import make_record
 from keras_gpukit.profiling.placement.copies import (
     infer_shapes,
     read_sent,
@@ -16,6 +16,7 @@ from keras_gpukit.profiling.placement.copies import (
     sum_copies,
 )
 from keras_gpukit.records import Operation, OperationKind, SentTensor, StepOperations
+from keras_gpukit.rules.compute.placement_causes import Surroundings
 
 # A GPU next to a CPU, which no test machine has.
 CPU, GPU = (f"/job:localhost/replica:0/task:0/device:{name}:0" for name in ("CPU", "GPU"))

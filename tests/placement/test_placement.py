@@ -18,7 +18,7 @@ from placement.cases.watching import HostBound, StatefulNoise, fit, make_model, 
 import keras_gpukit as gpukit
 from keras_gpukit.frameworks import tf_functions, tf_runtime
 from keras_gpukit.layer_names import LayerNames
-from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record, not_compilable
+from keras_gpukit.profiling.placement.aggregation import make_record, not_compilable
 from keras_gpukit.profiling.placement.graphs import find_step, read_step
 from keras_gpukit.profiling.placement.operation_names import (
     is_in_loop,
@@ -29,7 +29,7 @@ from keras_gpukit.profiling.placement.operation_names import (
 )
 from keras_gpukit.profiling.placement.probe import PlacementProbe
 from keras_gpukit.records import OWN_SCOPE, Operation, OperationKind, StepOperations
-from keras_gpukit.rules.compute.placement_causes import explain
+from keras_gpukit.rules.compute.placement_causes import Surroundings, explain
 
 needs_gpu_kernels = pytest.mark.skipif(
     not tf.sysconfig.get_build_info()["is_cuda_build"], reason="a TensorFlow without GPU kernels"
@@ -237,7 +237,8 @@ def test_without_gpu_kernels_nothing_is_predicted():
 )
 def test_reason_from_tensorflows_own_registry(type_, types, cause):
     kind = OperationKind(type_, tuple((name, (dtype,)) for name, dtype in types.items()))
-    found = explain(kind, operation_kernels, predicted=True, trust_requests=True)
+    around = Surroundings(("CPU:0",), knows_gpu_kernels=True, has_strategy=False)
+    found = explain(kind, operation_kernels, around)
     assert (found and found[0]) == cause
 
 

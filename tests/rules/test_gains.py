@@ -7,7 +7,7 @@ import pytest
 
 from keras_gpukit import records
 from keras_gpukit.records import Rate, StageTraits
-from keras_gpukit.rules import gains, speedups
+from keras_gpukit.rules import gains
 from keras_gpukit.rules.gains import advise
 from keras_gpukit.rules.whole_run.whole_script import remedy
 
@@ -79,18 +79,18 @@ def test_the_same_advice_is_given_once_and_none_for_errors_that_are_not_known():
 
 
 def test_codes_and_names_can_be_asked_for():
-    assert speedups.changes_to_try(["input-bound", "jit", "launch-bound"]) == (
+    assert gains.changes_to_try(["input-bound", "jit", "launch-bound"]) == (
         "input",
         "jit",
         "steps-per-execution",
         "batch-size",
     )
     with pytest.raises(ValueError, match="no change to try for 'no-gpu'"):
-        speedups.changes_to_try(["no-gpu"])
+        gains.changes_to_try(["no-gpu"])
     # Of several findings, the one that promises most counts.
     made = (records.Promise("slow-epoch-start", 1.1, 3.0), records.Promise("input-bound", 1.2, 1.5))
-    assert speedups.promise_of("input", made) == made[0]
-    assert speedups.promise_of("jit", made) is None
+    assert gains.promise_of("input", made) == made[0]
+    assert gains.promise_of("jit", made) is None
 
 
 def test_a_promise_is_about_the_steps_alone():
@@ -103,8 +103,8 @@ def test_a_promise_is_about_the_steps_alone():
         input=records.InputRecord("fit", breakdown=parts),
         verdict=records.Verdict((finding,)),
     )
-    assert speedups.promises(summary) == (records.Promise("input-bound", 1.25, None),)
-    assert speedups.promises(replace(summary, verdict=records.Verdict())) == ()
+    assert gains.promises(summary) == (records.Promise("input-bound", 1.25, None),)
+    assert gains.promises(replace(summary, verdict=records.Verdict())) == ()
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_a_promise_is_about_the_steps_alone():
     ],
 )
 def test_the_loss_stays_within_the_tolerance(ratio, because):
-    assert speedups.changes_the_loss(ratio, speedups.TOLERANCE) == because
+    assert gains.changes_the_loss(ratio, gains.TOLERANCE) == because

@@ -7,7 +7,7 @@ from helpers.summaries import breakdown
 
 from keras_gpukit import records
 from keras_gpukit.rules.known_faults import KNOWN_FAULTS, ON_EPOCH_BEGIN, explained
-from keras_gpukit.rules.memory.growth import THIS_PROCESS
+from keras_gpukit.rules.whole_run.steady_growth import THIS_PROCESS
 
 RUN = records.RunSummary(records.Environment({}))
 

@@ -9,9 +9,9 @@ import pytest
 from keras_gpukit import rules
 from keras_gpukit.cli.report import PAGES
 from keras_gpukit.rules import RULES
+from keras_gpukit.rules.gains import CHANGES
 from keras_gpukit.rules.reference import SECTION, filled
 from keras_gpukit.rules.rule import Measure
-from keras_gpukit.rules.speedups import CHANGES
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from keras_gpukit.layer_names import NO_LAYERS, LayerNames
+from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.profiling.placement.copies import sum_copies
 from keras_gpukit.records.placement import (
     CompiledPart,
@@ -18,6 +18,7 @@ from keras_gpukit.records.placement import (
 )
 from keras_gpukit.rules.compute.placement_causes import (
     Registry,
+    Surroundings,
     Why,
     by_likely_mistake,
     find_fallbacks,
@@ -33,21 +34,6 @@ Refuses = Callable[[str, str], bool | None]
 """Returns whether XLA cannot compile an operation type for a device; None if unknown."""
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """Properties of the machine and the model that affect which operations are fallbacks."""
-
-    devices: tuple[str, ...]
-    knows_gpu_kernels: bool
-    has_strategy: bool
-    layers: LayerNames = NO_LAYERS
-
-    @property
-    def has_gpu(self) -> bool:
-        """Whether TensorFlow has a GPU."""
-        return any(device.startswith("GPU") for device in self.devices)
-
-
 def make_record(
     ran: StepOperations,
     around: Surroundings,
@@ -59,25 +45,10 @@ def make_record(
     Without a GPU, the fallbacks are predicted. If TensorFlow was also built without GPU kernels,
     prediction is not possible and the record has no fallbacks.
     """
-    predicted = around.knows_gpu_kernels and not around.has_gpu
-    # Without a GPU, a strategy requests the CPU as the only device.
-    trust_requests = around.has_gpu or not around.has_strategy
-    fallbacks = find_fallbacks(
-        ran.operations if around.has_gpu or predicted else (),
-        registry,
-        predicted=predicted,
-        trust_requests=trust_requests,
-        devices=around.devices,
-    )
+    judgeable = ran.operations if around.has_gpu or around.predicted else ()
+    fallbacks = find_fallbacks(judgeable, registry, around)
     judged = {
-        (kind, device): judge_placement(
-            kind,
-            device,
-            registry,
-            devices=around.devices,
-            predicted=predicted,
-            trust_requests=trust_requests,
-        )
+        (kind, device): judge_placement(kind, device, registry, around)
         for kind, device in {(operation.kind, operation.device) for operation in ran.operations}
     }
     rows = Counter(
@@ -90,7 +61,7 @@ def make_record(
     return PlacementRecord(
         operations=_count(ran.operations, registry),
         fallbacks=tuple(_completed(fallback, ran, around.layers) for fallback in fallbacks),
-        predicted=predicted,
+        predicted=around.predicted,
         transfers=ran.transfers,
         mechanism=ran.mechanism,
         transfers_between=dict(ran.transfers_between),

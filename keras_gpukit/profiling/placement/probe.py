@@ -17,7 +17,7 @@ from keras_gpukit.frameworks.older_keras import calls_are_numbered
 from keras_gpukit.frameworks.tf_functions import python_function, traces_of
 from keras_gpukit.layer_names import LayerNames, is_backward, layer_names
 from keras_gpukit.profiling.placement import graphs
-from keras_gpukit.profiling.placement.aggregation import Surroundings, make_record
+from keras_gpukit.profiling.placement.aggregation import make_record
 from keras_gpukit.profiling.placement.copies import (
     Shapes,
     infer_shapes,
@@ -39,6 +39,7 @@ from keras_gpukit.records.placement import (
     PythonRole,
     StepOperations,
 )
+from keras_gpukit.rules.compute.placement_causes import Surroundings
 
 _LOSS = "compile_loss"
 

@@ -1,19 +1,23 @@
-"""Whether one kind of layer, or what is in none, takes much of the computation."""
+"""Which layer, line or loop of the script takes much of each step."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from keras_gpukit.records.finding import Finding, Severity
+from keras_gpukit.records.finding import Severity
 from keras_gpukit.records.profile import Kind, LayerProfile, LayerRole, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.launch_bound import BATCHED
-from keras_gpukit.rules.compute.profile_shares import FUSED_KINDS, PRODUCT_KINDS, is_compiled
+from keras_gpukit.rules.compute.profile_shares import (
+    FUSED_KINDS,
+    PRODUCT_KINDS,
+    LayersRule,
+    is_compiled,
+)
 from keras_gpukit.rules.compute.slow_kernels import group_of, plain_name
-from keras_gpukit.rules.compute.slow_layers import REQUIRES
-from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
+from keras_gpukit.rules.rule import Measure, Outcome, Share
 from keras_gpukit.rules.savings import of_compute
 
 ADVICE: dict[LayerRole, str] = {
@@ -43,8 +47,11 @@ MOST_LINES = 3
 LEAST_NAMED = 0.05
 """Least share of the computation of a line that is named; our choice."""
 
-
-DECOMPOSITIONS = ("Svd", "SelfAdjointEigV2", "Eig", "Qr")
+LEAST_BETWEEN = 0.5
+"""Least share of the layers' time between operations; our choice. It was 0.76 to 0.9 of two
+losses that use `tf.map_fn` over the examples of a batch."""
+MOST_LOOPS = 2
+DECOMPOSITIONS = frozenset({"Svd", "SelfAdjointEigV2", "Eig", "Qr"})
 """Kinds of operations that decompose a matrix, which takes as long as many products of it."""
 DECOMPOSES = (
     "decomposes a whole matrix in each step, as a norm with `ord=2` does: for the largest singular "
@@ -53,7 +60,7 @@ DECOMPOSES = (
 )
 
 
-class DominantLayer(Rule):
+class DominantLayer(LayersRule):
     """Layers of one kind, or another part of the step, that take a third of the computation.
 
     And at least twice as long as other layers, each for itself. Both are our choice.
@@ -61,57 +68,31 @@ class DominantLayer(Rule):
 
     code = "dominant-layer"
     title = "One kind of layer takes much of the computation"
-    requires = REQUIRES
-    charts = ("captures", "layers")
     least, ratio = 1 / 3, 2.0
     of_the_computation = Share("{of} takes {value} of the computation")
     of_it_in = Share(", {value} of it {of}")
     of_it_backward = Share(", {value} of it in the backward pass")
     layers = Measure("{value} layers are of the kind {of}")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile = summary.profile
-        if profile is None or not profile.layers:
-            return self.abstain()
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         layers = _computing(profile)
-        groups: dict[str, list[LayerProfile]] = {}
+        groups: defaultdict[str, list[LayerProfile]] = defaultdict(list)
         for layer in layers:
-            groups.setdefault(group_of(layer), []).append(layer)
-        total_s = sum(map(_time_s, layers))
+            groups[group_of(layer)].append(layer)
         groups.pop("", None)
-        least_s = self.least * total_s
-        fitting = {
-            name: sum(map(_time_s, group))
-            for name, group in groups.items()
-            if sum(map(_time_s, group)) >= least_s and self._is_unusual(group, layers)
-        }
-        if not fitting:
+        unusual = [item for item in groups.items() if self._is_unusual(item[1], layers)]
+        if not unusual:
             return None
-        name = max(fitting, key=lambda group_name: fitting[group_name])
-        advice = _advice(name, groups[name], is_compiled(summary, profile))
-        groups[name].sort(key=_time_s, reverse=True)
+        name, group = max(unusual, key=lambda item: _sum_s(item[1]))
+        time_s, total_s = _sum_s(group), _sum_s(layers)
+        if time_s < self.least * total_s:
+            return None
+        group.sort(key=_time_s, reverse=True)
+        advice = _advice(name, group, is_compiled(summary, profile))
         # Of a GPU, other rules judge what these changes save.
         level: Severity = "warning" if len(advice) > 1 and not profile.devices else "info"
-        return self._found(level, name, groups[name], total_s, advice)
-
-    def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
-        others = [layer for layer in layers if layer.role == "layer" and layer not in group]
-        if len(others) < 2 or (_kind(group) in PRODUCT_KINDS and len(group) > 1):
-            return False  # as it should be
-        usual_s = sum(map(_time_s, others)) / len(others)
-        own_s = sum(map(_time_s, group)) / len(group)
-        return group[0].role != "layer" or own_s >= self.ratio * usual_s
-
-    def _found(
-        self,
-        level: Severity,
-        name: str,
-        group: list[LayerProfile],
-        total_s: float,
-        advice: Sequence[str],
-    ) -> Finding:
-        time_s, kind = sum(map(_time_s, group)), _kind(group)
-        share, mostly = time_s / total_s, "" if kind == group[0].role else f", mostly {kind}"
+        share, kind = time_s / total_s, _kind(group)
+        mostly = "" if kind == group[0].role else f", mostly {kind}"
         return self.find(
             level,
             self.of_the_computation(share, name),
@@ -122,8 +103,15 @@ class DominantLayer(Rule):
             title=f"{100 * share:.0f} % of the computation is {name}{_made(group)}{mostly}",
         )
 
+    def _is_unusual(self, group: list[LayerProfile], layers: list[LayerProfile]) -> bool:
+        others = [layer for layer in layers if layer.role == "layer" and layer not in group]
+        if len(others) < 2 or (_kind(group) in PRODUCT_KINDS and len(group) > 1):
+            return False  # as it should be
+        usual_s, own_s = _sum_s(others) / len(others), _sum_s(group) / len(group)
+        return group[0].role != "layer" or own_s >= self.ratio * usual_s
 
-class ComputeOutsideLayers(Rule):
+
+class ComputeOutsideLayers(LayersRule):
     """Lines of the script outside of layers that take a third of the computation.
 
     Or what belongs to no layer for whatever reason, if it takes three fifths. Both are our choice.
@@ -131,30 +119,27 @@ class ComputeOutsideLayers(Rule):
 
     code = "compute-outside-layers"
     title = "Much of the computation belongs to no layer"
-    requires = REQUIRES
-    charts = ("captures", "layers")
     least_of_lines, least = 1 / 3, 0.6
     of_the_computation = Share("What belongs to no layer takes {value} of the computation")
     of_it_by_line = Share(", {of} {value}")
     of_it_backward = Share(", {value} of it in the backward pass")
 
-    def judge(self, summary: RunSummary) -> Outcome:
-        profile = summary.profile
-        if profile is None or not profile.layers:
-            return self.abstain()
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         layers = _computing(profile)
-        total_s = sum(map(_time_s, layers)) or 1.0
+        total_s = _sum_s(layers) or 1.0
         lines = [layer for layer in layers if layer.role == "line"]
         outside = [*lines, *(layer for layer in layers if layer.role == "other")]
-        outside_s = sum(map(_time_s, outside))
+        outside_s = _sum_s(outside)
         share, backward_s = outside_s / total_s, sum(layer.backward_s for layer in outside)
-        if sum(map(_time_s, lines)) < self.least_of_lines * total_s and share < self.least:
+        if _sum_s(lines) < self.least_of_lines * total_s and share < self.least:
             return None
         lines.sort(key=_time_s, reverse=True)
         lines = [line for line in lines[:MOST_LINES] if line.time_s >= LEAST_NAMED * total_s]
         removable = [line for line in lines if not line.backward_s]
-        decompose = [line for line in lines if _decomposes(line)]
-        left_out = sum(map(_time_s, (decompose or removable) if lines else outside)) / total_s
+        decompose = [
+            line for line in lines if not DECOMPOSITIONS.isdisjoint(_operation_names([line]))
+        ]
+        left_out = _sum_s((decompose or removable) if lines else outside) / total_s
         # Of a GPU, other rules judge what changes save.
         is_info = bool(profile.devices) or not left_out
         basis = "operations of no layer"
@@ -170,6 +155,33 @@ class ComputeOutsideLayers(Rule):
         )
 
 
+class LoopInStep(LayersRule):
+    """A step whose time passes between small operations, and in which the script makes a loop."""
+
+    code = "loop-in-step"
+    title = "A loop within the step starts many small operations"
+    tried_by = ("jit",)
+    of_a_step_between_operations = Share("{value} of a step passes between its operations")
+
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        share = profile.between_fraction
+        if not profile.loops or share < LEAST_BETWEEN:
+            return None
+        lines = " and ".join(profile.loops[:MOST_LOOPS])
+        return self.find(
+            "warning",
+            self.of_a_step_between_operations(share),
+            advice=(
+                "compute all turns at once, by broadcasting, such as `a[:, None] - b[None]`, or by "
+                "`tf.vectorized_map(f, xs)` in place of `tf.map_fn`",
+                "`compile(jit_compile=True)`: XLA makes few operations of a turn",
+            ),
+            saving=of_compute(summary, share, basis="time between operations"),
+            title=f"The loop at {lines} runs within each step: {100 * share:.0f} % of the step "
+            "passes between small operations",
+        )
+
+
 def _computing(profile: ProfileRecord) -> list[LayerProfile]:
     """Returns layers without pauses between operations, and what damaged files say nothing of."""
     return [layer for layer in profile.layers if layer.kernels and layer.kinds_s and layer.time_s]
@@ -181,15 +193,12 @@ def _lines_in_words(lines: Sequence[LayerProfile]) -> str:
 
 def _operations(layers: Sequence[LayerProfile]) -> str:
     """Returns the kinds of the largest operations: "TopKV2, MatMul"."""
-    largest = [kernel for layer in layers for kernel in layer.largest][:MOST_LINES]
-    return ", ".join(
-        dict.fromkeys(plain_name(kernel.operation or kernel.name) for kernel in largest)
-    )
+    return ", ".join(dict.fromkeys(_operation_names(layers)[:MOST_LINES]))
 
 
-def _decomposes(line: LayerProfile) -> bool:
-    names = (kernel.operation or kernel.name for kernel in line.largest)
-    return any(plain_name(name) in DECOMPOSITIONS for name in names)
+def _operation_names(layers: Sequence[LayerProfile]) -> list[str]:
+    largest = (kernel for layer in layers for kernel in layer.largest)
+    return [plain_name(kernel.operation or kernel.name) for kernel in largest]
 
 
 def _outside(
@@ -255,3 +264,7 @@ def _kind(group: list[LayerProfile]) -> Kind:
 
 
 _time_s = attrgetter("time_s")
+
+
+def _sum_s(layers: Iterable[LayerProfile]) -> float:
+    return sum(layer.time_s for layer in layers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from keras_gpukit.records.finding import Figure, Saving, Severity
 from keras_gpukit.records.machine import HostUtilization
 from keras_gpukit.records.run import RunSummary
@@ -19,8 +21,6 @@ from keras_gpukit.rules.savings import (
     waited_s,
 )
 
-JOB_PERCENT = OTHERS_PERCENT
-"""Least use of all cores from which processes of the job count; our choice."""
 LESS_WORK = (
     "Do less work per example: smaller images, or prepare them once, before training",
     "Augment with layers inside the model, which run on the GPU",
@@ -48,7 +48,7 @@ class HostCPUSaturated(Rule):
             return None  # `machine_load` says so: no change of the script makes it less
         waits, on_gpu = is_input_bound(summary), bool(summary.environment.gpus)
         level: Severity = "warning" if waits else "info"
-        if (host.job_cpu_percent or 0.0) >= JOB_PERCENT:
+        if (host.job_cpu_percent or 0.0) >= OTHERS_PERCENT:
             fewer = (
                 "Start fewer workers on this host, or give each cores of its own: `keras-gpukit "
                 "launch --cpus-per-worker N`"
@@ -61,13 +61,12 @@ class HostCPUSaturated(Rule):
         return self.find(level, *_evidence(host), advice=(*less_work, "Give the run more cores"))
 
 
-def _evidence(host: HostUtilization) -> tuple[Figure, ...]:
-    figures = [HostCPUSaturated.cores_busy(host.cpu_percent or 0.0)]
+def _evidence(host: HostUtilization) -> Iterator[Figure]:
+    yield HostCPUSaturated.cores_busy(host.cpu_percent or 0.0)
     if host.process_cpu_percent is not None:
-        figures.append(HostCPUSaturated.this_process(host.process_cpu_percent))
-    if (host.job_cpu_percent or 0.0) >= 1:
-        figures.append(HostCPUSaturated.other_processes_of_the_job(host.job_cpu_percent or 0.0))
-    return tuple(figures)
+        yield HostCPUSaturated.this_process(host.process_cpu_percent)
+    if host.job_cpu_percent is not None and host.job_cpu_percent >= 1:
+        yield HostCPUSaturated.other_processes_of_the_job(host.job_cpu_percent)
 
 
 POOL = "TF_CPU_ALLOCATOR_USE_BFC=true"
@@ -99,7 +98,6 @@ class PageFaults(Rule):
     kernel_time_per_fault = Measure(", {value} per fault", "µs")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        """Compares the kernel's share and its time per page fault with the thresholds."""
         host, per_step = host_readings(summary), summary.page_faults_per_step
         if host is None or host.kernel_fraction is None or per_step is None:
             return self.abstain(readings_too_few(summary))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from keras_gpukit.layer_names import LayerNames
 from keras_gpukit.records.finding import Figure
@@ -23,7 +23,7 @@ from keras_gpukit.rules.whole_run.time_parts import NOTABLE_FRACTION, TimeRule
 # Not "requested" and not "variable elsewhere": an operation that the user placed has not fallen
 # back.
 BLAMED_CAUSES = ("no such device", "no kernel", "dtype", "host function")
-NAMED = 3
+MOST_NAMED = 3
 PYTHON = "host function"
 """Cause of Python functions of the step to be on the CPU."""
 
@@ -49,7 +49,7 @@ class CPUFallback(Rule):
             wrong = [
                 fallback for fallback in record.fallbacks if fallback.cause == "no such device"
             ]
-            advice = tuple(dict.fromkeys(_advise(fallback) for fallback in wrong))[:NAMED]
+            advice = tuple(dict.fromkeys(_advise(fallback) for fallback in wrong))[:MOST_NAMED]
             return self.find(
                 "critical",
                 self.operations_on_the_CPU(sum(record.by_device.values())),
@@ -65,7 +65,7 @@ class CPUFallback(Rule):
         return self.find(
             "info" if record.predicted else "warning",
             *_evidence(record, blamed),
-            advice=tuple(_advise(fallback) for fallback in blamed[:NAMED]),
+            advice=tuple(_advise(fallback) for fallback in blamed[:MOST_NAMED]),
             title=_title(record, about),
             about=about,
         )
@@ -78,22 +78,15 @@ def _title(record: PlacementRecord, about: str) -> str | None:
     return "Operations would fall back to the CPU on a GPU machine" if record.predicted else None
 
 
-def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> tuple[Figure, ...]:
-    counts = tuple(
-        figure
-        for fallback in blamed[:NAMED]
-        for figure in (
-            CPUFallback.operations_of(fallback.count, fallback.operation),
-            CPUFallback.data_of(fallback.python_bytes or 0, fallback.operation),
-        )
-        if figure.value
-    )
-    if record.predicted or record.transfers is None:
-        return counts
-    copies = CPUFallback.copies_between_devices_per_step(record.transfers)
-    if not record.copied_bytes:
-        return (*counts, copies)
-    return (*counts, copies, CPUFallback.bytes_copied_per_step(record.copied_bytes))
+def _evidence(record: PlacementRecord, blamed: list[Fallback]) -> Iterator[Figure]:
+    for fallback in blamed[:MOST_NAMED]:
+        yield CPUFallback.operations_of(fallback.count, fallback.operation)
+        if fallback.python_bytes:
+            yield CPUFallback.data_of(fallback.python_bytes, fallback.operation)
+    if not record.predicted and record.transfers is not None:
+        yield CPUFallback.copies_between_devices_per_step(record.transfers)
+        if record.copied_bytes:
+            yield CPUFallback.bytes_copied_per_step(record.copied_bytes)
 
 
 def _advise(fallback: Fallback) -> str:
@@ -102,7 +95,6 @@ def _advise(fallback: Fallback) -> str:
 
 
 HALF_THE_BYTES = 0.5
-MOST_NAMED = 3
 
 
 class PythonInStep(Rule):
@@ -144,12 +136,7 @@ class PythonInStep(Rule):
 
 
 class BatchCopy(ProfileRule):
-    """Copies from the host during which no GPU computes.
-
-    One thread of the host copies a batch to pinned memory, and the GPU copies it from there. On an
-    H100 that took 5.6 to 6.1 ms of each step for batches of 34 MB, 0.6 ms of them on the GPU, and
-    0.5 to 0.8 ms for batches of 4 MB. So the time follows from the bytes.
-    """
+    """Copies from the host during which no GPU computes; their time follows from the bytes."""
 
     code = "host-to-device-copy"
     title = "Copies to the GPU take much of each step"
@@ -218,8 +205,6 @@ FROM_ARRAYS = (
     "make a dataset of arrays: "
     "`ds = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(len(x)).batch(n)`"
 )
-ON_BUSY_CORES = "; it saves only as much as cores are idle"
-FEWER = "fewer or cheaper layers: {name} takes {share:.0f} % of each step"
 
 
 class PreprocessingInModel(TimeRule):
@@ -255,13 +240,12 @@ class PreprocessingInModel(TimeRule):
             return None
         shares = {layer: time_s / step_s for layer, time_s in times_s.most_common(MOST_NAMED)}
         name = next(iter(shares))
+        fewer = f"fewer or cheaper layers: {name} takes {100 * shares[name]:.0f} % of each step"
         return self.find(
             severity(saving, summary),
             self.of_each_step(low),
             *(self.share_of(share, layer) for layer, share in shares.items()),
-            advice=_preprocessing_advice(
-                summary, FEWER.format(name=name, share=100 * shares[name])
-            ),
+            advice=_preprocessing_advice(summary, fewer),
             saving=saving,
             title=f"Preprocessing in the model takes {100 * low:.0f} % of each step, mostly {name}",
         )
@@ -296,4 +280,4 @@ def _preprocessing_advice(summary: RunSummary, fewer: str) -> tuple[str, ...]:
     host = host_readings(summary)
     if summary.environment.gpus or host is None or (host.cpu_percent or 0.0) < BUSY_PERCENT:
         return TO_INPUT, *how, fewer
-    return fewer, TO_INPUT + ON_BUSY_CORES, *how
+    return fewer, f"{TO_INPUT}; it saves only as much as cores are idle", *how

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import get_args
 
+from keras_gpukit.layer_names import NO_LAYERS, LayerNames
 from keras_gpukit.records.placement import (
     PYTHON_OPERATIONS,
     Fallback,
@@ -16,6 +18,9 @@ from keras_gpukit.records.placement import (
     OperationKind,
     PlacedOperations,
 )
+
+Registry = Callable[[str], OperationKernels | None]
+Why = tuple[FallbackCause, str]
 
 _ANY = ("", "*")
 
@@ -39,7 +44,7 @@ def nearest(requested: str, devices: Collection[str]) -> str | None:
     return min(alike, key=lambda device: abs(int(_parts(device)[1]) - wanted), default=None)
 
 
-def no_such_device(requested: str, device: str, devices: Collection[str]) -> str:
+def no_such_device(requested: str, device: str, devices: Collection[str]) -> Why:
     """Explains that soft placement ran operations elsewhere, and which device to request."""
     like = nearest(requested, devices)
     if like:
@@ -48,7 +53,7 @@ def no_such_device(requested: str, device: str, devices: Collection[str]) -> str
         advice = "`keras-gpukit doctor` says why there are no GPUs."
     else:
         advice = "Ask for one of these."
-    return (
+    return "no such device", (
         f"the script asks for {requested}, and TensorFlow has only {', '.join(sorted(devices))}. "
         f"Soft placement ran it on {device} without a warning. {advice}"
     )
@@ -59,8 +64,34 @@ def _parts(device: str) -> tuple[str, str]:
     return kind.upper(), number
 
 
-Registry = Callable[[str], OperationKernels | None]
-Why = tuple[FallbackCause, str]
+@dataclass(frozen=True)
+class Surroundings:
+    """Properties of the machine and the model that affect which operations are fallbacks.
+
+    Attributes:
+        devices: Devices that TensorFlow lists; empty if they are unknown.
+    """
+
+    devices: tuple[str, ...]
+    knows_gpu_kernels: bool
+    has_strategy: bool
+    layers: LayerNames = NO_LAYERS
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether TensorFlow has a GPU."""
+        return any(device.startswith("GPU") for device in self.devices)
+
+    @property
+    def predicted(self) -> bool:
+        """Whether the answer is for a run on a GPU, since this machine has none."""
+        return self.knows_gpu_kernels and not self.has_gpu
+
+    @property
+    def trust_requests(self) -> bool:
+        """Whether a request for the CPU is deliberate, not just for lack of a GPU."""
+        return self.has_gpu or not self.has_strategy  # a strategy requests the only device
+
 
 _NAMES_SHOWN = 3
 # Operation types at the end of the input pipeline, which belongs on the host.
@@ -69,17 +100,11 @@ _CASTS = ("float32", "float16", "int64", "int32")
 
 
 def find_fallbacks(
-    operations: Iterable[Operation],
-    registry: Registry,
-    *,
-    predicted: bool,
-    trust_requests: bool,
-    devices: Collection[str] = (),
+    operations: Iterable[Operation], registry: Registry, around: Surroundings
 ) -> tuple[Fallback, ...]:
     """Returns the operations that run on the CPU outside the input pipeline, and why they do.
 
-    Operations without a known reason are left out. `predicted` and `trust_requests` are those of
-    `judge_placement`; without `devices`, it is unknown which ones TensorFlow lists.
+    Operations without a known reason are left out.
     """
     on_cpu: dict[OperationKind, list[str]] = defaultdict(list)
     for operation in operations:
@@ -87,10 +112,10 @@ def find_fallbacks(
             on_cpu[operation.kind].append(operation.name)
     groups: dict[tuple[str, FallbackCause, str], list[str]] = defaultdict(list)
     for kind, names in on_cpu.items():
-        if not predicted and is_missing(kind.requested, devices):
-            why: Why | None = ("no such device", no_such_device(kind.requested, "CPU:0", devices))
+        if not around.predicted and is_missing(kind.requested, around.devices):
+            why: Why | None = no_such_device(kind.requested, "CPU:0", around.devices)
         else:
-            why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
+            why = explain(kind, registry, around)
         if why:
             cause, reason = why
             groups[original_type(kind.type, registry), cause, reason] += names
@@ -104,9 +129,7 @@ def find_fallbacks(
     )
 
 
-def explain(
-    kind: OperationKind, registry: Registry, *, predicted: bool, trust_requests: bool
-) -> Why | None:
+def explain(kind: OperationKind, registry: Registry, around: Surroundings) -> Why | None:
     """Returns the cause and reason why operations of a kind run on the CPU; None if unknown."""
     if is_input(kind.type):
         return None
@@ -116,13 +139,13 @@ def explain(
             "what it reads or makes with NumPy crosses between GPU and host. Write it with "
             "TensorFlow operations, or do it in the input pipeline (dataset.map)."
         )
-    if trust_requests and "CPU" in kind.requested.upper():
+    if around.trust_requests and "CPU" in kind.requested.upper():
         return "requested", (
             f"a tf.device scope or a strategy asks for {kind.requested}. Remove it to let "
             "TensorFlow choose."
         )
     return not_for_gpu(kind, registry) or (
-        None if predicted else kept_by_graph(kind, "the CPU", registry)
+        None if around.predicted else kept_by_graph(kind, "the CPU", registry)
     )
 
 
@@ -223,20 +246,12 @@ _USUAL = ("requested", "host memory")
 
 
 def judge_placement(
-    kind: OperationKind,
-    device: str,
-    registry: Registry,
-    *,
-    devices: Collection[str],
-    predicted: bool,
-    trust_requests: bool,
+    kind: OperationKind, device: str, registry: Registry, around: Surroundings
 ) -> tuple[bool, Why | None]:
     """Returns whether operations run on the expected device, with cause and reason if known.
 
     The expected device is the requested one. If none was requested, it is a GPU if there is one.
-    Operations that were requested on the CPU get a cause and a reason too. Without a GPU, the
-    answer may be `predicted` for a run on one. `trust_requests` says that a request for the CPU is
-    deliberate, not just for lack of a GPU.
+    Operations that were requested on the CPU get a cause and a reason too.
     """
     on_cpu = device.startswith("CPU")
     if kind.ignored_request and not is_met(kind.ignored_request, device):
@@ -246,18 +261,17 @@ def judge_placement(
             f"request for {kind.ignored_request} has no effect. Use compile(jit_compile=False) to "
             "place operations one by one.",
         )
-    if is_missing(kind.requested, devices):
-        return False, ("no such device", no_such_device(kind.requested, device, devices))
+    if is_missing(kind.requested, around.devices):
+        return False, no_such_device(kind.requested, device, around.devices)
     if kind.requested and not is_met(kind.requested, device):
         known = not_for_gpu(kind, registry) if on_cpu else None
         return False, known or kept_by_graph(kind, device, registry)
-    has_gpu = any(name.startswith("GPU") for name in devices)
     runs_on_host = on_cpu or kind.type in PYTHON_OPERATIONS
-    if not runs_on_host or is_input(kind.type) or not (has_gpu or predicted):
+    if not runs_on_host or is_input(kind.type) or not (around.has_gpu or around.predicted):
         return True, None
-    why = explain(kind, registry, predicted=predicted, trust_requests=trust_requests)
+    why = explain(kind, registry, around)
     if why is None:
-        return predicted, None  # without a GPU, every operation is rightly on the CPU
+        return around.predicted, None  # without a GPU, every operation is rightly on the CPU
     return not on_cpu or why[0] == "requested", why
 
 

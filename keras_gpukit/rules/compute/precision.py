@@ -95,9 +95,7 @@ class Float32OnTensorCores(Rule):
 class HalfPrecisionOnCPU(Rule):
     """A policy of float16 on a CPU, which has no instructions to compute in it.
 
-    TensorFlow converts to float32 and back. On two cores, dense products took twice as long as in
-    float32, and gradients of convolutions 5 to 9 times as long. bfloat16 is left out: convolutions
-    in it were faster than in float32 there.
+    TensorFlow converts to float32 and back.
     """
 
     code = "float16-on-cpu"

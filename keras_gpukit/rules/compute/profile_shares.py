@@ -65,6 +65,13 @@ class ProfileRule(Rule):
         """Judges steps, by their time without a wait for input."""
 
 
+class LayersRule(ProfileRule):
+    """A rule on the time of layers, which a profile also has without a GPU."""
+
+    requires = "a profile of the steps with the time of each layer"
+    part = "layers"
+
+
 def computed_s(profile: ProfileRecord) -> float:
     """Returns the seconds of a step in which the GPUs computed; without one, the host."""
     return profile.parts_s.get("device compute" if profile.devices else "host compute", 0.0)
@@ -90,15 +97,13 @@ def is_compiled(summary: RunSummary, profile: ProfileRecord) -> bool:
     return any(_OF_XLA.search(kernel.name) for kernel in named)
 
 
-def fused_fraction(summary: RunSummary) -> float | None:
-    """Returns the share of a step's own time in kernels that XLA would fuse; None if unknown.
+def fused_fraction(summary: RunSummary) -> float:
+    """Returns the share of a step's own time in kernels that XLA would fuse.
 
-    It is 0 if XLA compiled the steps.
+    It is 0 if XLA compiled the steps, and if there is no profile of a GPU's steps.
     """
     profile, own_s = summary.profile, own_step_s(summary)
-    if profile is None or own_s is None or not profile.devices:
-        return None
-    if is_compiled(summary, profile):
+    if profile is None or own_s is None or not profile.devices or is_compiled(summary, profile):
         return 0.0
     return sum(profile.kinds_s.get(kind, 0.0) for kind in FUSED_KINDS) / own_s
 

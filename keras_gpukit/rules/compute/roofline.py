@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from keras_gpukit.records.environment import Environment
 from keras_gpukit.records.profile import StepPart
 from keras_gpukit.records.run import Ceilings, RunSummary
 from keras_gpukit.rules.compute.precision import TF32_FROM, lowest_capability
-from keras_gpukit.rules.compute.profile_shares import launches_of
+from keras_gpukit.rules.compute.profile_shares import computed_s, launches_of
 from keras_gpukit.rules.input.input_bound import is_input_bound
 
 # Dense figures of NVIDIA's data sheets and white papers; those marked "with sparsity" there are
@@ -71,7 +71,6 @@ LEAST_WAIT = 0.1
 WAITS: tuple[StepPart, ...] = (
     *("input wait", "host to device", "other copies", "collectives", "host compute"),
 )
-COMPUTE: Final = "device compute"
 Limit = Literal["compute", "memory", "launches", "input", "idle", "unknown"]
 
 
@@ -86,6 +85,7 @@ class Roofline:
         peak_tflops: Highest rate of the GPU in this mix of precisions.
         is_measured: Whether `keras-gpukit bench` measured the limits, rather than NVIDIA's figures.
         moved_bytes: Bytes that the operations read and write; None if unknown, as under XLA.
+        moving_s: Shortest time in which the GPU can move them.
         busy_s: Time per step in which the GPU computed; None without a profile.
         longest_s: If the limit is unknown, seconds per step by kind of computation, and if the GPU
             idles, those of what it waits for, the longest first; empty without a profile.
@@ -101,6 +101,7 @@ class Roofline:
     ceilings: Ceilings
     is_measured: bool
     moved_bytes: int | None
+    moving_s: float | None
     busy_s: float | None
     longest_s: dict[str, float]
     limit: Limit
@@ -109,11 +110,6 @@ class Roofline:
     def share(self) -> float:
         """Share of what the GPU reaches at most, 0 to 1."""
         return self.tflops / self.peak_tflops
-
-    @property
-    def moving_s(self) -> float | None:
-        """Shortest time in which the GPU can move the bytes; None if unknown."""
-        return _moving_s(self.moved_bytes, self.ceilings)
 
 
 def roofline_of(summary: RunSummary) -> Roofline | str | None:
@@ -149,7 +145,8 @@ def roofline_of(summary: RunSummary) -> Roofline | str | None:
     moved = record.moved_bytes
     # What XLA fuses moves less than its operations would one by one.
     moved = None if environment.jit_compile or moved is None else moved // gpus
-    total, limit = sum(flops.values()), _limit(summary, least_s, _moving_s(moved, ceilings))
+    moving_s = None if moved is None else 1e-9 * moved / ceilings.device_gb_per_s
+    total, limit = sum(flops.values()), _limit(summary, least_s, moving_s or 0.0)
     return Roofline(
         flops=round(total),
         step_s=step_s,
@@ -161,6 +158,7 @@ def roofline_of(summary: RunSummary) -> Roofline | str | None:
         ceilings=ceilings,
         is_measured=record.ceilings is not None,
         moved_bytes=moved,
+        moving_s=moving_s,
         busy_s=_busy_s(summary),
         longest_s=_longest_s(summary, limit),
         limit=limit,
@@ -176,17 +174,12 @@ def _precision(dtype: str, environment: Environment, ceilings: Ceilings) -> str:
     return "TF32" if has_tf32 else dtype
 
 
-def _moving_s(moved_bytes: int | None, ceilings: Ceilings) -> float | None:
-    gb_per_s = ceilings.device_gb_per_s
-    return None if moved_bytes is None else 1e-9 * moved_bytes / gb_per_s
-
-
 def _busy_s(summary: RunSummary) -> float | None:
     """Returns the time per step in which the GPUs of the run's profile computed."""
     profile = summary.profile
     if profile is None or not profile.devices or not profile.step_time_s:
         return None
-    return profile.parts_s.get(COMPUTE, 0.0)
+    return computed_s(profile)
 
 
 def _longest_s(summary: RunSummary, limit: Limit) -> dict[str, float]:
@@ -195,14 +188,12 @@ def _longest_s(summary: RunSummary, limit: Limit) -> dict[str, float]:
         return {}
     found = {str(kind): spent_s for kind, spent_s in profile.kinds_s.items()}
     if limit == "idle":
-        found = {part: profile.parts_s.get(part, 0.0) for part in WAITS}
-        found = {
-            part: s for part, s in found.items() if s >= LEAST_WAIT * (summary.step_time_s or s)
-        }
+        least_s = LEAST_WAIT * (summary.step_time_s or 0.0)
+        found = {part: s for part, s in profile.parts_s.items() if part in WAITS and s >= least_s}
     return dict(sorted(found.items(), key=lambda part: -part[1]))
 
 
-def _limit(summary: RunSummary, least_s: float, moving_s: float | None) -> Limit:
+def _limit(summary: RunSummary, least_s: float, moving_s: float) -> Limit:
     profile, busy_s, of_s = summary.profile, _busy_s(summary), summary.step_time_s or 0.0
     if profile is not None and busy_s is not None:
         # The profiler slows the launches of kernels down.
@@ -215,6 +206,6 @@ def _limit(summary: RunSummary, least_s: float, moving_s: float | None) -> Limit
         of_s = busy_s
     elif is_input_bound(summary):
         return "input"
-    if max(least_s, moving_s or 0.0) < MOSTLY * of_s:
+    if max(least_s, moving_s) < MOSTLY * of_s:
         return "unknown"
-    return "compute" if least_s >= (moving_s or 0.0) else "memory"
+    return "compute" if least_s >= moving_s else "memory"

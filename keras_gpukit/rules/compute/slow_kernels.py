@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
 from typing import ClassVar
 
 from keras_gpukit.records.profile import KernelProfile, LayerProfile, ProfileRecord
@@ -65,10 +64,12 @@ class SlowKernels(ProfileRule):
 
     Attributes:
         saved: Least and greatest share of these kernels' time that the change saves.
+        advice: What to change in {layers}, by their names.
     """
 
     supersedes = ("dominant-layer",)
     saved: ClassVar[tuple[float, float]]
+    advice: ClassVar[tuple[str, ...]]
     of_a_step_in_these_kernels = Share("These kernels take {value} of a step")
     of_them_per_step = Measure(", {value} of them per step")
     of_the_GPU_time_in = Share("{value} of the GPU time are in {of}")
@@ -77,10 +78,6 @@ class SlowKernels(ProfileRule):
     def _is_slow(self, kernel: KernelProfile) -> bool:
         """Whether a kernel is of this kind."""
 
-    @abstractmethod
-    def _advice(self, layers: str) -> Sequence[str]:
-        """Returns what to change in layers with these names."""
-
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
         slow = [kernel for kernel in profile.kernels if self._is_slow(kernel)]
         of_gpu = sum(kernel.share for kernel in slow)
@@ -88,6 +85,7 @@ class SlowKernels(ProfileRule):
         if share < WARNING_FRACTION:
             return None
         names = self._layers(profile)
+        named = ", ".join(names) or "the model"
         low, high = self.saved
         saving = of_compute(
             summary, min(high * share, 1.0), low=low * share, basis="time of these kernels"
@@ -97,7 +95,7 @@ class SlowKernels(ProfileRule):
             self.of_a_step_in_these_kernels(share),
             self.of_them_per_step(sum(kernel.count for kernel in slow) / profile.steps),
             self.of_the_GPU_time_in(slow[0].share, slow[0].name),
-            advice=self._advice(", ".join(names) or "the model"),
+            advice=[line.format(layers=named) for line in self.advice],
             saving=saving,
             title=f"{self.title}: {100 * of_gpu:.0f} % of the GPU time"
             + (f", most in {names[0]}" if names else ""),
@@ -114,74 +112,55 @@ class SlowKernels(ProfileRule):
 
 
 class Float64Kernels(SlowKernels):
-    """Kernels that compute in float64.
-
-    By NVIDIA's data sheets, an H100 is up to 7× faster in TF32 (495 to 67 TFLOPS), and a card that
-    is not for data centres up to 64× faster in float32.
-    """
+    """Kernels that compute in float64."""
 
     code = "float64-kernels"
     title = "The GPU computes in float64"
     saved = 0.5, 1.0
+    advice = (
+        "Compute {layers} in the model's dtype: leave out `dtype='float64'`",
+        "Cast float64 data in the input: `ds.map(lambda x, y: (tf.cast(x, tf.float32), y))`. "
+        "NumPy makes float64 by default",
+    )
 
     def _is_slow(self, kernel: KernelProfile) -> bool:
         return dtype_of(kernel.name) == "float64"
-
-    def _advice(self, layers: str) -> Sequence[str]:
-        return (
-            f"Compute {layers} in the model's dtype: leave out `dtype='float64'`",
-            "Cast float64 data in the input: `ds.map(lambda x, y: (tf.cast(x, tf.float32), y))`. "
-            "NumPy makes float64 by default",
-        )
 
 
 class MisalignedProducts(SlowKernels):
     """Matrix products whose sizes keep them from the fast kernels of Tensor Cores.
 
-    cuBLAS takes its fastest kernels if rows begin at multiples of 16 bytes: for sizes that are
-    multiples of 8 in 16 bits, of 4 in float32 (NVIDIA, Matrix Multiplication Background User's
-    Guide, "Tensor Core Requirements"). Others' names say how many elements they load together.
+    The names of others say how many elements they load together.
     """
 
     code = "misaligned-products"
     title = "Products of odd widths miss the fast Tensor Core kernels"
-    # Others get slower too: with 2048 in place of 2047, products took an H100 a fifth of the time,
-    # and gradients of biases half.
-    saved = 0.5, 1.3
-    _align = re.compile(r"align[12](?!\d)")
+    saved = 0.5, 1.3  # other kernels get slower, too
+    advice = (
+        "Make the widths of {layers} and of their inputs multiples of 8, better of 64: "
+        "`Dense(2048)` in place of `Dense(2047)`",
+        "Round the number of classes or words up as well; what is added is never used",
+    )
 
     def _is_slow(self, kernel: KernelProfile) -> bool:
-        return kernel.kind == "matmul" and bool(self._align.search(kernel.name))
-
-    def _advice(self, layers: str) -> Sequence[str]:
-        return (
-            f"Make the widths of {layers} and of their inputs multiples of 8, better of 64: "
-            "`Dense(2048)` in place of `Dense(2047)`",
-            "Round the number of classes or words up as well; what is added is never used",
-        )
+        return kernel.kind == "matmul" and bool(re.search(r"align[12](?!\d)", kernel.name))
 
 
 class LayoutChanges(SlowKernels):
-    """Kernels that move the axis of channels, as for `data_format="channels_first"`.
-
-    Tensor Cores convolve images whose channels come last (NVIDIA, Convolutional Layers User's
-    Guide, "Tensor Layouts"); those of another layout are transposed before and after.
-    """
+    """Kernels that move the axis of channels, as for `data_format="channels_first"`."""
 
     code = "layout-changes"
     title = "Images are transposed between layouts"
     saved = 0.5, 1.0
-    _transposes = re.compile(r"nchwtonhwc|nhwctonchw", re.I)
+    advice = (
+        "One layout for {layers}: `keras.config.set_image_data_format('channels_last')`, "
+        "and no `data_format=` of their own",
+        "Transpose images in the input: `ds.map(lambda x, y: (tf.transpose(x, (1, 2, 0)), y))`",
+    )
 
     def _is_slow(self, kernel: KernelProfile) -> bool:
-        return bool(self._transposes.search(f"{kernel.name} {kernel.operation}"))
-
-    def _advice(self, layers: str) -> Sequence[str]:
-        return (
-            f"One layout for {layers}: `keras.config.set_image_data_format('channels_last')`, "
-            "and no `data_format=` of their own",
-            "Transpose images in the input: `ds.map(lambda x, y: (tf.transpose(x, (1, 2, 0)), y))`",
-        )
+        names = f"{kernel.name} {kernel.operation}".lower()
+        return "nchwtonhwc" in names or "nhwctonchw" in names
 
 
 LEAST_SAVED, IDLE_SAVED = 0.5, 0.5
@@ -203,7 +182,7 @@ class UnfusedOperations(ProfileRule):
     share_of_the_GPU_time_in = Share("Those of {of} take {value} of the GPU time")
 
     def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
-        launches, share = launches_of(summary), fused_fraction(summary) or 0.0
+        launches, share = launches_of(summary), fused_fraction(summary)
         if summary.environment.runs_eagerly:
             return self.abstain("Python starts each operation, as `slow-settings` says")
         if share < MANY_FUSED:

@@ -1,4 +1,4 @@
-"""Parts of a model that take more of each step than they must."""
+"""Parts of a model that take more of each step than they must, or again in each epoch."""
 
 from __future__ import annotations
 
@@ -10,40 +10,30 @@ from keras_gpukit.records.profile import LayerProfile, ProfileRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.compute.profile_shares import (
     PRODUCT_KINDS,
-    ProfileRule,
+    LayersRule,
     computed_s,
     fused_fraction,
 )
 from keras_gpukit.rules.compute.slow_kernels import dtype_of, plain_name
-from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share
-from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, severity
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, seconds
+from keras_gpukit.rules.savings import WARNING_FRACTION, of_compute, of_run, severity
 
-REQUIRES = "a profile of the steps with the time of each layer"
 LEAST_CASTS = 0.02
 """Keras casts what layers get where dtypes differ: least share of a step in such casts; our
 choice."""
 LEAST_SAVED = 0.4
 """Half of such layers' time was saved on an H100; the least is our choice."""
-
-
-class LayersRule(ProfileRule):
-    """A rule on the time of layers, part of which XLA may save."""
-
-    requires = REQUIRES
-    part = "layers"
-    tried_by = ("jit",)
+FROZEN_SAVED = 0.8
+"""Least part of the time of frozen layers that is saved. Our choice: it was all of it, and that of
+validation, with eight convolutions on two cores, whose 17 s of `fit` became less than 1 s."""
 
 
 class DenseEmbeddingUpdate(LayersRule):
-    """An optimizer that computes with all rows of an embedding, though a batch uses few.
-
-    Keras' optimizers with moments, as Adam, make one gradient of the whole table from the rows'.
-    With a million rows, steps took an H100 2.7 times as long as with SGD, which changes only the
-    rows that a batch used.
-    """
+    """An optimizer that computes with all rows of an embedding, though a batch uses few."""
 
     code = "dense-embedding-update"
     title = "The optimizer updates all rows of an embedding in each step"
+    tried_by = ("jit",)
     supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_the_optimizer = Share("The optimizer takes {value} of a step")
     rows_of_a_batch = Measure("A batch uses at most {value} of {of} rows")
@@ -75,14 +65,13 @@ class DenseEmbeddingUpdate(LayersRule):
 class Float32Layers(LayersRule):
     """Layers without products that compute in float32 in a model of mixed precision.
 
-    They convert what they get to float32 and back, and read and write twice the bytes. Six
-    activations in float32 between dense layers in bfloat16 made steps of an H100 1.2 times as long.
-    Normalization is left out: Keras computes it in float32 in any case.
+    They convert what they get to float32 and back, and read and write twice the bytes.
     """
 
     code = "float32-layers"
     title = "Layers compute in float32 in a model of mixed precision"
-    requires = f"the precision, and {REQUIRES}"
+    requires = f"the precision, and {LayersRule.requires}"
+    tried_by = ("jit",)
     supersedes = ("dominant-layer", "unfused-operations")
     of_a_step_in_layers_in_float32 = Share("Layers in float32 take {value} of a step")
     of_a_step_in_casts_between_layers = Share("Casts between layers take {value} of a step")
@@ -98,9 +87,9 @@ class Float32Layers(LayersRule):
         share = (sum(layer.time_s for layer in found) + casts_s) / own_s
         if not found or casts_s < LEAST_CASTS * own_s or share < WARNING_FRACTION:
             return None
-        fused = fused_fraction(summary) or 0.0  # the second advice
+        most = max(share, fused_fraction(summary))  # by the second advice
         saving = of_compute(
-            summary, max(share, fused), low=LEAST_SAVED * share, basis="these layers in a profile"
+            summary, most, low=LEAST_SAVED * share, basis="these layers in a profile"
         )
         names = [layer.path.rsplit("/", 1)[-1] for layer in found]
         return self.find(
@@ -123,6 +112,7 @@ class SlowMetrics(LayersRule):
 
     code = "slow-metrics"
     title = "Metrics take much of each step"
+    tried_by = ("jit",)
     supersedes = ("dominant-layer", "compute-outside-layers")
     of_a_step_in_metrics = Share("Metrics take {value} of a step")
     of_what_a_step_runs = Share(", and are {value} of the operations or kernels that it runs")
@@ -133,6 +123,7 @@ class SlowMetrics(LayersRule):
             sum(layer.kernels for layer in profile.layers) or 1.0
         )
         share = min(low + max(1 - computed_s(profile) / own_s, 0.0) * of_all, 1.0)
+        ends = dict.fromkeys(f"{100 * fraction:.0f}" for fraction in (low, share))
         if share < WARNING_FRACTION:
             return None
         saving = of_compute(summary, share, low=low, basis="metrics in a profile")
@@ -145,15 +136,62 @@ class SlowMetrics(LayersRule):
                 "`compile(jit_compile=True)`: XLA fuses what metrics compute",
             ),
             saving=saving,
-            title=f"Metrics take {_least_to_most(low, share)} % of each step{_named(profile)}",
+            title=f"Metrics take {' to '.join(ends)} % of each step{_named(profile)}",
+        )
+
+
+class FrozenFeatures(LayersRule):
+    """Frozen layers at a model's start, which compute an example's features in each epoch again."""
+
+    code = "frozen-features"
+    title = "Frozen layers compute the same in each epoch"
+    requires = f"two epochs, and {LayersRule.requires}"
+    supersedes = ("dominant-layer", "unfused-operations", "float32-on-tensor-cores")
+    of_a_step_in_frozen_layers = Share("The layers that are not trained take {value} of a step")
+    epochs = Measure("; there were {value} epochs")
+
+    def judge_profile(self, summary: RunSummary, profile: ProfileRecord, own_s: float) -> Outcome:
+        frozen, parts, record = summary.environment.frozen, summary.breakdown, summary.input
+        if frozen is None:
+            return None
+        start = record.pipeline_start if record else None
+        if parts is None or parts.compute_s is None or start is None or own_s <= 0:
+            return self.abstain()
+        epochs = start.epochs + 1
+        inside = (layer for layer in profile.layers if _outermost(layer) in frozen.names)
+        share = min(sum(layer.time_s for layer in inside) / own_s, 1.0)
+        again = share * (1 - 1 / epochs)
+        low_s = FROZEN_SAVED * again * parts.compute_s if frozen.gets_arrays else 0.0
+        saving = of_run(
+            summary,
+            low_s,
+            again * (parts.compute_s + parts.validation_s),
+            basis="frozen layers in a profile",
+            upper_bound=not frozen.gets_arrays,
+        )
+        if saving is None or (saving.highest_fraction or 0.0) < WARNING_FRACTION:
+            return None
+        names = dict.fromkeys((frozen.names[0], frozen.names[-1]))
+        repeats = f"the same in each of {epochs} epochs" if frozen.gets_arrays else "in each epoch"
+        took = f"{seconds(share * parts.compute_s)} of {seconds(parts.wall_s)} s"
+        one = f"`features = {frozen.names[0]}.predict(x)`" if len(names) == 1 else "`predict`"
+        unchanged = "" if frozen.gets_arrays else "if nothing in the pipeline is random, "
+        return self.find(
+            severity(saving, summary) if frozen.gets_arrays else "warning",
+            self.of_a_step_in_frozen_layers(share),
+            self.epochs(epochs),
+            advice=(
+                f"{unchanged}compute what they return once, before fit, by {one}, and fit a model "
+                "of the other layers on that",
+                "to augment the data, or to train these layers later, the whole model is needed",
+            ),
+            saving=saving,
+            title=f"Frozen layers ({' to '.join(names)}) compute {repeats}: {took}",
         )
 
 
 class MostlyPadding(Rule):
-    """Examples that are padded to more than twice the length of 99 % of them; our choice.
-
-    Keras computes padded steps too, whatever the mask says, but for cuDNN's kernels.
-    """
+    """Examples that are padded to more than twice the length of 99 % of them; our choice."""
 
     code = "mostly-padding"
     title = "Most of what the model computes on is padding"
@@ -188,11 +226,6 @@ class MostlyPadding(Rule):
             title=f"{100 * (1 - known.mean / known.width):.0f} % of what the model computes on is "
             f"padding: 99 % of the examples have at most {known.most} of {known.width} numbers",
         )
-
-
-def _least_to_most(low: float, share: float) -> str:
-    ends = dict.fromkeys(f"{100 * fraction:.0f}" for fraction in (low, share))
-    return " to ".join(ends)
 
 
 def _named(profile: ProfileRecord) -> str:
@@ -259,3 +292,8 @@ def _in_float32(layer: LayerProfile) -> bool:
         (plain_name(layer.path), *(kernel.operation or "" for kernel in layer.largest))
     )
     return not _NORMALIZES.search(names) and dtype_of(layer.largest[0].name) == "float32"
+
+
+def _outermost(layer: LayerProfile) -> str:
+    """Returns the name of the layer of the model itself that a layer is, or is in."""
+    return "/".join(layer.path.split("/")[1:2])

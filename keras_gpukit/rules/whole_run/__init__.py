@@ -1,1 +1,1 @@
-"""Rules on the run as a whole: how it ended, whether it learned, and time outside of steps."""
+"""Rules on the run as a whole: how it ended, whether it learned, time outside steps, its memory."""

@@ -4,6 +4,7 @@ import pytest
 
 from keras_gpukit import records
 from keras_gpukit.rules.compute.placement_causes import (
+    Surroundings,
     by_likely_mistake,
     explain,
     find_fallbacks,
@@ -37,6 +38,10 @@ TWO_GPUS = ("CPU:0", "GPU:0", "GPU:1")
 WITHOUT = ("CPU:0",)
 
 
+def around(devices=WITHOUT, *, knows_gpu_kernels=True, has_strategy=False):
+    return Surroundings(devices, knows_gpu_kernels, has_strategy)
+
+
 def kind(type_, dtype=None, argument="T", **arguments):
     return records.OperationKind(type_, ((argument, (dtype,)),) if dtype else (), **arguments)
 
@@ -55,37 +60,37 @@ def kind(type_, dtype=None, argument="T", **arguments):
     ],
 )
 def test_reason(kind, cause, words):
-    found = explain(kind, REGISTRY, predicted=True, trust_requests=True)
+    found = explain(kind, REGISTRY, around())
     assert found is not None
     assert found[0] == cause
     assert words in found[1]
 
 
 @pytest.mark.parametrize(
-    ("kind", "trust_requests"),
+    ("kind", "has_strategy"),
     [
-        (kind("MatMul", "float32"), True),
-        (kind("MatMul", requested="CPU:0"), False),
-        (kind("MatMul", requested="GPU:0"), True),
-        (kind("AsString", compiled=True), True),
-        *((kind(each), True) for each in ("Reshape", "Gather", "IteratorGetNext")),
+        (kind("MatMul", "float32"), False),
+        (kind("MatMul", requested="CPU:0"), True),
+        (kind("MatMul", requested="GPU:0"), False),
+        (kind("AsString", compiled=True), False),
+        *((kind(each), False) for each in ("Reshape", "Gather", "IteratorGetNext")),
         *(
-            (kind(each), True)
+            (kind(each), False)
             for each in ("TensorSliceDataset", "NeverHeardOf", "_MklNeverHeardOf")
         ),
     ],
 )
-def test_no_reason(kind, trust_requests):
-    assert explain(kind, REGISTRY, predicted=True, trust_requests=trust_requests) is None
+def test_no_reason(kind, has_strategy):
+    assert explain(kind, REGISTRY, around(has_strategy=has_strategy)) is None
 
 
 def test_a_variable_that_was_created_on_the_cpu_is_a_reason_where_it_is_known():
-    found = explain(kind("Gather"), REGISTRY, predicted=False, trust_requests=True)
+    found = explain(kind("Gather"), REGISTRY, around(TWO_GPUS))
     assert (found[0], "created on the CPU" in found[1]) == ("variable elsewhere", True)
 
 
-def fallbacks(*operations, predicted=False, **around):
-    found = find_fallbacks(operations, REGISTRY, predicted=predicted, trust_requests=True, **around)
+def fallbacks(*operations, devices=TWO_GPUS):
+    found = find_fallbacks(operations, REGISTRY, around(devices))
     return [(each.operation, each.cause, each.count, each.names) for each in found]
 
 
@@ -108,13 +113,11 @@ def test_a_request_for_no_device_is_a_reason_next_to_a_gpu():
     assert found[1] == "no such device"
     assert fallbacks(asked, devices=("CPU:0", "GPU:3")) == []
     # Where there is no GPU at all, one would have run it.
-    assert fallbacks(asked, devices=WITHOUT, predicted=True) == []
+    assert fallbacks(asked, devices=WITHOUT) == []
 
 
 def judge(kind, device, devices=TWO_GPUS, predicted=False):
-    return judge_placement(
-        kind, device, REGISTRY, devices=devices, predicted=predicted, trust_requests=True
-    )
+    return judge_placement(kind, device, REGISTRY, around(devices, knows_gpu_kernels=predicted))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from keras_gpukit.records import (
     Series,
 )
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.memory.growth import (
+from keras_gpukit.rules.whole_run.steady_growth import (
     FEWEST_EPOCHS,
     LEAST_PROCESS_BYTES,
     growths_over_time,

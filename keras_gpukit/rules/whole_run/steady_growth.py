@@ -144,6 +144,12 @@ def growths_over_time(summary: RunSummary) -> list[Growth] | None:
     tags = {HOST_MEMORY: THIS_PROCESS} | {
         memory_tag(pool.device, MEMORY_FIGURES[0]): pool.device for pool in summary.allocators
     }
+    left_bytes: dict[str, float | None] = {
+        pool.device: pool.limit_bytes - pool.current_bytes
+        for pool in summary.allocators
+        if pool.limit_bytes
+    }
+    left_bytes[THIS_PROCESS] = summary.host.memory_available_min_bytes if summary.host else None
     found = None
     for series in summary.series:
         # The first step takes extra memory while it traces.
@@ -156,7 +162,7 @@ def growths_over_time(summary: RunSummary) -> list[Growth] | None:
         )
         if line is not None and line[2] >= LEAST_RATIO * line[1]:
             steps = max(series.step[-1] - series.step[begin] + 1, 1)
-            found.append(Growth(where, line[1], line[2], _left_bytes(summary, where), steps))
+            found.append(Growth(where, line[1], line[2], left_bytes.get(where), steps))
     return found
 
 
@@ -202,14 +208,3 @@ def rises_evenly(points: Points) -> bool:
     ranked = sorted(steps, key=lambda step: (abs(step), step < 0))
     fallen = sum(rank for rank, step in enumerate(ranked, start=1) if step <= 0)
     return fallen <= len(steps) - 6
-
-
-def _left_bytes(summary: RunSummary, where: str) -> float | None:
-    if where == THIS_PROCESS:
-        return summary.host.memory_available_min_bytes if summary.host else None
-    left = (
-        pool.limit_bytes - pool.current_bytes
-        for pool in summary.allocators
-        if pool.device == where and pool.limit_bytes
-    )
-    return next(left, None)

@@ -9,7 +9,9 @@ from keras_gpukit.records.finding import Figure, Finding
 from keras_gpukit.records.machine import EpochMemory, Kept
 from keras_gpukit.records.pipeline import HostBuffer, HostBuffers
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.rules.memory.growth import (
+from keras_gpukit.rules.rule import Measure, Outcome, Rule, too_short
+from keras_gpukit.rules.slowdown.shifts import FEWEST
+from keras_gpukit.rules.whole_run.steady_growth import (
     FEWEST_EPOCHS,
     THIS_PROCESS,
     WARM_UP,
@@ -19,8 +21,6 @@ from keras_gpukit.rules.memory.growth import (
     growths_over_time,
     readings_of,
 )
-from keras_gpukit.rules.rule import Measure, Outcome, Rule, too_short
-from keras_gpukit.rules.slowdown.shifts import FEWEST
 
 MOSTLY = 0.5
 """Least share of the growth that a cause must account for; our choice."""
@@ -265,7 +265,7 @@ class InputFillsMemory(Rule):
             *(self.full_size_of(stage.full_bytes or 0.0, stage.name) for stage in record.buffers),
             self.still_to_come(missing_bytes),
             self.free_host_memory(left_bytes),
-            advice=_advice(record.buffers, largest),
+            advice=_advice(largest),
             title=f"{largest.name} runs out of host memory {_when(record)}" if runs_out else None,
         )
 
@@ -297,7 +297,7 @@ def _when(record: HostBuffers) -> str:
     return f"in epoch {int(epochs) + 1:,}"
 
 
-def _advice(buffers: tuple[HostBuffer, ...], largest: HostBuffer) -> tuple[str, ...]:
+def _advice(largest: HostBuffer) -> tuple[str, ...]:
     smaller = (
         "Hold smaller elements: before decoding or augmenting, or as uint8 rather than float32"
     )
