@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.wait.calls import steps_so_far
 from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.monitoring.call_errors import CallErrors
@@ -15,7 +16,6 @@ from keras_gpukit.monitoring.callback_list import CallbackListWatch
 from keras_gpukit.monitoring.phase_steps import PhaseSteps
 from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
 from keras_gpukit.monitoring.run_output import RunOutput
-from keras_gpukit.monitoring.step_count import steps_so_far
 from keras_gpukit.records.steps import Phase, StepWindow
 from keras_gpukit.sensors.stack_parts import CodeWatch
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.wait.calls import accumulated
 from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.epoch_memory import Pace
-from keras_gpukit.monitoring.step_count import accumulated
 from keras_gpukit.records.event import Learning, NonFinite
 
 MOST_VARIABLES = 8
