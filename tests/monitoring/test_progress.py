@@ -9,10 +9,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from helpers.stopped_clock import StoppedClock
 
-from keras_gpukit.monitoring import input_so_far, live_view, run_output, sampling, session
-from keras_gpukit.monitoring.input_so_far import InputSoFar
-from keras_gpukit.monitoring.live_view import LiveView
+from keras_gpukit.monitoring import run_output, run_so_far, sampling, session
 from keras_gpukit.monitoring.run_output import SHORTEST_S, RunOutput
+from keras_gpukit.monitoring.run_so_far import InputSoFar, LiveView
 from keras_gpukit.monitoring.session import ProgressNotes
 from keras_gpukit.records import InputRecord, Progress, RunEvent, ThroughputRecord
 from keras_gpukit.reports.terminal import is_notebook, profiled_again
@@ -89,7 +88,7 @@ def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely():
     assert len(call.written) / 2 == call.asked == len(looks) < 30
     pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] <= input_so_far.MOST_PAUSE_S
+    assert pauses[-1] <= run_so_far.MOST_PAUSE_S
     call.wall.is_over = True  # the summary follows
     clock.now_s += 3600
     notes.on_window(None)
@@ -111,8 +110,8 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
         loaded = tf.numpy_function(load, (inputs, targets), (tf.float32, tf.float32))
         return [tf.ensure_shape(a, b.shape) for a, b in zip(loaded, (inputs, targets), strict=True)]
 
-    monkeypatch.setattr(input_so_far, "FIRST_INPUT_S", 0.5)
-    monkeypatch.setattr(input_so_far, "LEAST_PAUSE_S", 0.1)
+    monkeypatch.setattr(run_so_far, "FIRST_INPUT_S", 0.5)
+    monkeypatch.setattr(run_so_far, "LEAST_PAUSE_S", 0.1)
     monkeypatch.setattr(sampling, "SAMPLE_EVERY_S", 0.1)
     monitor = Monitor(tmp_path)
     data = fast_dataset(60).map(slowly)
@@ -206,7 +205,9 @@ def test_it_shows_the_run_and_goes_when_that_ends(shown):
 
 def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
     clock, made = SimpleNamespace(now_s=0.0), []
-    monkeypatch.setattr(live_view, "judge_run", lambda summary: made.append(clock.now_s) or summary)
+    monkeypatch.setattr(
+        run_so_far, "judge_run", lambda summary: made.append(clock.now_s) or summary
+    )
     view = LiveView(OUTPUT, lambda: clock.now_s)
     for second in range(1, 101):
         clock.now_s = float(second)
