@@ -147,7 +147,7 @@ def with_batch_times(dataset: Dataset, kept: int) -> tuple[Dataset, BatchTimes]:
             .repeat()  # tf.data cannot tell that it is endless already
         )
         timed = tf.data.Dataset.zip(numbers, with_prefetch_of_its_own(dataset)).map(hand_out)
-        return without_further_prefetch(timed, dataset.options()), times
+        return without_further_prefetch(timed), times
 
 
 SEVERAL_STEPS = "one execution runs several steps, and batches are buffered on a GPU"
