@@ -26,6 +26,7 @@ from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.event import Hang, HangKind
 from keras_gpukit.records.steps import Part
 from keras_gpukit.reports import units
+from keras_gpukit.sensors.stack_parts import named
 from keras_gpukit.sensors.stacks import stacks_of_threads
 
 LEAST_S = 60.0
@@ -155,7 +156,6 @@ class Frame(NamedTuple):
 Stack = Sequence[Frame]
 """Frames of a thread, the innermost first."""
 
-
 Activity = tuple[HangKind, str, str | None]
 """A kind, in words that follow "no step for 60 s:", and the place of `Hang.input_place`."""
 
@@ -210,12 +210,10 @@ def stacks_of_others(training_thread: int) -> dict[str, Stack]:
 
 def as_stack(frames: Iterable[FrameType]) -> Stack:
     """Returns a stack that keeps nothing alive, from frames, the innermost first."""
-    stack = []
-    for frame in frames:
-        code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
-        stack.append(Frame(code.co_filename, name, frame.f_lineno or 0))
-    return stack
+    return [
+        Frame(frame.f_code.co_filename, named(frame.f_code), frame.f_lineno or 0)
+        for frame in frames
+    ]
 
 
 def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:

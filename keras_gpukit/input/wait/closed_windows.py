@@ -142,9 +142,7 @@ class ClosedWindows:
             reading = _SUSPENDED
         counts = calls[0].counts[0], calls[-1].counts[1]
         examples = self._examples_in(counts, len(calls), full=False)
-        window = self._added(durations_s, reading, examples, step, time_s)
-        self._totals.add_calls(durations_s, reading.waits_s)
-        self._on_window(window)
+        self._on_window(self._added(durations_s, reading, examples, step, time_s))
 
     def release(self) -> None:
         """Forgets the listener, and everything that is kept."""
@@ -161,11 +159,9 @@ class ClosedWindows:
         # `predict` fetches its batches between the calls.
         in_predict = self._totals.phase == "predict"
         between_s = None if in_predict else float((calls.entries_s[1:] - calls.exits_s).sum())
-        window = self._added(
+        return self._added(
             calls.durations_s, reading, examples, ended.step, ended.time_s, between_s
         )
-        self._totals.add_calls(calls.durations_s, reading.waits_s)
-        return window
 
     def _examples_in(
         self, counts: tuple[Counts, Counts], calls: int, *, full: bool = True
@@ -196,6 +192,7 @@ class ClosedWindows:
             between_s=between_s,
         )
         self._totals.add_window(window)
+        self._totals.add_calls(durations_s, reading.waits_s)
         return window
 
 
