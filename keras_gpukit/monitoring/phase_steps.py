@@ -226,8 +226,7 @@ class PhaseSteps:
     def release(self) -> None:
         """Forgets the data and callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._watchers, self._on_pause, self._around):
-            actions.clear()
+        self._watchers.clear()
         self.pipeline = None
 
     def throughput(self) -> ThroughputRecord:

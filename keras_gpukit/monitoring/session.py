@@ -30,10 +30,7 @@ at every step would take longer than that. See `benchmarks/results/watching_cost
 
 
 class ProgressNotes:
-    """Writes what a call is doing whenever that changes, and at least every ten seconds.
-
-    A run in progress has no summary yet, and a process that is killed never writes one.
-    """
+    """Writes what a call is doing whenever that changes, and at least every ten seconds."""
 
     def __init__(
         self,

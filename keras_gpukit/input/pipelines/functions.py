@@ -82,7 +82,12 @@ def spoken(kind: str) -> str:
     """Returns the name that users know a kind by: "padded_batch" for "PaddedBatch"."""
     if "." in kind:  # "MapDataset.map", of Grain
         return kind
-    return SPOKEN.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+    return SPOKEN.get(kind) or snake_case(kind)
+
+
+def snake_case(name: str) -> str:
+    """Returns "padded_batch" for "PaddedBatch"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def work_of_kind(kind: str) -> Work:

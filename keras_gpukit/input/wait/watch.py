@@ -13,11 +13,7 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.frameworks.tf_datasets import dataset_of, is_fed_by_another
 from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
-from keras_gpukit.input.wait.bottleneck import (
-    complete,
-    pool_threads,
-    within_pool,
-)
+from keras_gpukit.input.wait.bottleneck import complete, pool_threads, within_pool
 from keras_gpukit.input.wait.grain_times import GrainTimes, grain_times
 from keras_gpukit.input.wait.measured_nodes import costs_over_time, measure, measure_starts
 from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, read_nodes
@@ -206,7 +202,7 @@ class PipelineWatch:
         start = measure_starts(readings)
         starts: tuple[StageRecord, ...] = ()
         if start is not None:
-            start = self._within_pool(start)
+            start = within_pool(start, self._pool)
             starts, _ = stage_records(start, self._names(start), refills=is_later)
         written = None if self._written is None else tuple(self._written.names)
         record = PipelineRecord(starts=starts, written=written)
@@ -221,7 +217,7 @@ class PipelineWatch:
             return replace(record, unknown_because=because)
         output, _ = measured
         costs = costs_over_time(read, output)
-        output = self._within_pool(output)
+        output = within_pool(output, self._pool)
         if self._grain is not None:
             # Grain's times are sums over the run, so they have no parts over time.
             output, costs = self._grain.with_stages(output), ()
@@ -229,9 +225,6 @@ class PipelineWatch:
             output = complete(output, wait_s) or output
         stages, slowest_s = stage_records(output, self._names(output))
         return replace(record, stages=stages, slowest_s=slowest_s, costs=costs)
-
-    def _within_pool(self, output: MeasuredNode) -> MeasuredNode:
-        return output if self._pool is None else within_pool(output, self._pool)
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_s
