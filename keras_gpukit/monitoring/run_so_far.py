@@ -77,10 +77,9 @@ class InputSoFar:
 class HostBufferWatch:
     """Looks at the caches and shuffle buffers of a `fit`, and warns before memory runs out."""
 
-    def __init__(self, steps: CallSteps, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, steps: CallSteps) -> None:
         self._call = steps
-        self._now = now
-        self._schedule = Schedule(now())
+        self._schedule = Schedule(time.perf_counter())
         params = getattr(callback_list("fit"), "params", None) or {}
         self._epoch_steps: int | None = params.get("steps")
         epochs = epochs_of("fit")
@@ -95,14 +94,15 @@ class HostBufferWatch:
         """Looks at the buffers if that is due; called on the sampling thread."""
         # Reading tf.data runs operations. During the first step, an operation on another thread
         # may be counted as one of the step, whose graphs are collected for the placement.
-        if self._call.step == self._call.first_step or not self._schedule.is_due(self._now()):
+        call, now_s = self._call, time.perf_counter()
+        if call.step == call.first_step or not self._schedule.is_due(now_s):
             return
         dataset, self._dataset = self._dataset, None
         if dataset is not None:
             self._unknown_because = FAILED  # if this raises
             self._buffers = host_buffers(dataset, self._steps)
         record = self.buffers_record()
-        self._call.output.write_record("host_buffers", record)
+        call.output.write_record("host_buffers", record)
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
