@@ -166,10 +166,9 @@ class StepClock:
 
     def release(self) -> None:
         """Forgets the data and the listeners of a run that is over."""
-        self._calls.source = NOTHING
+        self.leave()
         self._guarded(self._past.free)
         self._on_error = None
-        self._accepts = lambda source: False
         self._windows.release()
 
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:

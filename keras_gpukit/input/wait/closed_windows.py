@@ -93,20 +93,14 @@ class ClosedWindows:
 
     def input(self, meter: Meter | None) -> InputRecord:
         """Returns the input wait of the windows so far."""
-        if meter is None:
-            return self._totals.input(None, None, self.unknown_because)
-        return self._totals.input(meter.mechanism, meter.confidence, self.unknown_because)
+        return self._totals.input(meter, self.unknown_because)
 
     def count_examples(self) -> Counts:
         """Reads the counter of examples."""
         return () if self._examples is None else self._examples.take()
 
-    def begin_epoch(self) -> None:
-        """Notes that the next windows belong to another epoch."""
-        self._later.append(None)
-
-    def evaluate_later(self, ended: Start | ClosedWindow) -> None:
-        """Keeps the start of a pipeline, or a window."""
+    def evaluate_later(self, ended: Start | ClosedWindow | None) -> None:
+        """Keeps the start of a pipeline, or a window; None where another epoch begins."""
         self._later.append(ended)
 
     def evaluate(self) -> None:

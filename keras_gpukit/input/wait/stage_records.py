@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keras_gpukit.input.pipelines.functions import kind_of, spoken, work_of_kind
+from keras_gpukit.input.pipelines.functions import WORK, kind_of, spoken
 from keras_gpukit.input.pipelines.stage import Function, Stage
 from keras_gpukit.input.wait.bottleneck import Member, Segment, in_order, slowest
 from keras_gpukit.input.wait.readings import NESTING, REPEATING, MeasuredNode
@@ -84,7 +84,7 @@ def _stage(member: Member, segment: Segment, critical: Segment, names: Names) ->
     return StageRecord(
         name=written.given_name or function.name or spoken(kind),
         kind=spoken(kind),
-        work=work_of_kind(kind) if function.work == "mapping" else function.work,
+        work=WORK.get(kind, "other") if function.work == "mapping" else function.work,
         location=function.location,
         cost_s=node.cost_s,
         cost_per_batch_s=node.cost_per_batch_s,

@@ -105,7 +105,7 @@ class StepWindows:
         self._ended.unknown_because = chosen if isinstance(chosen, str) else None
         # After a pause within an epoch, the steps of the same source go on.
         if self._is_new or self._epoch_is_over:
-            self._ended.begin_epoch()
+            self._ended.evaluate_later(None)
         self._epoch_is_over = False
         self._is_short = True
         self._first_calls = ()
