@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -55,30 +55,21 @@ class HangWatch:
     again until they take twice as long as before.
     """
 
-    def __init__(
-        self,
-        steps: CallSteps,
-        *,
-        in_cluster: bool = False,
-        now: Callable[[], float] = time.perf_counter,
-        process_s: Callable[[], float] = time.process_time,
-    ) -> None:
+    def __init__(self, steps: CallSteps, *, in_cluster: bool = False) -> None:
         self._steps = steps
         self._in_cluster = in_cluster
-        self._now = now
-        self._process_s = process_s
         self._executions = 0
-        self._since_s = now()  # when the last step was seen to end
+        self._since_s = time.perf_counter()  # when the last step was seen to end
         self._longest_s: dict[Part, float] = {}
-        self._last_poll = now(), process_s()
+        self._last_poll = self._since_s, time.process_time()
         self._reported: Hang | None = None
         self._reported_part: Part | None = None
         self._again_s = 0.0
 
     def poll(self) -> None:
         """Looks whether steps go on; called about once a second, on the sampling thread."""
-        now_s = self._now()
-        (last_s, last_process_s), self._last_poll = self._last_poll, (now_s, self._process_s())
+        now_s, process_s = time.perf_counter(), time.process_time()
+        (last_s, last_process_s), self._last_poll = self._last_poll, (now_s, process_s)
         executions = self._steps.executions
         if executions != self._executions:
             if self._reported is not None:
@@ -90,7 +81,7 @@ class HangWatch:
         if lasted_s < (self._again_s if self._reported else self._limit_s()):
             return
         passed_s = now_s - last_s
-        cores = (self._last_poll[1] - last_process_s) / passed_s if passed_s > 0 else None
+        cores = (process_s - last_process_s) / passed_s if passed_s > 0 else None
         self._report(lasted_s, cores)
 
     def _limit_s(self) -> float:

@@ -46,21 +46,16 @@ class InputSoFar:
     milliseconds, so this is done on the sampling thread.
     """
 
-    def __init__(
-        self,
-        steps: CallSteps,
-        complete: Callable[[InputRecord], InputRecord],
-        now: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, steps: CallSteps, complete: Callable[[InputRecord], InputRecord]) -> None:
         self._steps = steps
         self._complete = complete
-        self._now = now
-        self._schedule = Schedule(now(), FIRST_INPUT_S, LEAST_PAUSE_S, MOST_PAUSE_S)
+        began_s = time.perf_counter()
+        self._schedule = Schedule(began_s, FIRST_INPUT_S, LEAST_PAUSE_S, MOST_PAUSE_S)
         self._taken: tuple[ThroughputRecord, InputRecord] | None = None
 
     def on_window(self, window: StepWindow) -> None:
         """Takes the figures when a window ends, if due; called on the training thread."""
-        if not self._steps.wall.is_over and self._schedule.is_due(self._now()):
+        if not self._steps.wall.is_over and self._schedule.is_due(time.perf_counter()):
             own = self._steps.own
             self._taken = own.throughput(), own.input_so_far()
 
@@ -144,10 +139,9 @@ class LiveView:
     It is updated on the sampling thread. After a failure it stays as it is, and nothing is logged.
     """
 
-    def __init__(self, output: RunOutput, now: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, output: RunOutput) -> None:
         self._output = output
-        self._now = now
-        self._schedule = Schedule(now(), FIRST_VERDICT_S)
+        self._schedule = Schedule(time.perf_counter(), FIRST_VERDICT_S)
         self._verdict = Verdict()
         self._display: LiveDisplay | None = None
         self._guard = Guard("The live view", "It is left out.")
@@ -160,7 +154,7 @@ class LiveView:
         if self._display is None or self._guard.failed_because is not None:
             return
         with self._guard:
-            if self._schedule.is_due(self._now()):
+            if self._schedule.is_due(time.perf_counter()):
                 self._verdict = judge_run(self._output.read_fold(RunFold.summary)).verdict
             self._display.show(self._output.read_fold(self._text))
 

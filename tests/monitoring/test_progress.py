@@ -41,16 +41,9 @@ class Call:
         return record
 
 
-class Clock:
-    now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
-def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
-    call, clock = Call(), Clock()
-    notes = ProgressNotes(call, {"epochs": 5, "steps": 30}, clock)
+def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then(monkeypatch):
+    call, clock = Call(), StoppedClock.of(monkeypatch, session)
+    notes = ProgressNotes(call, {"epochs": 5, "steps": 30})
     notes.note()
     call.wall.part, call.epoch, call.step = "steps", 1, 12
     for _ in range(5):
@@ -69,16 +62,16 @@ def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
     call = Call()
     call.phase, call.wall.part = "evaluate", "steps"
     for known in ({"epochs": 1, "steps": None}, None):  # what Keras does not know is unknown
-        ProgressNotes(call, known, clock).note()
+        ProgressNotes(call, known).note()
     assert [record for _, record, _ in call.written] == 2 * [Progress("evaluate", "steps", 0)]
 
 
-def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely():
-    call, clock = Call(), Clock()
-    notes = InputSoFar(call, lambda record: record, clock)
+def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely(monkeypatch):
+    call, clock = Call(), StoppedClock.of(monkeypatch, run_so_far)
+    notes = InputSoFar(call, lambda record: record)
     looks = []
     for second in range(1, 3600):
-        clock.now_s = 100.0 + second
+        clock.now_s = float(second)
         asked = call.asked
         notes.on_window(None)
         notes.write()
@@ -204,11 +197,11 @@ def test_it_shows_the_run_and_goes_when_that_ends(shown):
 
 
 def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
-    clock, made = SimpleNamespace(now_s=0.0), []
+    clock, made = StoppedClock.of(monkeypatch, run_so_far), []
     monkeypatch.setattr(
         run_so_far, "judge_run", lambda summary: made.append(clock.now_s) or summary
     )
-    view = LiveView(OUTPUT, lambda: clock.now_s)
+    view = LiveView(OUTPUT)
     for second in range(1, 101):
         clock.now_s = float(second)
         view.update()

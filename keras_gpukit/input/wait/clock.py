@@ -211,7 +211,7 @@ class StepClock:
         return outputs
 
     def _raise(self, entry_s: float, error: BaseException) -> None:
-        self._windows.raised = True
+        self._windows.note_raised()
         self._report(error)
         if self._wall is not None:
             # Usually the end of the data. Finding it counts as epoch start.

@@ -76,6 +76,10 @@ class StepWindows:
         """Returns the input wait of the windows so far."""
         return self._ended.input(self._meter)
 
+    def note_raised(self) -> None:
+        """Notes that a call raised."""
+        self.raised = True
+
     def drop(self) -> None:
         """Discards the current window, since the next call does not follow directly."""
         self._started_s = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,13 +35,7 @@ class _Start:
 class StartReadings:
     """Collects a reading of each start, of which those before the first batch come by chance."""
 
-    def __init__(
-        self,
-        read: Callable[[Any], Any] = read_model,
-        parse: Callable[[Any], ModelReading] = lambda model: read_nodes(parse_model(model)),
-    ) -> None:
-        self._read = read
-        self._parse = parse
+    def __init__(self) -> None:
         self._starts: list[_Start] = []
 
     def follow(self, iterator: Any) -> None:
@@ -58,7 +51,7 @@ class StartReadings:
         start = self._starts[-1] if self._starts else None
         iterator = start.iterator() if start is not None and start.after is None else None
         if start is not None and iterator is not None:
-            start.during = self._read(iterator)
+            start.during = read_model(iterator)
 
     def began(self, model: Any) -> None:
         """Notes the reading after the first batches."""
@@ -81,7 +74,7 @@ class StartReadings:
     def _fullest(self, start: _Start) -> tuple[ModelReading, bool] | None:
         """Returns the reading with most stages, and whether it came before the first batches."""
         known = [
-            (self._parse(model), is_early)
+            (read_nodes(parse_model(model)), is_early)
             for model, is_early in ((start.after, False), (start.during, True))
             if model is not None
         ]
