@@ -66,16 +66,15 @@ class HiddenWait:
     def calibrate(self, iterator: Any) -> None:
         """Times once how long entering and leaving a call takes, with calls that find no data.
 
-        Such calls run no step. Raises if that needs a new trace, or a call has too few steps.
+        Such calls run no step. Raises if that needs a new trace, a call has too few steps, or the
+        step function is not Keras' own.
         """
         if self._call_s is None:
             self._call_s = _call_s.get(self._step_function)
         if self._call_s is not None:
             return
-        if self._steps_per_execution < FEWEST_STEPS:
-            raise ValueError(f"an execution has fewer than {FEWEST_STEPS} steps")
-        if not is_made_by_keras(self._step_function):
-            raise ValueError("the step function is not Keras' own")
+        if self._steps_per_execution < FEWEST_STEPS or not is_made_by_keras(self._step_function):
+            raise ValueError("what hides behind compute cannot be told")
         empty = empty_iterator(iterator)
         # Calls that wait for data must wake up idle cores, so some of these should too.
         paused_s, following_s = (

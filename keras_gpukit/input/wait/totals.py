@@ -225,8 +225,8 @@ class StepTotals:
         record: InputRecord = self._measured(
             InputRecord(
                 self.phase,
-                meter and meter.mechanism,
-                meter and meter.confidence,
+                meter.mechanism if meter else None,
+                meter.confidence if meter else None,
                 unknown_because=reason,
                 pipeline_start=start,
             )

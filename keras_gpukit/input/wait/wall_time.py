@@ -171,24 +171,25 @@ class WallTime:
         tracing_s = min(max(tracing_s, 0.0), inside_s)
         steps_s = inside_s - tracing_s
         wait_s = None if wait_s is None else min(wait_s, steps_s)
-        parts = {
-            "callbacks_s": spent.get("callbacks", 0.0) + between_s,
-            "epoch_start_s": spent.get("epoch start", 0.0),
-            "first_step_s": spent.get("first step", 0.0),
-            "validation_s": spent.get("validation", 0.0) - in_validation.spent_s,
-        }
+        callbacks_s = spent.get("callbacks", 0.0) + between_s
+        epoch_start_s, first_step_s = spent.get("epoch start", 0.0), spent.get("first step", 0.0)
+        validation_s = spent.get("validation", 0.0)
+        known_s = inside_s + callbacks_s + epoch_start_s + first_step_s + validation_s
         breakdown = TimeBreakdown(
             wall_s=total_s,
             input_s=wait_s,
             compute_s=None if wait_s is None else steps_s - wait_s,
-            other_s=max(total_s - inside_s - sum(parts.values()) - in_validation.spent_s, 0.0),
+            callbacks_s=callbacks_s,
+            epoch_start_s=epoch_start_s,
+            first_step_s=first_step_s,
+            validation_s=validation_s - in_validation.spent_s,
+            other_s=max(total_s - known_s, 0.0),
             tracing_s=tracing_s + in_validation.spent_s,
             tracings=tracings,
             tracings_of_shapes=self._new_shapes,
             compilations=compiled.programs + in_validation.programs if compiled else None,
             compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
             longest_restarts_s=self._now_in.restarts_s,
-            **parts,
         )
         return self._completed(breakdown, between_s)
 

@@ -13,7 +13,7 @@ from keras_gpukit.frameworks.tf_datasets import dataset_of, is_fed_by_another
 from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
 from keras_gpukit.input.wait.bottleneck import complete, pool_threads, within_pool
-from keras_gpukit.input.wait.grain_times import GrainTimes, grain_times
+from keras_gpukit.input.wait.grain_times import TimedGrain, timed_grain
 from keras_gpukit.input.wait.measured_nodes import costs_over_time, measure, measure_starts
 from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, read_nodes
 from keras_gpukit.input.wait.stage_records import Names, align, stage_records
@@ -117,7 +117,7 @@ class PipelineWatch:
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
-        self._grain: GrainTimes | None = None
+        self._grain: TimedGrain | None = None
         self._written: Stage | None = None
         self._pool: int | None = None
         self._is_out_of_sight = False
@@ -140,7 +140,7 @@ class PipelineWatch:
         if self._written is None and self._dataset is None:
             # Keras itself keeps the dataset alive while it trains on it.
             self._dataset = dataset_of(iterator)
-            self._grain = grain_times(self._dataset) if self._dataset is not None else None
+            self._grain = timed_grain(self._dataset) if self._dataset is not None else None
 
     def add_reading(self, model: Any) -> None:
         """Adds a reading of the current iterator."""
