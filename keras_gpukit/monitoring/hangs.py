@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.input.pipelines.places import KERAS_ADAPTERS, TENSORFLOW_DATA, place
 from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.event import Hang, HangKind
@@ -36,10 +36,7 @@ LEAST_STEPS = 20
 _CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
 _TRACING = "func_graph_from_py_func"
 _CALLED_BY_TENSORFLOW = os.path.join("tensorflow", "python", "ops", "script_ops.py")
-_INPUT = (
-    os.path.join("tensorflow", "python", "data", "ops", ""),
-    os.path.join("keras", "src", "trainers", "data_adapters", ""),
-)
+_OF_INPUT = TENSORFLOW_DATA, KERAS_ADAPTERS
 # Lines on which Python code waits for another thread.
 _WAITS = re.compile(r"\.(acquire|join|wait)\(|\bwith .*lock", re.IGNORECASE)
 _BUSY_CORES = 0.5
@@ -243,7 +240,7 @@ def _callback(stack: Stack) -> Frame | None:
 
 def _is_of_input(stack: Stack) -> bool:
     return any(
-        frame.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in frame.file for part in _INPUT)
+        frame.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in frame.file for part in _OF_INPUT)
         for frame in stack
     )
 

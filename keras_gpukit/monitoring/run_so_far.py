@@ -34,6 +34,8 @@ from keras_gpukit.sensors.host import left_bytes
 FIRST_INPUT_S = 4.0
 """Run time at which the pipeline's stages are first looked at, after some windows of steps."""
 LEAST_PAUSE_S, MOST_PAUSE_S = 8.0, 300.0
+FIRST_VERDICT_S = 5.0
+"""Run time at which the first verdict is made."""
 NOT_READABLE = "the input is not a tf.data pipeline of this process alone"
 NOT_READ = "the run was over before its pipeline was read"
 FAILED = "its pipeline could not be read"
@@ -127,10 +129,6 @@ def _with_size(buffer: HostBuffer, sizes: Sizes) -> HostBuffer:
         return buffer
     because = buffer.unknown_because if buffer.elements is None else None
     return replace(buffer, element_bytes=measured, unknown_because=because)
-
-
-FIRST_VERDICT_S = 5.0
-"""Run time at which the first verdict is made."""
 
 
 class LiveView:
