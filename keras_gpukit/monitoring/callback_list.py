@@ -38,10 +38,6 @@ MOST_MARKS = 192
 _BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
 
 
-def _nothing(*args: Any) -> None:
-    pass
-
-
 class CallbackListWatch:
     """Watches the hooks of a callback list from `start` to `close`.
 
@@ -81,8 +77,8 @@ class CallbackListWatch:
         """Restores the hooks, and forgets all listeners; may be called repeatedly."""
         for hook in self._hooks.values():
             hook.restore()
-        self._on_error = _nothing
-        self._on_epoch_began = self._on_epoch_ends = self._on_epoch_ended = _nothing
+        self._on_error = lambda error: None
+        self._on_epoch_began = self._on_epoch_ends = self._on_epoch_ended = lambda: None
 
     def _watched(self, name: str, hook: Hook) -> Hook:
         now = time.perf_counter

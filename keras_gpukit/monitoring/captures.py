@@ -163,10 +163,10 @@ class CaptureWatch:
         if self._settings.every_minutes is not None:
             minutes = self._settings.every_minutes
             pause_s = 60 * minutes
-            schedule = Schedule(time.perf_counter(), pause_s, pause_s, pause_s)
+            schedule = Schedule(pause_s, pause_s, pause_s)
 
             def poll_clock() -> None:
-                if schedule.is_due(time.perf_counter()):
+                if schedule.is_due():
                     recorder.want("time", f"every {minutes:g} minutes")
 
             session.sampling.every_second("whether the time for a capture has come", poll_clock)

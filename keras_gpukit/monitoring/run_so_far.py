@@ -6,7 +6,6 @@ because host memory ran out, it cannot report that, so a warning comes before.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -51,13 +50,12 @@ class InputSoFar:
     def __init__(self, steps: CallSteps, complete: Callable[[InputRecord], InputRecord]) -> None:
         self._steps = steps
         self._complete = complete
-        began_s = time.perf_counter()
-        self._schedule = Schedule(began_s, FIRST_INPUT_S, LEAST_PAUSE_S, MOST_PAUSE_S)
+        self._schedule = Schedule(FIRST_INPUT_S, LEAST_PAUSE_S, MOST_PAUSE_S)
         self._taken: tuple[ThroughputRecord, InputRecord] | None = None
 
     def on_window(self, window: StepWindow) -> None:
         """Takes the figures when a window ends, if due; called on the training thread."""
-        if not self._steps.wall.is_over and self._schedule.is_due(time.perf_counter()):
+        if not self._steps.wall.is_over and self._schedule.is_due():
             own = self._steps.own
             self._taken = own.throughput(), own.input_so_far()
 
@@ -76,7 +74,7 @@ class HostBufferWatch:
 
     def __init__(self, steps: CallSteps) -> None:
         self._call = steps
-        self._schedule = Schedule(time.perf_counter())
+        self._schedule = Schedule()
         params = getattr(callback_list("fit"), "params", None) or {}
         self._epoch_steps: int | None = params.get("steps")
         epochs = epochs_of("fit")
@@ -91,15 +89,14 @@ class HostBufferWatch:
         """Looks at the buffers if that is due; called on the sampling thread."""
         # Reading tf.data runs operations. During the first step, an operation on another thread
         # may be counted as one of the step, whose graphs are collected for the placement.
-        call, now_s = self._call, time.perf_counter()
-        if call.step == call.first_step or not self._schedule.is_due(now_s):
+        if self._call.step == self._call.first_step or not self._schedule.is_due():
             return
         dataset, self._dataset = self._dataset, None
         if dataset is not None:
             self._unknown_because = FAILED  # if this raises
             self._buffers = host_buffers(dataset, self._steps)
         record = self.buffers_record()
-        call.output.write_record("host_buffers", record)
+        self._call.output.write_record("host_buffers", record)
         found = None if self._has_warned else InputFillsMemory().find_in(record)
         if found is not None and found.severity == "critical":
             self._has_warned = True
@@ -139,7 +136,7 @@ class LiveView:
 
     def __init__(self, output: RunOutput) -> None:
         self._output = output
-        self._schedule = Schedule(time.perf_counter(), FIRST_VERDICT_S)
+        self._schedule = Schedule(FIRST_VERDICT_S)
         self._verdict = Verdict()
         self._display: LiveDisplay | None = None
         self._guard = Guard("The live view", "It is left out.")
@@ -152,7 +149,7 @@ class LiveView:
         if self._display is None or self._guard.failed_because is not None:
             return
         with self._guard:
-            if self._schedule.is_due(time.perf_counter()):
+            if self._schedule.is_due():
                 self._verdict = judge_run(self._output.read_fold(RunFold.summary)).verdict
             self._display.show(self._output.read_fold(self._text))
 

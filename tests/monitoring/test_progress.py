@@ -67,7 +67,7 @@ def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then(monkeypat
 
 
 def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely(monkeypatch):
-    call, clock = Call(), StoppedClock.of(monkeypatch, run_so_far)
+    call, clock = Call(), StoppedClock.of(monkeypatch, sampling)
     notes = InputSoFar(call, lambda record: record)
     looks = []
     for second in range(1, 3600):
@@ -197,7 +197,7 @@ def test_it_shows_the_run_and_goes_when_that_ends(shown):
 
 
 def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
-    clock, made = StoppedClock.of(monkeypatch, run_so_far), []
+    clock, made = StoppedClock.of(monkeypatch, sampling), []
     monkeypatch.setattr(
         run_so_far, "judge_run", lambda summary: made.append(clock.now_s) or summary
     )
