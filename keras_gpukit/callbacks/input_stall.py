@@ -9,7 +9,7 @@ from keras_gpukit.callbacks.base import StepWatchingCallback
 from keras_gpukit.errors import Guard
 from keras_gpukit.input.pipelines.generators import PythonSource, python_source
 from keras_gpukit.monitoring.call_frame import batch_of, epoch_iterator, open_shapes
-from keras_gpukit.monitoring.input_so_far import HostBufferWatch, InputSoFar
+from keras_gpukit.monitoring.run_so_far import HostBufferWatch, InputSoFar
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.pipeline import (
     HostBuffers,

@@ -29,8 +29,8 @@ from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.epoch_memory import FitMemory
 from keras_gpukit.monitoring.hangs import HangWatch
 from keras_gpukit.monitoring.learning import LearningWatch
-from keras_gpukit.monitoring.live_view import LiveView
 from keras_gpukit.monitoring.nvtx_ranges import NVTXRanges, load_nvtx
+from keras_gpukit.monitoring.run_so_far import LiveView
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.monitoring.step_prediction import count_flops
 from keras_gpukit.records.run import Overhead, RunSummary

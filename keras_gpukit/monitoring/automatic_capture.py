@@ -36,6 +36,7 @@ from keras_gpukit.saved_runs.folding.run_fold import RunFold
 SMALL_BYTES = 2 << 20
 """Size up to which a profile is read in this process: it takes less time than starting another.
 A profile of 2 MB has about 50,000 events, which took 0.4 s."""
+INTERRUPTED = "the run was interrupted"
 # Set by Nsight Systems and Nsight Compute, as CUPTI's documentation on injection describes.
 _INJECTION = "CUDA_INJECTION64_PATH"
 
@@ -112,7 +113,7 @@ class AutomaticCapture:
         if record.trigger != "steady" or record.path is None:
             return
         if self._session.ending == "interrupted":  # the user waits for the process to end
-            self._unread_because = "the run was interrupted"
+            self._unread_because = INTERRUPTED
         else:
             path = self._log_dir / record.path
             if self._waits and (record.profile_bytes or 0) <= SMALL_BYTES:
@@ -126,10 +127,10 @@ class AutomaticCapture:
 
     def completed(self, record: ProfilerRecord) -> ProfilerRecord:
         """Waits for the reading, and returns the run's record with its result."""
-        if self._unread is not None and self._session.ending == "interrupted":
-            self._unread, self._unread_because = None, "the run was interrupted"
-        if self._unread is not None:
-            unread, self._unread = self._unread, None
+        unread, self._unread = self._unread, None
+        if unread is not None and self._session.ending == "interrupted":
+            self._unread_because = INTERRUPTED
+        elif unread is not None:
             began_s = time.thread_time()
             self._read(*unread)
             self._session.cost.add(time.thread_time() - began_s, once=True)

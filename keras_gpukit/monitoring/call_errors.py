@@ -26,6 +26,7 @@ _FETCH = "IteratorGetNext"
 _KERAS_TRAINER = re.compile(r"keras/src/.*trainer\.py$")
 _ROLES = re.compile(r"keras/src/(losses|metrics)/")
 _CALLS = ("fit", "evaluate", "predict")
+_STEPS = ("train_step", "test_step", "predict_step")
 _ON_PURPOSE = ("KeyboardInterrupt", "SystemExit")
 _MESSAGE = 280
 """Longest message that is reported; our choice: two sentences, of which the last often says what to
@@ -196,9 +197,6 @@ def call_within(error: BaseException) -> str | None:
         if calls:
             return calls[-1]
     return None
-
-
-_STEPS = ("train_step", "test_step", "predict_step")
 
 
 def _tracebacks(error: BaseException) -> tuple[list[CodeLine], ...]:

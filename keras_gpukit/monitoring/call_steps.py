@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.wait.calls import steps_so_far
 from keras_gpukit.input.wait.clock import OwnCost
 from keras_gpukit.input.wait.wall_time import WallTime
 from keras_gpukit.monitoring.call_errors import CallErrors
@@ -15,8 +17,7 @@ from keras_gpukit.monitoring.callback_list import CallbackListWatch
 from keras_gpukit.monitoring.phase_steps import PhaseSteps
 from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
 from keras_gpukit.monitoring.run_output import RunOutput
-from keras_gpukit.monitoring.step_count import steps_so_far
-from keras_gpukit.records.steps import Phase, StepWindow
+from keras_gpukit.records.steps import Part, Phase, StepWindow, TimeBreakdown
 from keras_gpukit.sensors.stack_parts import CodeWatch
 
 
@@ -84,16 +85,22 @@ class CallSteps:
             lambda: self.own.end_epoch(),
             self._epoch_ended,
         )
-        self._retraced = RetracedFunctions(lambda spent_s: self.wall.note_tracing(spent_s))
-        times = self._callbacks.times
-        self.wall = WallTime(
-            "callbacks" if phase == "fit" else "epoch start",
-            on_part=output.part_ended,
-            by_callback=times.by_class,
-            callbacks_at_epochs=times.at_epochs_s,
-            callbacks_by_thirds=times.by_thirds,
-            retraced=self._retraced.functions,
+        self._retraced = retraced = RetracedFunctions(
+            lambda spent_s: self.wall.note_tracing(spent_s)
         )
+        times = self._callbacks.times
+
+        def completed(parts: TimeBreakdown, between_s: float) -> TimeBreakdown:
+            return replace(
+                parts,
+                by_callback=times.by_class(parts.wall_s, between_s),
+                callbacks_at_epochs=dict(times.at_epochs_s),
+                callbacks_by_thirds=times.by_thirds(),
+                retraced=retraced.functions(),
+            )
+
+        first: Part = "callbacks" if phase == "fit" else "epoch start"
+        self.wall = WallTime(first, on_part=output.part_ended, completed=completed)
         self.first_step_hooks = FirstStepHooks(cost)
         self._on_epoch_ended: list[Callable[[], None]] = []
         # The steps of the call itself are needed now: the sampling thread reads the global step.

@@ -19,6 +19,7 @@ from typing import Any
 from keras_gpukit.frameworks.keras_models import is_default
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records.steps import OWN_WORK
+from keras_gpukit.saved_runs.folding.downsampling import Joined
 from keras_gpukit.sensors.stack_parts import CodeWatch
 
 # `on_train_begin` and `on_predict_begin` are already running when our callback is called.
@@ -33,12 +34,8 @@ _HOOKS = (
 )
 Hook = Callable[..., None]
 MOST_MARKS = 192
-"""Marks of epochs that are kept at most: so that thirds are exact to 1 % in long runs."""
+"""Marks of epochs that are kept at most, even: so that thirds are exact to 1 % in long runs."""
 _BATCH_HOOKS = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-
-
-def _nothing(*args: Any) -> None:
-    pass
 
 
 class CallbackListWatch:
@@ -80,8 +77,8 @@ class CallbackListWatch:
         """Restores the hooks, and forgets all listeners; may be called repeatedly."""
         for hook in self._hooks.values():
             hook.restore()
-        self._on_error = _nothing
-        self._on_epoch_began = self._on_epoch_ends = self._on_epoch_ended = _nothing
+        self._on_error = lambda error: None
+        self._on_epoch_began = self._on_epoch_ends = self._on_epoch_ended = lambda: None
 
     def _watched(self, name: str, hook: Hook) -> Hook:
         now = time.perf_counter
@@ -153,9 +150,8 @@ class CallbackTimes:
         self.at_epochs_s: defaultdict[str, float] = defaultdict(float)
         self._names = {} if callback_list is None else _names_by_code(callback_list.callbacks)
         self.between_steps = CodeWatch(self._names, thread)
-        # `at_epochs_s` as of every so many epochs.
-        self._marks: list[dict[str, float]] = []
-        self._epochs, self._every = 0, 1
+        # `at_epochs_s` as of the last of every so many epochs.
+        self._marks = Joined[dict[str, float]](MOST_MARKS, lambda before, after: after)
 
     def timed(self, hook: Callable[..., None]) -> Callable[..., None]:
         """Wraps `on_epoch_begin` or `on_epoch_end` of the list, so that it times each callback."""
@@ -179,24 +175,21 @@ class CallbackTimes:
         self.at_epochs_s[OWN_WORK] += time.perf_counter() - began_s
 
     def epoch_ended(self) -> None:
-        """Notes the times so far, of all epochs or of every second, fourth and so on."""
-        self._epochs += 1
-        if self._epochs % self._every == 0:
-            self._marks.append(dict(self.at_epochs_s))
-            if len(self._marks) >= MOST_MARKS:
-                self._marks, self._every = self._marks[1::2], 2 * self._every
+        """Notes the times so far."""
+        self._marks.add(dict(self.at_epochs_s))
 
     def by_thirds(self) -> dict[str, tuple[float, float]]:
         """Returns the seconds of each class per epoch, in the first and the last third of epochs.
 
         They are those at the start and the end of epochs. Empty before the third epoch.
         """
-        marks = tuple(self._marks)
+        every = self._marks.per_item
+        marks = tuple(self._marks.items)[: self._marks.readings // every]
         count = len(marks) // 3
         if not count:
             return {}
         begin, before, end = marks[count - 1], marks[-1 - count], marks[-1]
-        epochs = count * self._every
+        epochs = count * every
         return {
             name: (begin.get(name, 0.0) / epochs, (spent_s - before.get(name, 0.0)) / epochs)
             for name, spent_s in end.items()

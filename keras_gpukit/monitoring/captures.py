@@ -10,7 +10,11 @@ from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
 from keras_gpukit.frameworks.keras_models import profiles_batches
-from keras_gpukit.monitoring.automatic_capture import AutomaticCapture, not_automatic_because
+from keras_gpukit.monitoring.automatic_capture import (
+    INTERRUPTED,
+    AutomaticCapture,
+    not_automatic_because,
+)
 from keras_gpukit.monitoring.call_frame import callbacks_of_fit
 from keras_gpukit.monitoring.sampling import Schedule
 from keras_gpukit.monitoring.session import Session
@@ -139,7 +143,7 @@ class CaptureWatch:
 
         def on_pause() -> None:
             interrupted = session.ending == "interrupted"
-            recorder.pause("the run was interrupted" if interrupted else "the epoch ended")
+            recorder.pause(INTERRUPTED if interrupted else "the epoch ended")
 
         session.steps.on_window("fit", on_window)
         session.steps.own.surround(recorder.wrap, on_pause)
@@ -159,10 +163,10 @@ class CaptureWatch:
         if self._settings.every_minutes is not None:
             minutes = self._settings.every_minutes
             pause_s = 60 * minutes
-            schedule = Schedule(time.perf_counter(), pause_s, pause_s, pause_s)
+            schedule = Schedule(pause_s, pause_s, pause_s)
 
             def poll_clock() -> None:
-                if schedule.is_due(time.perf_counter()):
+                if schedule.is_due():
                     recorder.want("time", f"every {minutes:g} minutes")
 
             session.sampling.every_second("whether the time for a capture has come", poll_clock)

@@ -163,19 +163,19 @@ def _copied_over_time(model: Any) -> dict[str, str]:
     import keras
 
     layers = tuple(layers_in(model))
-    found = [layer for layer in layers if isinstance(layer, keras.layers.TimeDistributed)]
     unrolled = [layer for layer in layers if getattr(layer, "unroll", False) is True]
-    with suppress(AttributeError, ValueError, TypeError):
-        copies = sum(layer.input.shape[1] or 0 for layer in unrolled)
-        if copies >= MANY_COPIES:
-            first = unrolled[0]
-            made = f"{type(first).__name__}(unroll=True) ({place_of(first) or first.name})"
-            return {UNROLLED: f"{made} puts {copies} copies of its cell into the graph"}
-    with suppress(AttributeError, ValueError):  # called with several inputs, or none yet
-        copies = sum(layer.input.shape[1] or 0 for layer in found)
-        if copies >= MANY_COPIES:
-            made = f"{TIME_DISTRIBUTED} ({place_of(found[0]) or found[0].name})"
-            return {TIME_DISTRIBUTED: f"{made} puts {copies} copies of its layer into the graph"}
+    over_time = [layer for layer in layers if isinstance(layer, keras.layers.TimeDistributed)]
+    for setting, copied, part in (
+        (UNROLLED, unrolled, "cell"),
+        (TIME_DISTRIBUTED, over_time, "layer"),
+    ):
+        # A layer may be called with several inputs, or with none yet.
+        with suppress(AttributeError, ValueError, TypeError):
+            copies = sum(layer.input.shape[1] or 0 for layer in copied)
+            if copies >= MANY_COPIES:
+                first, given = copied[0], "(unroll=True)" if setting == UNROLLED else ""
+                made = f"{type(first).__name__}{given} ({place_of(first) or first.name})"
+                return {setting: f"{made} puts {copies} copies of its {part} into the graph"}
     return {}
 
 

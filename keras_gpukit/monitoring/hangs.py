@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +20,13 @@ from types import FrameType
 from typing import NamedTuple
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.input.pipelines.places import place
+from keras_gpukit.input.pipelines.places import KERAS_ADAPTERS, TENSORFLOW_DATA, place
 from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.event import Hang, HangKind
 from keras_gpukit.records.steps import Part
 from keras_gpukit.reports import units
+from keras_gpukit.sensors.stack_parts import named
 from keras_gpukit.sensors.stacks import stacks_of_threads
 
 LEAST_S = 60.0
@@ -35,10 +36,7 @@ LEAST_STEPS = 20
 _CALLBACKS = os.path.join("keras", "src", "callbacks", "callback_list.py")
 _TRACING = "func_graph_from_py_func"
 _CALLED_BY_TENSORFLOW = os.path.join("tensorflow", "python", "ops", "script_ops.py")
-_INPUT = (
-    os.path.join("tensorflow", "python", "data", "ops", ""),
-    os.path.join("keras", "src", "trainers", "data_adapters", ""),
-)
+_OF_INPUT = TENSORFLOW_DATA, KERAS_ADAPTERS
 # Lines on which Python code waits for another thread.
 _WAITS = re.compile(r"\.(acquire|join|wait)\(|\bwith .*lock", re.IGNORECASE)
 _BUSY_CORES = 0.5
@@ -54,30 +52,21 @@ class HangWatch:
     again until they take twice as long as before.
     """
 
-    def __init__(
-        self,
-        steps: CallSteps,
-        *,
-        in_cluster: bool = False,
-        now: Callable[[], float] = time.perf_counter,
-        process_s: Callable[[], float] = time.process_time,
-    ) -> None:
+    def __init__(self, steps: CallSteps, *, in_cluster: bool = False) -> None:
         self._steps = steps
         self._in_cluster = in_cluster
-        self._now = now
-        self._process_s = process_s
         self._executions = 0
-        self._since_s = now()  # when the last step was seen to end
+        self._since_s = time.perf_counter()  # when the last step was seen to end
         self._longest_s: dict[Part, float] = {}
-        self._last_poll = now(), process_s()
+        self._last_poll = self._since_s, time.process_time()
         self._reported: Hang | None = None
         self._reported_part: Part | None = None
         self._again_s = 0.0
 
     def poll(self) -> None:
         """Looks whether steps go on; called about once a second, on the sampling thread."""
-        now_s = self._now()
-        (last_s, last_process_s), self._last_poll = self._last_poll, (now_s, self._process_s())
+        now_s, process_s = time.perf_counter(), time.process_time()
+        (last_s, last_process_s), self._last_poll = self._last_poll, (now_s, process_s)
         executions = self._steps.executions
         if executions != self._executions:
             if self._reported is not None:
@@ -89,7 +78,7 @@ class HangWatch:
         if lasted_s < (self._again_s if self._reported else self._limit_s()):
             return
         passed_s = now_s - last_s
-        cores = (self._last_poll[1] - last_process_s) / passed_s if passed_s > 0 else None
+        cores = (process_s - last_process_s) / passed_s if passed_s > 0 else None
         self._report(lasted_s, cores)
 
     def _limit_s(self) -> float:
@@ -155,7 +144,6 @@ class Frame(NamedTuple):
 Stack = Sequence[Frame]
 """Frames of a thread, the innermost first."""
 
-
 Activity = tuple[HangKind, str, str | None]
 """A kind, in words that follow "no step for 60 s:", and the place of `Hang.input_place`."""
 
@@ -210,12 +198,10 @@ def stacks_of_others(training_thread: int) -> dict[str, Stack]:
 
 def as_stack(frames: Iterable[FrameType]) -> Stack:
     """Returns a stack that keeps nothing alive, from frames, the innermost first."""
-    stack = []
-    for frame in frames:
-        code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name).rpartition("<locals>.")[2]
-        stack.append(Frame(code.co_filename, name, frame.f_lineno or 0))
-    return stack
+    return [
+        Frame(frame.f_code.co_filename, named(frame.f_code), frame.f_lineno or 0)
+        for frame in frames
+    ]
 
 
 def shown(training: Stack, others: dict[str, Stack]) -> tuple[str, ...]:
@@ -254,7 +240,7 @@ def _callback(stack: Stack) -> Frame | None:
 
 def _is_of_input(stack: Stack) -> bool:
     return any(
-        frame.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in frame.file for part in _INPUT)
+        frame.file.endswith(_CALLED_BY_TENSORFLOW) or any(part in frame.file for part in _OF_INPUT)
         for frame in stack
     )
 

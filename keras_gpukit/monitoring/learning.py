@@ -9,15 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
+from keras_gpukit.input.wait.calls import accumulated
 from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.monitoring.epoch_memory import Pace
-from keras_gpukit.monitoring.step_count import accumulated
 from keras_gpukit.records.event import Learning, NonFinite
 
 MOST_VARIABLES = 8
 """Number of variables that are read, the smallest ones. Reading one waits for the device, which is
 done after the first step and after epochs only."""
 _SCALE = "dynamic_scale"  # the factor of Keras' dynamic loss scaling
+_UPDATES = "iterations"  # the updates that an optimizer has applied
 LARGEST_ELEMENTS = 2**16
 """Size of the largest variable that is read."""
 
@@ -39,7 +40,7 @@ class LearningWatch:
         self._variables: list[Any] = []
         self._values: list[bytes] = []
         self._began_at = 0
-        self._updates_before: int | None = None
+        self._updates_before: float | None = None
         self._pace = Pace()
         self._guard = Guard("Reading weights", "Whether they change is unknown.")
         steps.on_first_step(lambda: None, self._first_step_ended)
@@ -120,7 +121,7 @@ class LearningWatch:
             self._values, _ = _read(self._variables)
             # The step that has just ended is counted once this has returned.
             self._began_at = self._steps.step + model.steps_per_execution
-            self._updates_before = _updates(model.optimizer)
+            self._updates_before = _number(model.optimizer, _UPDATES)
             self._record = replace(
                 self._record,
                 trainable=len(trainable),
@@ -141,14 +142,13 @@ class LearningWatch:
         if not changed or self._bad:
             values, finite = _read(self._variables)
             changed = changed or values != self._values
-        updates = _updates(optimizer)
-        known = updates is not None and self._updates_before is not None
+        updates, before = _number(optimizer, _UPDATES), self._updates_before
         self._record = replace(
             self._record,
             changed=changed,
             finite=finite,
             steps=self._steps.step - self._began_at,
-            updates=updates - self._updates_before if known else None,  # type: ignore[operator]
+            updates=None if updates is None or before is None else int(updates - before),
             learning_rate=_number(optimizer, "learning_rate"),
             loss_scale=scale,
         )
@@ -167,12 +167,6 @@ def _read(variables: list[Any]) -> tuple[list[bytes], bool]:
     arrays = [keras.ops.convert_to_numpy(variable) for variable in variables]
     finite = all(bool(np.isfinite(array.astype("float64")).all()) for array in arrays)
     return [array.tobytes() for array in arrays], finite
-
-
-def _updates(optimizer: Any) -> int | None:
-    """Returns the number of updates that an optimizer has applied; None without an optimizer."""
-    number = _number(optimizer, "iterations")
-    return None if number is None else int(number)
 
 
 def _number(optimizer: Any, name: str) -> float | None:

@@ -12,7 +12,7 @@ from keras_gpukit.input.wait.calls import ExampleCounter
 from keras_gpukit.memory.model_state import held_between_steps
 from keras_gpukit.memory.out_of_memory import Call, explain, is_out_of_memory
 from keras_gpukit.monitoring.call_errors import call_within, line_within_step, role_within_step
-from keras_gpukit.monitoring.call_frame import batch_of, examples_of
+from keras_gpukit.monitoring.call_frame import batch_of, examples_of, open_shapes
 from keras_gpukit.monitoring.call_steps import CallSteps
 from keras_gpukit.records.environment import GPUInfo
 from keras_gpukit.records.memory import MemoryPart, OutOfMemory
@@ -103,7 +103,7 @@ def _with_sizes(record: OutOfMemory, call: CallSteps, spec: Any) -> OutOfMemory:
     model, shape, step = call.model, record.shape, call.step - call.first_step
     if shape and len(shape) > 1 and any(tuple(weight.shape) == shape for weight in model.weights):
         return replace(record, of_weights=True)
-    if shape and step and _varies(spec):
+    if shape and step and open_shapes(spec):
         known = {record.batch_size, *(size for weight in model.weights for size in weight.shape)}
         return replace(record, varying_length=max(set(shape) - known, default=None))
     if not shape or record.batch_size is not None or call.epoch != 1 or not step:
@@ -114,14 +114,6 @@ def _with_sizes(record: OutOfMemory, call: CallSteps, spec: Any) -> OutOfMemory:
     if not earlier or earlier % step or shape[0] < 4 * earlier / step:
         return record
     return replace(record, batch_size=shape[0], usual_batch_size=int(earlier / step))
-
-
-def _varies(spec: Any) -> bool:
-    """Whether examples of a dataset vary in a length, by its `element_spec`."""
-    import tensorflow as tf
-
-    shapes = [leaf.shape for leaf in tf.nest.flatten(spec) if isinstance(leaf, tf.TensorSpec)]
-    return any(shape.rank and None in shape[1:] for shape in shapes)
 
 
 def _with_function(record: OutOfMemory, error: BaseException) -> OutOfMemory:

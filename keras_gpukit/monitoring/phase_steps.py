@@ -12,7 +12,13 @@ from keras_gpukit.frameworks.older_keras import gpu_runs_ahead
 from keras_gpukit.frameworks.tf_iterators import host_iterator
 from keras_gpukit.input.pipelines.randomness import repeated_batches
 from keras_gpukit.input.pipelines.rebuilding import times_its_fetches
-from keras_gpukit.input.wait.calls import CallTimes, ExampleCounter, StepFunction
+from keras_gpukit.input.wait.calls import (
+    CallTimes,
+    ExampleCounter,
+    StepFunction,
+    steps_of_fits,
+    steps_of_passes,
+)
 from keras_gpukit.input.wait.clock import StepClock
 from keras_gpukit.input.wait.closed_windows import ClosedWindows
 from keras_gpukit.input.wait.meter_choice import MeterChoice, make_measurable
@@ -22,7 +28,6 @@ from keras_gpukit.input.wait.totals import StepTotals
 from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.monitoring.call_frame import batch_of, epoch_iterator, epochs_of
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
-from keras_gpukit.monitoring.step_count import FitCount, steps_of_passes
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.steps import (
     InputRecord,
@@ -54,13 +59,12 @@ class PhaseSteps:
     """
 
     def __init__(self, call: CallSteps, phase: Phase) -> None:
-        model, output, first_step = call.model, call.output, call.first_step
+        model, output = call.model, call.output
         is_call = phase == call.phase
         self.pipeline: PipelineWatch | None = None
         self.is_between_epochs = False
         self._model = model
         self._phase = phase
-        self._counted = FitCount(model, first_step) if phase == "fit" else None
         self._frame = call.frame
         self._wall = wall = call.wall if is_call else None
         self._watchers: list[OnWindow] = [
@@ -75,7 +79,7 @@ class PhaseSteps:
         self._epoch_iterator: Any = None
         self._batches: int | None = None  # of an epoch that ends with its data
         self._passes: float | None = None  # over data that are repeated
-        self._calls = CallTimes(model.steps_per_execution, first_step)
+        self._calls = CallTimes(model.steps_per_execution, call.first_step)
         self._totals = StepTotals(
             phase,
             model.steps_per_execution,
@@ -111,9 +115,9 @@ class PhaseSteps:
         calls = self._calls
         if calls.steps_per_execution == 1:
             return calls.steps
-        if self._counted is None:
-            return steps_of_passes(calls.count, calls.steps_per_execution, self._batches)
-        return self._counted.steps(calls.count, calls.steps_per_execution, self._clock.pipelines)
+        if self._phase == "fit":
+            return steps_of_fits(self._model, calls, self._clock.pipelines)
+        return steps_of_passes(calls, self._batches)
 
     @property
     def step_time_s(self) -> float | None:
@@ -222,8 +226,7 @@ class PhaseSteps:
     def release(self) -> None:
         """Forgets the data and callbacks of a call that is over."""
         self._clock.release()
-        for actions in (self._watchers, self._on_pause, self._around):
-            actions.clear()
+        self._watchers.clear()
         self.pipeline = None
 
     def throughput(self) -> ThroughputRecord:

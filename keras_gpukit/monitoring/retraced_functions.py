@@ -19,11 +19,6 @@ from keras_gpukit.input.pipelines.places import name_and_location
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records.steps import RetracedFunction
 
-
-def _ignore(spent_s: float) -> None:
-    pass
-
-
 _STEPS = ("one_step_on_data", "multi_step_on_iterator")  # names of Keras' own steps
 
 
@@ -43,8 +38,8 @@ class RetracedFunctions:
     `on_step` is called with the seconds of each tracing of Keras' own step.
     """
 
-    def __init__(self, on_step: Callable[[float], None] | None = None) -> None:
-        self._on_step = on_step or _ignore
+    def __init__(self, on_step: Callable[[float], None] = lambda spent_s: None) -> None:
+        self._on_step = on_step
         self._guard = Guard("Counting tracings", "Functions that are traced again are unknown.")
         self._replaced: list[ReplacedAttribute] = []
         self._seen: dict[Any, _Seen] = {}
@@ -62,7 +57,7 @@ class RetracedFunctions:
         """Notes no more tracings; may be called repeatedly."""
         for attribute in self._replaced:
             attribute.restore()
-        self._on_step = _ignore  # it refers to the run
+        self._on_step = lambda spent_s: None  # the other one refers to the run
 
     def functions(self) -> tuple[RetracedFunction, ...] | None:
         """Returns the functions that were traced more than once, the longest time first.

@@ -28,24 +28,24 @@ GROWTH = 1.5
 
 
 class Schedule:
-    """Says when to repeat something: after ever longer pauses as a run goes on, unless limited.
+    """Says when to repeat something: after ever longer pauses from now on, unless limited.
 
     Args:
-        began_s: When the run began, on any clock.
-        first_s: Seconds of the run after which it is due first.
+        first_s: Seconds from now after which it is due first.
         least_s: Shortest pause, in seconds.
         most_s: Longest pause, in seconds.
     """
 
     def __init__(
-        self, began_s: float, first_s: float = 0.0, least_s: float = 0.0, most_s: float = math.inf
+        self, first_s: float = 0.0, least_s: float = 0.0, most_s: float = math.inf
     ) -> None:
-        self._began_s = began_s
-        self._due_s = began_s + first_s
+        self._began_s = time.perf_counter()
+        self._due_s = self._began_s + first_s
         self._least_s, self._most_s = least_s, most_s
 
-    def is_due(self, now_s: float) -> bool:
+    def is_due(self) -> bool:
         """Whether it is due now; it is then due again after the next pause."""
+        now_s = time.perf_counter()
         if now_s < self._due_s:
             return False
         pause_s = (GROWTH - 1) * (now_s - self._began_s)

@@ -30,28 +30,19 @@ at every step would take longer than that. See `benchmarks/results/watching_cost
 
 
 class ProgressNotes:
-    """Writes what a call is doing whenever that changes, and at least every ten seconds.
+    """Writes what a call is doing whenever that changes, and at least every ten seconds."""
 
-    A run in progress has no summary yet, and a process that is killed never writes one.
-    """
-
-    def __init__(
-        self,
-        steps: CallSteps,
-        params: Mapping[str, Any] | None,
-        now: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, steps: CallSteps, params: Mapping[str, Any] | None) -> None:
         self._steps = steps
         params, in_fit = params or {}, steps.phase == "fit"
         self._epochs = _count(params.get("epochs")) if in_fit else None
         self._epoch_steps = _count(params.get("steps"))
-        self._now = now
         self._written: tuple[object, ...] = ()
         self._written_s = 0.0
 
     def note(self) -> None:
         """Writes a record if something has changed, or the last one is ten seconds old."""
-        steps, now_s = self._steps, self._now()
+        steps, now_s = self._steps, time.perf_counter()
         doing = steps.wall.part, steps.epoch
         if self._written == doing and now_s - self._written_s < NOTE_EVERY_S:
             return

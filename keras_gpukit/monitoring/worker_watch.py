@@ -74,7 +74,6 @@ def compared(
     """
     with Guard("Comparing workers", "The verdict is on this worker alone."):
         if workers is not None:
-            workers.close()
             return workers.compare(summary, captures)
         log_dir, gpus = session.output.log_dir, session.environment.gpus
         if session.phase == "fit" and log_dir is not None and len(gpus) > 1:
@@ -100,7 +99,12 @@ class WorkerWatch:
         self._watch_round_trips(session)
 
     def compare(self, summary: RunSummary, captures: ProfilerRecord | None) -> WorkerComparison:
-        """Returns this worker's figures, and on the chief those of the other workers, too."""
+        """Returns this worker's figures, and on the chief those of the other workers, too.
+
+        Functions that are traced from now on have no clocks.
+        """
+        if self._clock is not None:
+            self._clock.remove()
         own = self._own(summary, captures)
         if self._index != 0:
             return comparison(own, (), self._count, "the chief compares the workers")
@@ -110,12 +114,6 @@ class WorkerWatch:
         within_s = 0.0 if summary.ending == "interrupted" else SUMMARIES_WITHIN_S
         folder = self._log_dir / FOLDER
         return compare_in_folder(folder, own, self._count, self._began_s, within_s=within_s)
-
-    def close(self) -> None:
-        """Stops adding clocks to functions traced from now on; may be called repeatedly."""
-        clock, self._clock = self._clock, None
-        if clock is not None:
-            clock.remove()
 
     def _watch_collectives(self, session: Session) -> None:
         environment = session.environment

@@ -8,7 +8,7 @@ STEP_S = 0.25
 
 
 class StoppedClock:
-    """Has the functions of `time` that measure; in `spent_s` of the time this thread computes."""
+    """Has the functions of `time` that measure; in `spent_s` of the time that is computed."""
 
     UNIX_S = 1.7e9
 
@@ -22,6 +22,8 @@ class StoppedClock:
 
     def thread_time(self) -> float:
         return self.spent_s
+
+    process_time = thread_time
 
     def time(self) -> float:
         return self.UNIX_S + self.now_s

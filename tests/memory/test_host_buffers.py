@@ -135,7 +135,7 @@ def monitored(log_dir, model, change, **options):
 def asks(monkeypatch):
     """Looks at a pipeline soon, by a function that is given."""
     monkeypatch.setattr("keras_gpukit.monitoring.sampling.SAMPLE_EVERY_S", 0.02)
-    place = "keras_gpukit.monitoring.input_so_far.host_buffers"
+    place = "keras_gpukit.monitoring.run_so_far.host_buffers"
     return lambda function: monkeypatch.setattr(place, function)
 
 
@@ -167,7 +167,7 @@ def test_a_pipeline_that_could_not_be_read_is_not_called_another_kind(asks, tmp_
 
 def test_a_run_is_warned_in_its_first_seconds(monkeypatch, tmp_path, caplog):
     """The host is said to have 20 kB left, and each step adds more than 8 kB to the cache."""
-    monkeypatch.setattr("keras_gpukit.monitoring.input_so_far.left_bytes", lambda: 20_000)
+    monkeypatch.setattr("keras_gpukit.monitoring.run_so_far.left_bytes", lambda: 20_000)
     with caplog.at_level("WARNING", logger="keras_gpukit"):
         monitor = monitored(tmp_path, sleeping_model(0.1), lambda data: data.cache().batch(32))
     (warning,) = (each.getMessage() for each in caplog.records if each.name == "keras_gpukit")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.stopped_clock import StoppedClock
 from helpers.training import small_model
 
 import keras_gpukit as gpukit
@@ -71,13 +72,13 @@ class Call:
 
 
 @pytest.fixture
-def after():
+def after(monkeypatch):
     """Lets seconds pass and looks."""
-    clock, call = SimpleNamespace(s=100.0), Call()
-    watch = HangWatch(call, now=lambda: clock.s, process_s=lambda: 0.0)
+    clock, call = StoppedClock.of(monkeypatch, hangs), Call()
+    watch = HangWatch(call)
 
     def pass_and_look(seconds, *, steps=0):
-        clock.s += seconds
+        clock.now_s += seconds
         call.executions += steps
         watch.poll()
 

@@ -104,7 +104,7 @@ WHOLE = {
     "pipeline starts": (
         step_totals,
         lambda made, number: made.add_start(PipelineStart(1.0 + number, 0.5)),
-        lambda made: made.input(None, None, None).pipeline_start,
+        lambda made: made.input(None, None).pipeline_start,
     ),
     "parts of the time": (wall_time, turn, lambda made: (made.part, made.breakdown(9.0, 0.0))),
     "processor time of threads": (
@@ -132,7 +132,7 @@ SUMMED_UP = {
         lambda made: made.pipeline_record(None),
     ),
     "records": (lambda: RunFold(4), add_records, lambda made: made.summary()),
-    "input": (step_totals, add_window, lambda made: made.input("tf.data model", "exact", None)),
+    "input": (step_totals, add_window, lambda made: made.input(None, None)),
     "waits": (
         lambda: WaitHistogram(1),
         lambda made, number: made.add_waits(np.array([0.1, 0.0, 0.2]), np.array([0.2, 0.2, 0.4])),

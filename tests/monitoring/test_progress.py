@@ -9,10 +9,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from helpers.stopped_clock import StoppedClock
 
-from keras_gpukit.monitoring import input_so_far, live_view, run_output, sampling, session
-from keras_gpukit.monitoring.input_so_far import InputSoFar
-from keras_gpukit.monitoring.live_view import LiveView
+from keras_gpukit.monitoring import run_output, run_so_far, sampling, session
 from keras_gpukit.monitoring.run_output import SHORTEST_S, RunOutput
+from keras_gpukit.monitoring.run_so_far import InputSoFar, LiveView
 from keras_gpukit.monitoring.session import ProgressNotes
 from keras_gpukit.records import InputRecord, Progress, RunEvent, ThroughputRecord
 from keras_gpukit.reports.terminal import is_notebook, profiled_again
@@ -42,16 +41,9 @@ class Call:
         return record
 
 
-class Clock:
-    now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
-def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
-    call, clock = Call(), Clock()
-    notes = ProgressNotes(call, {"epochs": 5, "steps": 30}, clock)
+def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then(monkeypatch):
+    call, clock = Call(), StoppedClock.of(monkeypatch, session)
+    notes = ProgressNotes(call, {"epochs": 5, "steps": 30})
     notes.note()
     call.wall.part, call.epoch, call.step = "steps", 1, 12
     for _ in range(5):
@@ -70,16 +62,16 @@ def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
     call = Call()
     call.phase, call.wall.part = "evaluate", "steps"
     for known in ({"epochs": 1, "steps": None}, None):  # what Keras does not know is unknown
-        ProgressNotes(call, known, clock).note()
+        ProgressNotes(call, known).note()
     assert [record for _, record, _ in call.written] == 2 * [Progress("evaluate", "steps", 0)]
 
 
-def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely():
-    call, clock = Call(), Clock()
-    notes = InputSoFar(call, lambda record: record, clock)
+def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely(monkeypatch):
+    call, clock = Call(), StoppedClock.of(monkeypatch, sampling)
+    notes = InputSoFar(call, lambda record: record)
     looks = []
     for second in range(1, 3600):
-        clock.now_s = 100.0 + second
+        clock.now_s = float(second)
         asked = call.asked
         notes.on_window(None)
         notes.write()
@@ -89,7 +81,7 @@ def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely():
     assert len(call.written) / 2 == call.asked == len(looks) < 30
     pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] <= input_so_far.MOST_PAUSE_S
+    assert pauses[-1] <= run_so_far.MOST_PAUSE_S
     call.wall.is_over = True  # the summary follows
     clock.now_s += 3600
     notes.on_window(None)
@@ -111,8 +103,8 @@ def test_a_fit_notes_the_stage_and_where_its_time_goes_while_it_goes_on(tmp_path
         loaded = tf.numpy_function(load, (inputs, targets), (tf.float32, tf.float32))
         return [tf.ensure_shape(a, b.shape) for a, b in zip(loaded, (inputs, targets), strict=True)]
 
-    monkeypatch.setattr(input_so_far, "FIRST_INPUT_S", 0.5)
-    monkeypatch.setattr(input_so_far, "LEAST_PAUSE_S", 0.1)
+    monkeypatch.setattr(run_so_far, "FIRST_INPUT_S", 0.5)
+    monkeypatch.setattr(run_so_far, "LEAST_PAUSE_S", 0.1)
     monkeypatch.setattr(sampling, "SAMPLE_EVERY_S", 0.1)
     monitor = Monitor(tmp_path)
     data = fast_dataset(60).map(slowly)
@@ -205,9 +197,11 @@ def test_it_shows_the_run_and_goes_when_that_ends(shown):
 
 
 def test_verdicts_become_rare_as_the_run_goes_on(shown, monkeypatch):
-    clock, made = SimpleNamespace(now_s=0.0), []
-    monkeypatch.setattr(live_view, "judge_run", lambda summary: made.append(clock.now_s) or summary)
-    view = LiveView(OUTPUT, lambda: clock.now_s)
+    clock, made = StoppedClock.of(monkeypatch, sampling), []
+    monkeypatch.setattr(
+        run_so_far, "judge_run", lambda summary: made.append(clock.now_s) or summary
+    )
+    view = LiveView(OUTPUT)
     for second in range(1, 101):
         clock.now_s = float(second)
         view.update()

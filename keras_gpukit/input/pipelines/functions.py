@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import (
@@ -20,21 +20,9 @@ from keras_gpukit.records.pipeline import Work
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
 # Names in tf.data's model that differ from those of the Python classes and operations.
-SAME_AS = {
-    "Csv": "CSV",
-    "FromTensor": "Tensor",
-    "FromSparseTensorSlice": "TensorSlice",
-    "ForeverRepeat": "Repeat",
-    "FiniteRepeat": "Repeat",
-    "EmptyRepeat": "Repeat",
-    "FiniteTake": "Take",
-    "EmptyTake": "Take",
-    "FiniteSkip": "Skip",
-    "EmptySkip": "Skip",
-    "ForeverSkip": "Skip",
-    "FileCache": "Cache",
-    "MemoryCache": "Cache",
-}
+SAME_AS = {"Csv": "CSV", "FromTensor": "Tensor", "FromSparseTensorSlice": "TensorSlice"}
+# Kinds that tf.data has several stages of, such as "FiniteTake" and "EmptyTake".
+_SEVERAL = re.compile(r"^(Empty|Finite|Forever|File|Memory)(?=(Repeat|Take|Skip|Cache)$)")
 # Kinds that users know by another name.
 SPOKEN = {
     "MapAndBatch": "map and batch",
@@ -49,23 +37,17 @@ SPOKEN = {
 }
 BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 READERS = {"TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SqlDatabase", "LMDB", "Snapshot"}
-WORK: dict[str, Work] = {
-    "Batch": "batching",
-    "PaddedBatch": "batching",
-    "MapAndBatch": "mapping",
-    "Unbatch": "batching",
-    "Window": "batching",
-    "DenseToSparseBatch": "batching",
-    "Shuffle": "shuffling",
-    "ShuffleAndRepeat": "shuffling",
-    "Cache": "caching",
-    "MemoryCacheImpl": "caching",
-    "FileCacheImpl": "caching",
-    "Map": "mapping",
-    "Scan": "mapping",
-    "Filter": "filtering",
-    "Generator": "python",
+_WITH_WORK: dict[Work, Collection[str]] = {
+    "reading": READERS,
+    "batching": ("Batch", "PaddedBatch", "Unbatch", "Window", "DenseToSparseBatch"),
+    "shuffling": ("Shuffle", "ShuffleAndRepeat"),
+    "caching": ("Cache", "MemoryCacheImpl", "FileCacheImpl"),
+    "mapping": ("Map", "MapAndBatch", "Scan"),
+    "filtering": ("Filter",),
+    "python": ("Generator",),
 }
+WORK = {kind: work for work, kinds in _WITH_WORK.items() for kind in kinds}
+"""Work of stages without a function, by their kind; that of others is "other"."""
 
 
 @functools.cache  # called dozens of times at the end of each run, with few different names
@@ -74,6 +56,7 @@ def kind_of(name: str) -> str:
     plain = re.sub(r"Dataset(V\d+)?$", "", name.lstrip("_"))
     plain = re.sub(r"V\d+$", "", plain)
     plain = re.sub(r"^(Legacy)?Parallel", "", plain)
+    plain = _SEVERAL.sub("", plain)
     return SAME_AS.get(plain, plain)
 
 
@@ -82,12 +65,12 @@ def spoken(kind: str) -> str:
     """Returns the name that users know a kind by: "padded_batch" for "PaddedBatch"."""
     if "." in kind:  # "MapDataset.map", of Grain
         return kind
-    return SPOKEN.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+    return SPOKEN.get(kind) or snake_case(kind)
 
 
-def work_of_kind(kind: str) -> Work:
-    """Returns the kind of work of a stage without a function."""
-    return "reading" if kind in READERS else WORK.get(kind, "other")
+def snake_case(name: str) -> str:
+    """Returns "padded_batch" for "PaddedBatch"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 # Operations that read files, with the names that users know.

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.input.pipelines.functions import snake_case
 from keras_gpukit.input.pipelines.places import method_of, name_and_location
 from keras_gpukit.records.pipeline import ARRAYS, Work
 
@@ -112,7 +113,7 @@ def transformation(node: Any) -> Transformation:
     called = type(node).__name__.lstrip("_")
     dataset = "MapDataset" if called.endswith("MapDataset") else "IterDataset"
     verb = re.sub(r"((Map|Iter)Dataset|DatasetIterator|Dataset)$", "", called)
-    return Transformation(node, f"{dataset}.{_snake_case(verb)}", *_in_user_code(node))
+    return Transformation(node, f"{dataset}.{snake_case(verb)}", *_in_user_code(node))
 
 
 def _in_user_code(node: Any) -> tuple[str | None, str | None]:
@@ -141,10 +142,6 @@ def _unwrapped(function: Any) -> Any:
         getattr(function, "values_batch_fn", None),
     )
     return next((wrapped for wrapped in ways if wrapped is not None), function)
-
-
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def code_of_loader(loader: Any) -> list[Any]:
@@ -185,10 +182,7 @@ def _called(value: Any) -> Iterator[Any]:
 
 def closed_over(function: Any) -> dict[str, Any]:
     """Returns the variables in a function's closure, by name; {} if they cannot be read."""
-    if not inspect.isfunction(function) or not function.__closure__:
-        return {}
     try:
-        cells = [cell.cell_contents for cell in function.__closure__]
-    except ValueError:  # a cell is still empty
+        return dict(inspect.getclosurevars(function).nonlocals)
+    except (TypeError, ValueError):  # it is no function, or a cell is still empty
         return {}
-    return dict(zip(function.__code__.co_freevars, cells, strict=True))

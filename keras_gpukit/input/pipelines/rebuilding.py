@@ -23,6 +23,7 @@ from keras_gpukit.frameworks.tf_datasets import (
     unwrapped,
 )
 from keras_gpukit.frameworks.tf_functions import is_stateful
+from keras_gpukit.frameworks.tf_iterators import is_autotuned
 from keras_gpukit.frameworks.tf_stages import can_be_rebuilt, over
 from keras_gpukit.input.pipelines.functions import helper_of, operations
 
@@ -161,7 +162,7 @@ def with_timed_fetches(dataset: Any) -> Any:
     """
     import tensorflow as tf
 
-    options, dataset = dataset.options(), with_prefetch_of_its_own(dataset)
+    dataset = with_prefetch_of_its_own(dataset)
     # Without a unique name, all pipelines of the process would share one aggregator.
     totals = tf.raw_ops.StatsAggregatorHandle(shared_name=f"gpukit_fetches_{next(_numbers)}")
 
@@ -178,7 +179,7 @@ def with_timed_fetches(dataset: Any) -> Any:
         # belong to the stages before, such as how long their functions took.
         return float(sum(stat.histo.sum for stat in summary.value if stat.tag == _FETCHES)) * 1e-6
 
-    dataset = without_further_prefetch(tf_datasets.with_operations(dataset, timed), options)
+    dataset = without_further_prefetch(tf_datasets.with_operations(dataset, timed))
     setattr(dataset, _FETCH_TIME, total_s)
     weakref.finalize(dataset, _destroy, totals).atexit = False
     return dataset
@@ -189,25 +190,21 @@ def with_prefetch_of_its_own(dataset: Any) -> Any:
 
     Raises ValueError if the options of an autotuned dataset ask for a prefetch.
     """
-    options = dataset.options()
-    if _is_autotuned(options) and _would_be_prefetched(dataset, options):
+    if is_autotuned(dataset) and _would_be_prefetched(dataset, dataset.options()):
         return dataset.prefetch(AUTOTUNE)
     return dataset
 
 
-def without_further_prefetch(timed: Any, options: Any) -> Any:
+def without_further_prefetch(timed: Any) -> Any:
     """Returns a timed dataset to which TensorFlow appends no prefetch: that would hide a wait."""
     import tensorflow as tf
 
-    if not _is_autotuned(options) or options.experimental_optimization.inject_prefetch is not None:
+    asked = timed.options().experimental_optimization.inject_prefetch
+    if not is_autotuned(timed) or asked is not None:
         return timed
     unchanged = tf.data.Options()
     unchanged.experimental_optimization.inject_prefetch = False
     return timed.with_options(unchanged)
-
-
-def _is_autotuned(options: Any) -> bool:
-    return options.autotune.enabled is not False
 
 
 def _destroy(resource: Any) -> None:

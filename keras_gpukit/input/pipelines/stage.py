@@ -127,7 +127,7 @@ def read_stages(dataset: Any) -> Stage:
         inputs=before,
         nested=nested,
         files=nested[0].files if nested else None,
-        repeats=_repeats(dataset, before),
+        repeats=_repeats(dataset, kind, before),
         joined=len(parts),
     )
 
@@ -143,13 +143,12 @@ def _of_files(stage: Stage, opener: Any, opener_name: str | None) -> Stage:
     return replace(stage, function=function, files=count if count >= 0 else None)
 
 
-def _repeats(dataset: Any, before: tuple[Stage, ...]) -> bool:
+def _repeats(dataset: Any, kind: str, before: tuple[Stage, ...]) -> bool:
     if not all(stage.repeats for stage in before):
         return False
-    if kind_of(type(dataset).__name__) == "Repeat" and number(dataset, "count") != 1:
+    if kind == "Repeat" and number(dataset, "count") != 1:
         return False  # what comes after it has no end of an epoch
-    shuffles = kind_of(type(dataset).__name__) == "Shuffle"
-    return shuffles or stage_varies(dataset, trust_python=False) is None
+    return kind == "Shuffle" or stage_varies(dataset, trust_python=False) is None
 
 
 def _nested_stages(graph: Any, called: dict[str, Any], depth: int = 1) -> Iterator[Stage]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,13 +33,17 @@ BATCHES_KEPT = 512
 _MARK = "_gpukit_feed"
 
 
-class BatchTimes:
-    """Times of the latest batches that the newest iterator over a pipeline took from it."""
+class Feed:
+    """Batches that the host hands out to a number of devices, in turn.
 
-    def __init__(self, kept: int) -> None:
+    It has the times of the latest ones that the newest iterator over the pipeline took.
+    """
+
+    def __init__(self, devices: int) -> None:
         import tensorflow as tf
 
-        self.kept = kept
+        self.devices = devices
+        self.kept = kept = BATCHES_KEPT * devices
         # A row: when the iterator began, which sets it apart, the batch's number, and the time.
         shape = [kept, 3]
         self._handle = tf.raw_ops.VarHandleOp(
@@ -75,14 +78,6 @@ class BatchTimes:
         return np.where(is_known, rows[:, 2], np.nan)
 
 
-@dataclass(frozen=True)
-class Feed:
-    """Batches that the host hands out to a number of devices, in turn."""
-
-    times: BatchTimes
-    devices: int
-
-
 def buffering_devices(dataset: Dataset) -> list[str]:
     """Returns the devices that a dataset, distributed or not, keeps batches on, if not the host."""
     import tensorflow as tf
@@ -102,20 +97,19 @@ def with_timed_feed(dataset: Dataset) -> Dataset:
 
     if isinstance(dataset, tf.data.Dataset):
         stage = spine(dataset)[-1]
-        timed, times = with_batch_times(input_of(stage), BATCHES_KEPT)
+        timed, feed = with_batch_times(input_of(stage), devices=1)
         to_device = tf.data.experimental.copy_to_device(
             setting(stage, "target_device"), setting(stage, "source_device_string")
         )
         copied = timed.apply(to_device)
         with tf.device(setting(stage, "variant_tensor").device):
             made = replace(dataset, {id(stage): lambda below: copied})
-        setattr(made, _MARK, Feed(times, devices=1))
+        setattr(made, _MARK, feed)
         return made
-    devices = len(buffering_devices(dataset))
 
     def timed_host(host: Dataset) -> Dataset:
-        timed, times = with_batch_times(host, BATCHES_KEPT * devices)
-        setattr(timed, _MARK, Feed(times, devices))
+        timed, feed = with_batch_times(host, len(buffering_devices(dataset)))
+        setattr(timed, _MARK, feed)
         return timed
 
     return with_host_dataset(dataset, timed_host)
@@ -126,8 +120,8 @@ def feed_of(dataset: Any) -> Feed | None:
     return getattr(dataset, _MARK, None)
 
 
-def with_batch_times(dataset: Dataset, kept: int) -> tuple[Dataset, BatchTimes]:
-    """Returns the dataset with stages that note the times of its batches, and these times.
+def with_batch_times(dataset: Dataset, devices: int) -> tuple[Dataset, Feed]:
+    """Returns the dataset with stages that note the times of its batches, and its feed.
 
     Raises ValueError if the options of an autotuned dataset ask for a prefetch.
     """
@@ -135,11 +129,11 @@ def with_batch_times(dataset: Dataset, kept: int) -> tuple[Dataset, BatchTimes]:
 
     def hand_out(number: Any, batch: Any) -> Any:
         # With a side effect, TensorFlow does not make this stage run ahead in parallel.
-        times.note(*number)
+        feed.note(*number)
         return batch
 
     with tf.device("CPU:0"):
-        times = BatchTimes(kept)
+        feed = Feed(devices)
         numbers = (
             tf.data.Dataset.from_tensors(0)
             .map(lambda _: tf.timestamp())  # once per iterator
@@ -147,7 +141,7 @@ def with_batch_times(dataset: Dataset, kept: int) -> tuple[Dataset, BatchTimes]:
             .repeat()  # tf.data cannot tell that it is endless already
         )
         timed = tf.data.Dataset.zip(numbers, with_prefetch_of_its_own(dataset)).map(hand_out)
-        return without_further_prefetch(timed, dataset.options()), times
+        return without_further_prefetch(timed), feed
 
 
 SEVERAL_STEPS = "one execution runs several steps, and batches are buffered on a GPU"
@@ -182,7 +176,7 @@ class BatchArrivalMeter:
     def take(self) -> _Taken:
         """Returns the current times of the batches, which `wait_of` evaluates."""
         taken = _Taken(
-            self._feed.times.take(),
+            self._feed.take(),
             self._calls() - self._calls_before,
             time.perf_counter(),
             time.time(),
@@ -215,7 +209,7 @@ class BatchArrivalMeter:
     def _handed_out_s(self, taken: _Taken, begin: int, end: int) -> Times:
         """Returns when the last device's batch of each call was handed out; NaN where unknown."""
         last = (np.arange(begin, end) + 1) * self._feed.devices - 1
-        return self._feed.times.times_s(taken.table, last) + (taken.now_s - taken.unix_s)
+        return self._feed.times_s(taken.table, last) + (taken.now_s - taken.unix_s)
 
 
 def _waits_s(handed_out_s: Times, entries_s: Times, exits_s: Times) -> Times:

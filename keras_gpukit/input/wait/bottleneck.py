@@ -103,11 +103,14 @@ def pool_threads(dataset: Any) -> int | None:
     return own or tf.config.threading.get_inter_op_parallelism_threads() or usable_cores()
 
 
-def within_pool(output: MeasuredNode, threads: int) -> MeasuredNode:
-    """Returns a pipeline whose parallel stages run at most as many calls as there are threads."""
+def within_pool(output: MeasuredNode, threads: int | None) -> MeasuredNode:
+    """Returns a pipeline whose parallel stages run at most as many calls as there are threads.
+
+    None is no limit, as in `pool_threads`.
+    """
 
     def within(stage: MeasuredNode) -> MeasuredNode:
-        if stage.kind not in POOLED or stage.parallelism <= threads:
+        if threads is None or stage.kind not in POOLED or stage.parallelism <= threads:
             return stage
         return replace(stage, parallelism=threads, asked_parallelism=stage.parallelism)
 

@@ -1,4 +1,4 @@
-"""Counters of steps: the calls of the step function, which the hot path notes, and the examples.
+"""Counters: the calls of a step function, which the hot path notes, its steps, and the examples.
 
 Keras counts examples for the mean loss; that counter grows by the batch size. Where it does not,
 the examples are those of full batches: if Keras has none, and if a custom `train_step` or
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from keras_gpukit.frameworks.keras_trainer import loss_count
+from keras_gpukit.frameworks.keras_trainer import loss_count, step_count
 
 NOTHING = object()
 StepFunction = Callable[[Any], Any]
@@ -74,6 +74,60 @@ class CallTimes:
         self.times_s, self.before, self.inside_s = kept_s, before, inside_s
         self.due_times: int = sys.maxsize
         self.due_s: float = math.inf
+
+
+def steps_of_fits(model: Any, calls: CallTimes, pipelines: int) -> int:
+    """Returns the number of steps in all calls of the training step since the first one noted.
+
+    Each pipeline's data may have ended within a call, which then has fewer steps. The optimizer's
+    counter shows how many fewer, unless it counts something else.
+    """
+    counted = steps_so_far(model) - calls.first_step
+    fits = 0 <= calls.steps - counted <= (calls.steps_per_execution - 1) * pipelines
+    return counted if fits else calls.steps
+
+
+def steps_of_passes(calls: CallTimes, batches: int | None) -> int:
+    """Returns the number of steps in all calls of the step function, over passes of known data.
+
+    The last call of each pass has fewer steps if `batches` is no multiple. If that is unknown,
+    every call counts as full.
+    """
+    if not batches:
+        return calls.steps
+    passes, others = divmod(calls.count, math.ceil(batches / calls.steps_per_execution))
+    return passes * batches + others * calls.steps_per_execution
+
+
+def steps_so_far(model: Any) -> int:
+    """Returns the number of training steps of a model.
+
+    If gradients are accumulated, there are fewer updates of its weights than steps.
+    """
+    optimizer, micro_steps = _optimizer(model), accumulated(model)
+    counter = step_count(optimizer) if micro_steps else None
+    if counter is not None:
+        return _as_int(counter)
+    return _as_int(getattr(optimizer, "iterations", None)) * (micro_steps or 1)
+
+
+def accumulated(model: Any) -> int:
+    """Returns the number of steps whose gradients are accumulated; 0 if each step is an update."""
+    return int(getattr(_optimizer(model), "gradient_accumulation_steps", None) or 0)
+
+
+def _optimizer(model: Any) -> Any:
+    optimizer = getattr(model, "optimizer", None)
+    # A loss scale optimizer passes steps on to its inner optimizer, which counts them.
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _as_int(counter: Any) -> int:
+    import keras
+
+    if isinstance(counter, keras.Variable):
+        return int(reader(counter)()[0])  # each replica counts all steps
+    return 0 if counter is None else int(keras.ops.convert_to_numpy(counter))
 
 
 def is_end_of_data(error: BaseException) -> bool:

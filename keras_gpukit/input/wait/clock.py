@@ -71,7 +71,6 @@ class StepClock:
         self._cost = cost or OwnCost()
         self._now = now
         self._given_up = False
-        self._raised = False
         self._will_trace = True
         self._past = PastIterator()
 
@@ -155,7 +154,7 @@ class StepClock:
             times_s.pop()  # an interrupt came between the two times of a call
         if times_s:
             self._guarded(self._windows.end)
-        if self._calls.times_s and self._wall is not None and not self._raised:
+        if self._calls.times_s and self._wall is not None and not self._windows.raised:
             self._wall.end_steps(self._calls.times_s[-1], batch_ended_s)
         self._calls.source = NOTHING
         self._windows.drop()
@@ -167,10 +166,9 @@ class StepClock:
 
     def release(self) -> None:
         """Forgets the data and the listeners of a run that is over."""
-        self._calls.source = NOTHING
+        self.leave()
         self._guarded(self._past.free)
         self._on_error = None
-        self._accepts = lambda source: False
         self._windows.release()
 
     def _first_call(self, step_function: StepFunction, source: Any, entry_s: float) -> Any:
@@ -184,7 +182,6 @@ class StepClock:
             self._calls.before += 1
             return outputs
         self._windows.drop()
-        self._raised = False
         self.pipelines += 1
         self._guarded(self._windows.follow, source)
         is_first_of_run = self._calls.count == 0
@@ -214,7 +211,6 @@ class StepClock:
         return outputs
 
     def _raise(self, entry_s: float, error: BaseException) -> None:
-        self._raised = True
         self._windows.note_raised()
         self._report(error)
         if self._wall is not None:

@@ -93,20 +93,14 @@ class ClosedWindows:
 
     def input(self, meter: Meter | None) -> InputRecord:
         """Returns the input wait of the windows so far."""
-        if meter is None:
-            return self._totals.input(None, None, self.unknown_because)
-        return self._totals.input(meter.mechanism, meter.confidence, self.unknown_because)
+        return self._totals.input(meter, self.unknown_because)
 
     def count_examples(self) -> Counts:
         """Reads the counter of examples."""
         return () if self._examples is None else self._examples.take()
 
-    def begin_epoch(self) -> None:
-        """Notes that the next windows belong to another epoch."""
-        self._later.append(None)
-
-    def evaluate_later(self, ended: Start | ClosedWindow) -> None:
-        """Keeps the start of a pipeline, or a window."""
+    def evaluate_later(self, ended: Start | ClosedWindow | None) -> None:
+        """Keeps the start of a pipeline, or a window; None where another epoch begins."""
         self._later.append(ended)
 
     def evaluate(self) -> None:
@@ -142,9 +136,7 @@ class ClosedWindows:
             reading = _SUSPENDED
         counts = calls[0].counts[0], calls[-1].counts[1]
         examples = self._examples_in(counts, len(calls), full=False)
-        window = self._added(durations_s, reading, examples, step, time_s)
-        self._totals.add_calls(durations_s, reading.waits_s)
-        self._on_window(window)
+        self._on_window(self._added(durations_s, reading, examples, step, time_s))
 
     def release(self) -> None:
         """Forgets the listener, and everything that is kept."""
@@ -161,11 +153,9 @@ class ClosedWindows:
         # `predict` fetches its batches between the calls.
         in_predict = self._totals.phase == "predict"
         between_s = None if in_predict else float((calls.entries_s[1:] - calls.exits_s).sum())
-        window = self._added(
+        return self._added(
             calls.durations_s, reading, examples, ended.step, ended.time_s, between_s
         )
-        self._totals.add_calls(calls.durations_s, reading.waits_s)
-        return window
 
     def _examples_in(
         self, counts: tuple[Counts, Counts], calls: int, *, full: bool = True
@@ -196,6 +186,7 @@ class ClosedWindows:
             between_s=between_s,
         )
         self._totals.add_window(window)
+        self._totals.add_calls(durations_s, reading.waits_s)
         return window
 
 

@@ -77,28 +77,19 @@ class _Timed:
 
 
 class TimedGrain:
-    """Function for `from_generator` that iterates over a Grain dataset, and has Grain time it."""
+    """Function for `from_generator` that iterates over a Grain dataset, and has Grain time it.
+
+    It has the times of all passes, and keeps no iterator.
+    """
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
-        self.times = GrainTimes()
+        self._latest: _Timed | None = None
+        self._untimed: list[tuple[Any, Any]] = []  # the user's datasets until `stop`
 
     def __call__(self) -> Any:
         """Returns a new iterator."""
         iterator = iter(self.dataset)
-        self.times.follow(iterator)
-        return iterator
-
-
-class GrainTimes:
-    """Times of all passes over a Grain dataset. Keeps no iterator, and after `stop` no dataset."""
-
-    def __init__(self) -> None:
-        self._latest: _Timed | None = None
-        self._untimed: list[tuple[Any, Any]] = []  # the user's datasets until `stop`
-
-    def follow(self, iterator: Any) -> None:
-        """Has Grain time an iterator that has not made an element yet."""
         try:
             last = inner(iterator)
             modes = type(last._ctx.dataset_options.execution_tracking_mode)
@@ -112,6 +103,7 @@ class GrainTimes:
         except Exception as error:
             logger.debug("keras_gpukit: the stages of a Grain dataset are not timed: %s", error)
             self._latest = None
+        return iterator
 
     def stop(self) -> None:
         """Has Grain no longer time the user's datasets, which outlive their iterators."""
@@ -148,12 +140,10 @@ def time_grain(dataset: Any) -> None:
             replace_generator(state, TimedGrain(given))
 
 
-def grain_times(dataset: Any) -> GrainTimes | None:
-    """Returns the times of the Grain dataset behind a tf.data pipeline; None if it is not timed."""
-    for state in _generator_states(dataset):
-        if isinstance(generator := generator_of(state), TimedGrain):
-            return generator.times
-    return None
+def timed_grain(dataset: Any) -> TimedGrain | None:
+    """Returns the Grain dataset behind a tf.data pipeline, if Grain times it."""
+    generators = map(generator_of, _generator_states(dataset))
+    return next((found for found in generators if isinstance(found, TimedGrain)), None)
 
 
 def _generator_states(dataset: Any) -> Iterator[Any]:

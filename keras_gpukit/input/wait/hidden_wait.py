@@ -1,11 +1,9 @@
 """Estimates how much of the fetching hides behind compute if a call runs several steps.
 
-Within a call, Keras' loop fetches the next batch while the current step computes. The gaps between
-fetches, which tf.data records, separate the two: after the call's first fetch the overhead of the
-loop; after each later one also the time by which compute exceeds the fetch; after the last one also
-the whole last step, the way out of the call and into the next one. So each call shows the compute
-time of one step, and the stall is what remains of the calls' time. How the figures are got from the
-gaps, and what was seen on GPUs, is on the page "How the input wait is measured".
+The gaps between fetches, which tf.data records, separate the two: after the call's first fetch the
+overhead of the loop; after each later one also the time by which compute exceeds the fetch; after
+the last one also the whole last step, the way out of the call and into the next one. What is got
+from them, and what was seen on GPUs, is on the page "How the input wait is measured".
 
 Fetches often alternate, for example if two run in parallel, and may do so in step with the calls.
 The last fetch is therefore assumed to resemble an earlier one, at the distance at which fetches
@@ -68,16 +66,15 @@ class HiddenWait:
     def calibrate(self, iterator: Any) -> None:
         """Times once how long entering and leaving a call takes, with calls that find no data.
 
-        Such calls run no step. Raises if that needs a new trace, or a call has too few steps.
+        Such calls run no step. Raises if that needs a new trace, a call has too few steps, or the
+        step function is not Keras' own.
         """
         if self._call_s is None:
             self._call_s = _call_s.get(self._step_function)
         if self._call_s is not None:
             return
-        if self._steps_per_execution < FEWEST_STEPS:
-            raise ValueError(f"an execution has fewer than {FEWEST_STEPS} steps")
-        if not is_made_by_keras(self._step_function):
-            raise ValueError("the step function is not Keras' own")
+        if self._steps_per_execution < FEWEST_STEPS or not is_made_by_keras(self._step_function):
+            raise ValueError("what hides behind compute cannot be told")
         empty = empty_iterator(iterator)
         # Calls that wait for data must wake up idle cores, so some of these should too.
         paused_s, following_s = (

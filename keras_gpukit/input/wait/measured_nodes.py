@@ -175,15 +175,17 @@ def _whole(readings: Sequence[ModelReading]) -> Sequence[ModelReading]:
 def _lasting(reading: ModelReading, number: int) -> set[int]:
     """Returns the iterators from one back to the sources that last as long as the pipeline."""
     node = reading.nodes[number]
-    # A stage's source is created right after the stage, so it has the next number.
     sources = [
         child
         for child in node.inputs
-        if child in reading.nodes
-        and node.kind not in _RENEWING
-        and (node.kind not in NESTING or child == number + 1)
+        if child in reading.nodes and node.kind not in _RENEWING and not _is_nested(child, node)
     ]
     return {number}.union(*(_lasting(reading, child) for child in sources))
+
+
+def _is_nested(child: int, asker: Node) -> bool:
+    # A stage's source is created right after the stage, so it has the next number.
+    return asker.kind in NESTING and child != asker.id + 1
 
 
 def _measure(place: _Place, batches: int, asker: _Asker) -> MeasuredNode:
@@ -284,8 +286,7 @@ def _by_role(place: _Place) -> dict[tuple[int, bool, str], _Place]:
     for interval, number in place:
         asker = interval.lives[number].nodes[0]
         for position, child in enumerate(interval.inputs(number)):
-            # A stage's source is created right after the stage, so it has the next number.
-            is_nested = asker.kind in NESTING and child != number + 1
+            is_nested = _is_nested(child, asker)
             alike = is_nested or asker.kind in _RENEWING
             role = (0 if alike else position, is_nested, interval.lives[child].nodes[0].kind)
             grouped.setdefault(role, []).append((interval, child))

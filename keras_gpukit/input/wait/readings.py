@@ -9,6 +9,7 @@ tensorflow/core/data/captured_function.cc.
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -112,12 +113,6 @@ class MeasuredNode:
         return replace(change(self), inputs=inputs, nested=nested)
 
 
-def without_version(kind: str) -> str:
-    """Returns a name of tf.data without its version, such as "Batch" for "BatchV2"."""
-    stem, mark, version = kind.rpartition("V")
-    return stem if mark and version.isdigit() else kind
-
-
 def read_nodes(model: Any) -> ModelReading:
     """Converts a `ModelProto` to a reading."""
     asynchronous = _asynchronous(model.DESCRIPTOR.file)
@@ -130,7 +125,7 @@ def read_nodes(model: Any) -> ModelReading:
         is_asynchronous = node.node_class in asynchronous
         nodes[number] = Node(
             id=number,
-            kind=without_version(node.name),
+            kind=re.sub(r"V\d+$", "", node.name),
             elements=node.num_elements,
             work_s=node.processing_time * 1e-9,
             parallelism=_whole(threads) if threads and is_asynchronous else 1,

@@ -14,8 +14,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from keras_gpukit.input.pipelines.functions import kind_of, spoken, work_of_kind
-from keras_gpukit.input.pipelines.stage import Stage
+from keras_gpukit.input.pipelines.functions import WORK, kind_of, spoken
+from keras_gpukit.input.pipelines.stage import Function, Stage
 from keras_gpukit.input.wait.bottleneck import Member, Segment, in_order, slowest
 from keras_gpukit.input.wait.readings import NESTING, REPEATING, MeasuredNode
 from keras_gpukit.records.pipeline import StageRecord, Work
@@ -78,30 +78,26 @@ def _credit_maker(maker: MeasuredNode, records: dict[int, StageRecord]) -> None:
 def _stage(member: Member, segment: Segment, critical: Segment, names: Names) -> StageRecord:
     node = member.stage
     kind = kind_of(node.kind)
-    written = node.written or names.get(id(node))
-    function = written.function if written is not None else None
-    given_name = written.given_name if written is not None else None
-    work = work_of_kind(kind)
-    if function is not None and function.work != "mapping":
-        work = function.work
+    written = node.written or names.get(id(node)) or Stage(kind)
+    function = written.function or Function(None)
     is_critical = segment is critical and critical.time_s > 0
     return StageRecord(
-        name=given_name or (function and function.name) or spoken(kind),
+        name=written.given_name or function.name or spoken(kind),
         kind=spoken(kind),
-        work=work,
-        location=function.location if function is not None else None,
+        work=WORK.get(kind, "other") if function.work == "mapping" else function.work,
+        location=function.location,
         cost_s=node.cost_s,
         cost_per_batch_s=node.cost_per_batch_s,
         parallelism=max(node.parallelism, round(segment.threads)),
         asked_parallelism=node.asked_parallelism,
         buffered_after=_known(segment.buffered_after),
         share=member.time_s / critical.time_s if is_critical else 0.0,
-        files=written.files if written is not None else None,
-        repeats=written.repeats if written is not None else None,
+        files=written.files,
+        repeats=written.repeats,
         pass_bytes=node.pass_bytes or None,
-        call=function.call if function is not None else None,
+        call=function.call,
         elements=node.per_batch,
-        joined=(written.joined if written is not None else 0) or None,
+        joined=written.joined or None,
     )
 
 

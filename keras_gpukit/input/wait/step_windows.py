@@ -29,6 +29,9 @@ class StepWindows:
     It sets when the calls are due. `choose` returns a meter for an iterator before its first fetch,
     or why none fits. An epoch was short if its data ended after one or two calls whose waits are
     unknown.
+
+    Attributes:
+        raised: Whether a call over the source raised, for example at the end of the data.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class StepWindows:
         self._started_s: float | None = None
         self._readings: tuple[Any, ...] = ()
         self._calls_taken = 0
-        self._raised = self._raised_taken = False
+        self.raised = self._raised_taken = False
         self._is_cut = False
         self._counts: Counts = ()
         self._evaluated_s = -math.inf
@@ -74,8 +77,8 @@ class StepWindows:
         return self._ended.input(self._meter)
 
     def note_raised(self) -> None:
-        """Notes that a call raised, for example at the end of the data."""
-        self._raised = True
+        """Notes that a call raised."""
+        self.raised = True
 
     def drop(self) -> None:
         """Discards the current window, since the next call does not follow directly."""
@@ -97,7 +100,7 @@ class StepWindows:
 
     def follow(self, source: Any) -> None:
         """Notes that the next steps take their batches from a source."""
-        self._raised = False
+        self.raised = False
         chosen = self._chosen.get(source)
         self._is_new = chosen is None
         if chosen is None:
@@ -106,7 +109,7 @@ class StepWindows:
         self._ended.unknown_because = chosen if isinstance(chosen, str) else None
         # After a pause within an epoch, the steps of the same source go on.
         if self._is_new or self._epoch_is_over:
-            self._ended.begin_epoch()
+            self._ended.evaluate_later(None)
         self._epoch_is_over = False
         self._is_short = True
         self._first_calls = ()
@@ -194,7 +197,7 @@ class StepWindows:
     def _take(self) -> None:
         if self._meter is not None:
             self._readings = (*self._readings, self._meter.take())
-        self._calls_taken, self._raised_taken = self._calls.count, self._raised
+        self._calls_taken, self._raised_taken = self._calls.count, self.raised
 
     def _close(self) -> None:
         """Ends the window; the latest call begins the next one."""
@@ -240,7 +243,7 @@ class StepWindows:
         """Evaluates the calls of an epoch that had only one or two."""
         calls = self._first_calls
         if not calls:
-            self.had_short_epoch |= self._raised
+            self.had_short_epoch |= self.raised
             return
         self.evaluate()
         if len(calls) == 1:  # a second call has noted the start

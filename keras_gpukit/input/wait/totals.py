@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_gpukit.input.wait.meters import PipelineStart, Times
+from keras_gpukit.input.wait.meters import Meter, PipelineStart, Times
 from keras_gpukit.records.steps import (
-    Confidence,
     InputRecord,
-    Mechanism,
     Phase,
     PipelineStartRecord,
     StepWindow,
@@ -220,18 +218,17 @@ class StepTotals:
         is_unknown = record.measured_steps and record.examples_per_s is None
         return replace(record, examples_unknown_because=NOT_COUNTED if is_unknown else None)
 
-    def input(
-        self,
-        mechanism: Mechanism | None,
-        confidence: Confidence | None,
-        unknown_because: str | None,
-    ) -> InputRecord:
-        """Returns the input wait."""
+    def input(self, meter: Meter | None, unknown_because: str | None) -> InputRecord:
+        """Returns the input wait; the meter is that of the latest pipeline."""
         (later_s, later_wait_s), start = self._later_s, self._starts.start_record()
         reason = unknown_because or (TOO_SHORT if start is None else ONLY_STARTS)
         record: InputRecord = self._measured(
             InputRecord(
-                self.phase, mechanism, confidence, unknown_because=reason, pipeline_start=start
+                self.phase,
+                meter.mechanism if meter else None,
+                meter.confidence if meter else None,
+                unknown_because=reason,
+                pipeline_start=start,
             )
         )
         if not record.measured_steps:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import NamedTuple
 
-from keras_gpukit.records.steps import Part, RetracedFunction, TimeBreakdown
+from keras_gpukit.records.steps import Part, TimeBreakdown
 from keras_gpukit.sensors.compilations import Compilations, compilations
 
 # Parts in which steps run that may be compiled again.
@@ -36,9 +35,8 @@ class WallTime:
     The part "steps" contains the steps and the time between them. How much of it was inside the
     step function, the code that times it knows.
 
-    `on_part` is called with each part that has ended, its start and its end on the clock. The
-    seconds of each class of callbacks come from the seconds of the whole call and those between
-    steps, at the start and the end of epochs, and per epoch in their first and last third.
+    `on_part` is called with each part that has ended, its start and its end on the clock.
+    `completed` adds to a breakdown what it gets along with the seconds between steps.
     """
 
     def __init__(
@@ -46,14 +44,12 @@ class WallTime:
         part: Part,
         now: Callable[[], float] = time.perf_counter,
         on_part: Callable[[Part, float, float], None] = lambda part, began_s, ended_s: None,
-        by_callback: Callable[[float, float], dict[str, float]] = lambda wall_s, between_s: {},
-        callbacks_at_epochs: Mapping[str, float] = MappingProxyType({}),
-        callbacks_by_thirds: Callable[[], dict[str, tuple[float, float]]] = dict,
-        retraced: Callable[[], tuple[RetracedFunction, ...] | None] = tuple,
+        completed: Callable[[TimeBreakdown, float], TimeBreakdown] = lambda parts, between_s: parts,
         compiled: Callable[[], Compilations | None] = compilations,
     ) -> None:
         self._now = now
         self._on_part = on_part
+        self._completed = completed
         self._compiled = compiled
         # What was compiled when it was last counted, and so far within parts that run steps.
         self._compiled_before = compiled()
@@ -67,10 +63,6 @@ class WallTime:
         # Those of them since the current part began, and all that a new shape caused.
         self._noted: tuple[float, int] = (0.0, 0)
         self._new_shapes = 0
-        self._by_callback = by_callback
-        self._callbacks_at_epochs = callbacks_at_epochs
-        self._callbacks_by_thirds = callbacks_by_thirds
-        self._retraced = retraced
 
     @property
     def total_s(self) -> float:
@@ -179,29 +171,27 @@ class WallTime:
         tracing_s = min(max(tracing_s, 0.0), inside_s)
         steps_s = inside_s - tracing_s
         wait_s = None if wait_s is None else min(wait_s, steps_s)
-        parts = {
-            "callbacks_s": spent.get("callbacks", 0.0) + between_s,
-            "epoch_start_s": spent.get("epoch start", 0.0),
-            "first_step_s": spent.get("first step", 0.0),
-            "validation_s": spent.get("validation", 0.0) - in_validation.spent_s,
-        }
-        return TimeBreakdown(
+        callbacks_s = spent.get("callbacks", 0.0) + between_s
+        epoch_start_s, first_step_s = spent.get("epoch start", 0.0), spent.get("first step", 0.0)
+        validation_s = spent.get("validation", 0.0)
+        known_s = inside_s + callbacks_s + epoch_start_s + first_step_s + validation_s
+        breakdown = TimeBreakdown(
             wall_s=total_s,
             input_s=wait_s,
             compute_s=None if wait_s is None else steps_s - wait_s,
-            other_s=max(total_s - inside_s - sum(parts.values()) - in_validation.spent_s, 0.0),
+            callbacks_s=callbacks_s,
+            epoch_start_s=epoch_start_s,
+            first_step_s=first_step_s,
+            validation_s=validation_s - in_validation.spent_s,
+            other_s=max(total_s - known_s, 0.0),
             tracing_s=tracing_s + in_validation.spent_s,
             tracings=tracings,
             tracings_of_shapes=self._new_shapes,
             compilations=compiled.programs + in_validation.programs if compiled else None,
             compiling_s=compiled.spent_s + in_validation.spent_s if compiled else None,
-            by_callback=self._by_callback(total_s, between_s),
-            callbacks_at_epochs=dict(self._callbacks_at_epochs),
-            callbacks_by_thirds=self._callbacks_by_thirds(),
-            retraced=self._retraced(),
             longest_restarts_s=self._now_in.restarts_s,
-            **parts,
         )
+        return self._completed(breakdown, between_s)
 
     def _count_compilations(self) -> None:
         """Counts what XLA compiled since the last time, if steps ran meanwhile."""

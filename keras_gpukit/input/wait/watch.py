@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +12,8 @@ from keras_gpukit.errors import Guard
 from keras_gpukit.frameworks.tf_datasets import dataset_of, is_fed_by_another
 from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
-from keras_gpukit.input.wait.bottleneck import (
-    complete,
-    pool_threads,
-    within_pool,
-)
-from keras_gpukit.input.wait.grain_times import GrainTimes, grain_times
+from keras_gpukit.input.wait.bottleneck import complete, pool_threads, within_pool
+from keras_gpukit.input.wait.grain_times import TimedGrain, timed_grain
 from keras_gpukit.input.wait.measured_nodes import costs_over_time, measure, measure_starts
 from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, read_nodes
 from keras_gpukit.input.wait.stage_records import Names, align, stage_records
@@ -40,13 +35,7 @@ class _Start:
 class StartReadings:
     """Collects a reading of each start, of which those before the first batch come by chance."""
 
-    def __init__(
-        self,
-        read: Callable[[Any], Any] = read_model,
-        parse: Callable[[Any], ModelReading] = lambda model: read_nodes(parse_model(model)),
-    ) -> None:
-        self._read = read
-        self._parse = parse
+    def __init__(self) -> None:
         self._starts: list[_Start] = []
 
     def follow(self, iterator: Any) -> None:
@@ -62,7 +51,7 @@ class StartReadings:
         start = self._starts[-1] if self._starts else None
         iterator = start.iterator() if start is not None and start.after is None else None
         if start is not None and iterator is not None:
-            start.during = self._read(iterator)
+            start.during = read_model(iterator)
 
     def began(self, model: Any) -> None:
         """Notes the reading after the first batches."""
@@ -85,7 +74,7 @@ class StartReadings:
     def _fullest(self, start: _Start) -> tuple[ModelReading, bool] | None:
         """Returns the reading with most stages, and whether it came before the first batches."""
         known = [
-            (self._parse(model), is_early)
+            (read_nodes(parse_model(model)), is_early)
             for model, is_early in ((start.after, False), (start.during, True))
             if model is not None
         ]
@@ -128,7 +117,7 @@ class PipelineWatch:
         self._every = 1
         self._until_next = 0
         self._dataset: Any = None
-        self._grain: GrainTimes | None = None
+        self._grain: TimedGrain | None = None
         self._written: Stage | None = None
         self._pool: int | None = None
         self._is_out_of_sight = False
@@ -151,7 +140,7 @@ class PipelineWatch:
         if self._written is None and self._dataset is None:
             # Keras itself keeps the dataset alive while it trains on it.
             self._dataset = dataset_of(iterator)
-            self._grain = grain_times(self._dataset) if self._dataset is not None else None
+            self._grain = timed_grain(self._dataset) if self._dataset is not None else None
 
     def add_reading(self, model: Any) -> None:
         """Adds a reading of the current iterator."""
@@ -206,7 +195,7 @@ class PipelineWatch:
         start = measure_starts(readings)
         starts: tuple[StageRecord, ...] = ()
         if start is not None:
-            start = self._within_pool(start)
+            start = within_pool(start, self._pool)
             starts, _ = stage_records(start, self._names(start), refills=is_later)
         written = None if self._written is None else tuple(self._written.names)
         record = PipelineRecord(starts=starts, written=written)
@@ -221,7 +210,7 @@ class PipelineWatch:
             return replace(record, unknown_because=because)
         output, _ = measured
         costs = costs_over_time(read, output)
-        output = self._within_pool(output)
+        output = within_pool(output, self._pool)
         if self._grain is not None:
             # Grain's times are sums over the run, so they have no parts over time.
             output, costs = self._grain.with_stages(output), ()
@@ -229,9 +218,6 @@ class PipelineWatch:
             output = complete(output, wait_s) or output
         stages, slowest_s = stage_records(output, self._names(output))
         return replace(record, stages=stages, slowest_s=slowest_s, costs=costs)
-
-    def _within_pool(self, output: MeasuredNode) -> MeasuredNode:
-        return output if self._pool is None else within_pool(output, self._pool)
 
     def _elapsed_s(self) -> float:
         return time.monotonic() - self._began_s

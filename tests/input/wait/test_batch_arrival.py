@@ -14,7 +14,7 @@ from helpers import prepared
 from helpers.training import fast_dataset, input_of
 
 from keras_gpukit.input.wait import batch_arrival, meter_choice, pipeline_model
-from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter, Feed, with_batch_times
+from keras_gpukit.input.wait.batch_arrival import BatchArrivalMeter, with_batch_times
 from keras_gpukit.input.wait.meters import CallWindow
 
 CASES = Path(__file__).parent / "cases"
@@ -61,17 +61,18 @@ def test_elements_and_batches_ahead_stay_the_same():
         time.sleep(0.1)
         return first, len(drawn), int(change(data).cardinality()), [int(each) for each in iterator]
 
-    assert taken(lambda data: with_batch_times(data, 8)[0]) == taken(lambda data: data)
+    assert taken(lambda data: with_batch_times(data, 1)[0]) == taken(lambda data: data)
 
 
-def test_times_are_those_of_the_newest_iterator():
-    data, times = with_batch_times(tf.data.Dataset.range(6), 4)
+def test_times_are_those_of_the_newest_iterator(monkeypatch):
+    monkeypatch.setattr(batch_arrival, "BATCHES_KEPT", 4)
+    data, feed = with_batch_times(tf.data.Dataset.range(6), 1)
     assert len([*data]) == 6
     began_s = time.time()
     iterator = iter(data)
     for _ in range(3):
         next(iterator)
-    known_s = times.times_s(times.take(), np.arange(5))
+    known_s = feed.times_s(feed.take(), np.arange(5))
     assert np.all(known_s[:3] >= began_s - 0.01)
     assert np.all(np.diff(known_s[:3]) >= 0)
     assert np.all(np.isnan(known_s[3:]))  # not those of the last iterator
@@ -81,10 +82,11 @@ UNIX_S = 1000.0
 """Time of day when the clock of steps is zero."""
 
 
-class GivenTimes:
+class GivenFeed:
     """Stands in for the times of a pipeline's batches."""
 
-    def __init__(self, handed_out_s):
+    def __init__(self, handed_out_s, devices):
+        self.devices = devices
         self._times_s = np.asarray(handed_out_s) + UNIX_S
 
     def take(self):
@@ -98,7 +100,7 @@ class GivenTimes:
 def waits(handed_out_s, entries_s, *, devices=1, **options):
     """Returns the reading of all calls but the first and last; exits are late."""
     calls = [0]
-    feed = Feed(GivenTimes(handed_out_s), devices)
+    feed = GivenFeed(handed_out_s, devices)
     meter = BatchArrivalMeter(feed, lambda: calls[0], **{"steps_per_execution": 1, **options})
     entries_s = np.array(entries_s)
     clocks = SimpleNamespace(perf_counter=lambda: 100.0, time=lambda: 100.0 + UNIX_S)

@@ -269,13 +269,13 @@ def test_the_longest_waits_for_first_batches_are_kept_and_the_share_of_a_shuffle
     totals = StepTotals("fit", 1, lambda record: record)
     for wait_s in (0.1, 3.0, 0.2, 0.1, 0.4, 0.3, 0.1):
         totals.add_start(PipelineStart(wait_s, shuffle_fraction=None))
-    record = totals.input(None, None, None).pipeline_start
+    record = totals.input(None, None).pipeline_start
     assert (record.epochs, record.mean_s) == (7, pytest.approx(0.6))
     assert record.longest_s == (3.0, 0.4, 0.3, 0.2, 0.1)
     totals = StepTotals("fit", 1, lambda record: record)
     for start in (PipelineStart(1.0, shuffle_fraction=0.5), PipelineStart(3.0, None)):
         totals.add_start(start)
-    record = totals.input(None, None, None).pipeline_start
+    record = totals.input(None, None).pipeline_start
     assert (record.mean_s, record.shuffle_s) == (2.0, 1.0)
 
 
@@ -286,5 +286,5 @@ def test_the_upper_end_of_a_stall_is_that_of_the_windows_whose_wait_is_known():
         window = StepWindow("fit", 1.0, 10, 10, 1.0, **waits_s)
         totals.add_window(window)
         fold.add_record("steps", window, 1.0, 10)
-    record = totals.input(None, None, None)
+    record = totals.input(None, None)
     assert (record.stall_fraction, record.most_stall_fraction) == (0.2, 0.4)

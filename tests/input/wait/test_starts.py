@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from keras_gpukit.input.wait import watch
 from keras_gpukit.input.wait.measured_nodes import (
     MOST_PARTS,
     costs_over_time,
@@ -109,8 +110,11 @@ def stages(number: int, elements: int = 1) -> ModelReading:
 
 
 @pytest.fixture
-def starts() -> StartReadings:
-    return StartReadings(lambda iterator: iterator.models.pop(0), lambda model: model)
+def starts(monkeypatch) -> StartReadings:
+    monkeypatch.setattr(watch, "read_model", lambda iterator: iterator.models.pop(0))
+    for converts in ("parse_model", "read_nodes"):
+        monkeypatch.setattr(watch, converts, lambda model: model)
+    return StartReadings()
 
 
 def test_the_reading_that_shows_most_stands_for_a_start(starts):
