@@ -16,6 +16,9 @@ class ImportHook(MetaPathFinder):
     """Calls an action for each of several modules as soon as the module's code has run.
 
     The usual finders find the modules, and their own loaders load them.
+
+    Attributes:
+        spent_s: Seconds in which the modules were imported so far.
     """
 
     def __init__(self, actions: dict[str, Callable[[], None]]) -> None:

@@ -22,7 +22,7 @@ from keras_gpukit.scripts.import_hook import ImportHook, followed_by
 from keras_gpukit.scripts.watched_fits import WatchedFits
 
 
-class OnImports:
+class OnImports(ImportHook):
     """Sets up GPUs once TensorFlow is imported, and watches fits once Keras is imported.
 
     Keras is also repaired for a multi-worker strategy that the script makes itself. Without
@@ -35,21 +35,11 @@ class OnImports:
         loops: OwnLoops | None = None,
         gpu_settings: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        super().__init__({"tensorflow": self._tensorflow, "keras": self._keras})
         self._fits = fits
         self._loops = loops
         self._gpu_settings = dict(gpu_settings)
         self._has_strategy = self._has_keras = False
-        self._hook = ImportHook({"tensorflow": self._tensorflow, "keras": self._keras})
-
-    def install(self) -> ImportHook:
-        """Starts to watch imports; returns the hook that does so."""
-        self._hook.install()
-        return self._hook
-
-    @property
-    def spent_s(self) -> float:
-        """Seconds in which TensorFlow and Keras were imported so far."""
-        return self._hook.spent_s
 
     def _tensorflow(self) -> None:
         if self._loops is not None:
@@ -57,7 +47,7 @@ class OnImports:
         if self._fits is not None:
             self._fits.profiles.install()
         self._watch_strategies()
-        if not self._hook.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
+        if not self.is_under_way("keras"):  # otherwise Keras is not ready for settings yet
             self._set_gpus_up()
 
     def _keras(self) -> None:

@@ -32,6 +32,7 @@ from keras_gpukit.scripts.on_imports import OnImports
 from keras_gpukit.scripts.run_folder import FOLLOWED, RunFolder
 from keras_gpukit.scripts.termination import Termination
 from keras_gpukit.scripts.watched_fits import WatchedFits
+from keras_gpukit.sensors.stacks import outwards
 
 _PYTHON = re.compile(r"(?:^|[\s/\\])python[\d.]*(?:\.exe)?(?=\s|$)|^\S+\.py\b", re.IGNORECASE)
 _FORK = "fork"
@@ -103,15 +104,15 @@ def is_python(command: Any) -> bool:
     return bool(_PYTHON.search(" ".join(map(os.fsdecode, words))))
 
 
-def started_by(frame: FrameType | None, called: str) -> str | None:
+def started_by(frame: FrameType, called: str) -> str | None:
     """Returns the script's line on the stack, and what it calls; None if this package does it."""
-    while frame is not None:
-        file = frame.f_code.co_filename
+    for outer in outwards(frame):
+        file = outer.f_code.co_filename
         if file.startswith(PACKAGE + os.sep):
             break
         if is_of_the_script(file):
-            return f"{called} ({place(file, frame.f_lineno)})"
-        called, frame = _name(frame), frame.f_back
+            return f"{called} ({place(file, outer.f_lineno)})"
+        called = _name(outer)
     return None
 
 
@@ -138,7 +139,7 @@ def have_followed(
     environment[_PATH] = f"{_INHERITED}{os.pathsep}{before}" if before else _INHERITED
 
 
-def follow() -> ImportHook | None:
+def follow() -> OnImports | None:
     """Starts to monitor this process, as those variables say; returns the hook on its imports."""
     text = os.environ.get(FOLLOWED)
     if text is None:  # this is `keras-gpukit run` itself, which monitors on its own
@@ -167,4 +168,5 @@ def follow() -> ImportHook | None:
     on_imports = OnImports(fits, loops, gpu_settings)
     conclusion = Conclusion(fits, folder, opens=False, loops=loops)
     atexit.register(conclusion.record_own_loop)
-    return on_imports.install()
+    on_imports.install()
+    return on_imports
