@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
@@ -18,6 +17,7 @@ from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, RetracedFunction, ThroughputRecord
 from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
+from keras_gpukit.sensors.stacks import outwards
 
 if TYPE_CHECKING:
     from keras_gpukit.callbacks.utilization import MachineReadings
@@ -164,8 +164,7 @@ class OwnLoops:
         """Returns the loop in the script that takes a batch; None if a library does."""
         from keras_gpukit.input.wait.watch import PipelineWatch
 
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None:
+        for frame in outwards(sys._getframe(2)):
             file = frame.f_code.co_filename
             if any(library in file for library in _LIBRARIES):
                 return None
@@ -174,7 +173,6 @@ class OwnLoops:
                 return self._loops.setdefault(
                     line, _Loop(line, PipelineWatch(), time.perf_counter())
                 )
-            frame = frame.f_back
         return None
 
     def _poll(self, iterator: Any, loop: _Loop, batches: int) -> None:
