@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.saved_runs.exporting.services import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.custom_loop import OwnLoops
+    from keras_gpukit.scripts.import_hook import OnImports
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
-    from keras_gpukit.scripts.on_imports import OnImports
     from keras_gpukit.scripts.run_folder import FOLLOWED, SHARED, RunFolder, job_of
     from keras_gpukit.scripts.started_processes import StartedProcesses
     from keras_gpukit.scripts.termination import Termination

@@ -26,9 +26,8 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.scripts.conclusion import Conclusion
 from keras_gpukit.scripts.custom_loop import OwnLoops
-from keras_gpukit.scripts.import_hook import ImportHook, followed_by
+from keras_gpukit.scripts.import_hook import ImportHook, OnImports, followed_by
 from keras_gpukit.scripts.main_module import PACKAGE
-from keras_gpukit.scripts.on_imports import OnImports
 from keras_gpukit.scripts.run_folder import FOLLOWED, RunFolder
 from keras_gpukit.scripts.termination import Termination
 from keras_gpukit.scripts.watched_fits import WatchedFits
