@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.scripts.import_hook import OnImports
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
     from keras_gpukit.scripts.run_folder import FOLLOWED, SHARED, RunFolder, job_of
-    from keras_gpukit.scripts.started_processes import StartedProcesses
+    from keras_gpukit.scripts.started_processes import StartedProcesses, have_followed
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
 
@@ -125,8 +125,6 @@ def run(args: argparse.Namespace) -> int:
     on_imports.install()
     started.install()
     if args.follow:
-        from keras_gpukit.scripts.started_processes import have_followed
-
         have_followed(
             os.environ,
             run_folder.path(),

@@ -171,8 +171,8 @@ def _recorded(log_dir: Path) -> tuple[Promise, ...]:
         runs = load_report(log_dir).runs
     except OSError:
         return ()
-    fits = [run for run in runs if run.phase == "fit"]
-    return promises(fits[0].summary) if fits else ()
+    newest = next((run for run in runs if run.phase == "fit"), None)
+    return promises(newest.summary) if newest else ()
 
 
 MEMORY = """\

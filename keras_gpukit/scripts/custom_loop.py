@@ -20,10 +20,7 @@ from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
 from keras_gpukit.sensors.stacks import outwards
 
 if TYPE_CHECKING:
-    from keras_gpukit.callbacks.utilization import MachineReadings
     from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
-    from keras_gpukit.monitoring.run_output import RunOutput
-    from keras_gpukit.monitoring.sampling import Sampling
     from keras_gpukit.records.environment import Environment
 
 TO_SEE_MORE = """\
@@ -192,30 +189,24 @@ class OwnLoops:
         if self._readings is None:
             from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
 
-            self._readings = _start_readings()
+            self._readings = _Readings()
             self._retraced = RetracedFunctions()
             self._retraced.start()
 
 
-@dataclass
 class _Readings:
-    environment: Environment
-    output: RunOutput
-    sampling: Sampling
-    machine: MachineReadings
+    """Readings of GPUs and host from now on."""
 
+    def __init__(self) -> None:
+        from keras_gpukit.callbacks.utilization import MachineReadings
+        from keras_gpukit.monitoring.environment import process_environment
+        from keras_gpukit.monitoring.run_output import RunOutput
+        from keras_gpukit.monitoring.sampling import Sampling
 
-def _start_readings() -> _Readings:
-    """Starts to read GPUs and host."""
-    from keras_gpukit.callbacks.utilization import MachineReadings
-    from keras_gpukit.monitoring.environment import process_environment
-    from keras_gpukit.monitoring.run_output import RunOutput
-    from keras_gpukit.monitoring.sampling import Sampling
-
-    environment, output, sampling = process_environment(), RunOutput(None), Sampling()
-    machine = MachineReadings(environment.gpus, output, sampling)
-    sampling.start()
-    return _Readings(environment, output, sampling, machine)
+        self.environment = process_environment()
+        self.output, self.sampling = RunOutput(None), Sampling()
+        self.machine = MachineReadings(self.environment.gpus, self.output, self.sampling)
+        self.sampling.start()
 
 
 def _summarize(

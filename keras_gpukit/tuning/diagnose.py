@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from keras_gpukit.arguments import Verbose, check_verbose
@@ -93,15 +94,8 @@ class RoundsInFit:
         strategy = self._model.distribute_strategy
         memory = iter(strategy.experimental_distribute_dataset(replay(held)))
 
-        def fetch() -> Any:
-            return next(iterator)
-
-        def train() -> Any:
-            return step(iterator)
-
-        def compute() -> Any:
-            return step(memory)
-
+        fetch = partial(next, iterator)
+        train, compute = partial(step, iterator), partial(step, memory)
         compute()
         train()
         run_for(train, self._warm_up_s)

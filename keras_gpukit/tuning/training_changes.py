@@ -56,15 +56,14 @@ def propose(
     model: Any, arguments: Mapping[str, Any], step_s: float, gpus: tuple[GPUInfo, ...]
 ) -> tuple[TrainingChange, ...]:
     """Returns all changes for a `fit`; those that cannot be tried have the reason."""
-    found = [
+    return (
         _input(arguments),
         *_execution(model),
         _steps_per_execution(model, arguments, step_s),
         _precision(model, gpus),
         _memory_pool(gpus),
         batch_size(batch_size_of(arguments), examples_of(arguments)),
-    ]
-    return tuple(found)
+    )
 
 
 def _input(arguments: Mapping[str, Any]) -> TrainingChange:
@@ -190,8 +189,8 @@ def _rows(data: Any) -> int | None:
 
 def _steps(arguments: Mapping[str, Any]) -> int | None:
     """Returns the steps in an epoch; None if unknown."""
-    given = arguments["steps_per_epoch"]
+    if arguments["steps_per_epoch"] is not None:
+        return int(arguments["steps_per_epoch"])
     rows = examples_of(arguments)
-    if given is not None or rows is None:
-        return None if given is None else int(given)
-    return math.ceil(rows / (arguments["batch_size"] or DEFAULT_BATCH_SIZE))
+    size = arguments["batch_size"] or DEFAULT_BATCH_SIZE
+    return None if rows is None else math.ceil(rows / size)
