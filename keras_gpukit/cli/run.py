@@ -126,11 +126,7 @@ def run(args: argparse.Namespace) -> int:
     started.install()
     if args.follow:
         have_followed(
-            os.environ,
-            run_folder.path(),
-            profile=args.profile,
-            log_to=log_to,
-            gpu_settings=gpu_settings,
+            run_folder.path(), profile=args.profile, log_to=log_to, gpu_settings=gpu_settings
         )
     STACKS.acquire()
     try:

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -124,18 +124,13 @@ def _name(frame: FrameType) -> str:
 
 
 def have_followed(
-    environment: MutableMapping[str, str],
-    folder: Path,
-    *,
-    profile: bool,
-    log_to: Sequence[str],
-    gpu_settings: Mapping[str, Any],
+    folder: Path, *, profile: bool, log_to: Sequence[str], gpu_settings: dict[str, Any]
 ) -> None:
     """Sets the environment variables by which processes started from now on are monitored."""
-    options = {"profile": profile, "log_to": list(log_to), "gpu_settings": dict(gpu_settings)}
-    environment[FOLLOWED] = json.dumps({"folder": str(folder), **options})
-    before = environment.get(_PATH)
-    environment[_PATH] = f"{_INHERITED}{os.pathsep}{before}" if before else _INHERITED
+    options = {"profile": profile, "log_to": log_to, "gpu_settings": gpu_settings}
+    os.environ[FOLLOWED] = json.dumps({"folder": str(folder), **options})
+    before = os.environ.get(_PATH)
+    os.environ[_PATH] = f"{_INHERITED}{os.pathsep}{before}" if before else _INHERITED
 
 
 def follow() -> OnImports | None:

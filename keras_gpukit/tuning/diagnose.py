@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from keras_gpukit.arguments import Verbose, check_verbose
+from keras_gpukit.arguments import Verbose, check_verbose, refuse
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.tuning import Diagnosis, Round
@@ -230,10 +230,7 @@ def diagnose(
     check_experiment("diagnose", seconds)
     check_model(model)
     if summary is not None and not isinstance(summary, RunSummary):
-        raise TypeError(
-            "`summary` must be a RunSummary, such as Monitor.summary. "
-            f"Received: summary={summary!r}"
-        )
+        refuse("summary", "a RunSummary, such as Monitor.summary", summary, TypeError)
     check_verbose(verbose)
     began = time.perf_counter()
     with untouched(model), ProgressLine("diagnose", 1.0, shown=bool(verbose)) as show_progress:
