@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
@@ -70,7 +70,6 @@ class _Pass:
             self.loop.ended_s = now_s
 
 
-@dataclass
 class OwnLoops:
     """Times the batches that the script's main thread takes from datasets, and reads the machine.
 
@@ -80,16 +79,12 @@ class OwnLoops:
         eager: Counts the steps that run eagerly.
     """
 
-    eager: EagerSteps = field(init=False)
-    _loops: dict[str, _Loop] = field(default_factory=dict)
-    _readings: _Readings | None = None
-    _retraced: RetracedFunctions | None = None
-    _guard: Guard = field(
-        default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
-    )
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self.eager = EagerSteps(self._start)
+        self._loops: dict[str, _Loop] = {}
+        self._readings: _Readings | None = None
+        self._retraced: RetracedFunctions | None = None
+        self._guard = Guard("Timing a loop over a dataset", "It is not measured.")
 
     def install(self) -> None:
         """Starts to time batches. Needs TensorFlow imported."""
@@ -212,8 +207,6 @@ class _Readings:
 def _summarize(
     loop: _Loop | None, eager: ThroughputRecord | None, readings: _Readings
 ) -> RunSummary:
-    from dataclasses import replace
-
     from keras_gpukit.rules import judge_run
 
     readings.machine.end()
