@@ -77,20 +77,16 @@ def _input(arguments: Mapping[str, Any]) -> TrainingChange:
 
 
 def _execution(model: Any) -> list[TrainingChange]:
-    found = []
-    if model.run_eagerly:
-        made = {"run_eagerly": False}
-        found.append(TrainingChange("graph", "run steps as a graph", compiled=made))
+    in_graph = {"run_eagerly": False} if model.run_eagerly else {}
+    found = [TrainingChange("graph", "run steps as a graph", compiled=in_graph)] if in_graph else []
     if getattr(model, "jit_compile", False):
         made = {"jit_compile": False}
         return [*found, TrainingChange("no-jit", "do not compile with XLA", compiled=made)]
-    made = {"jit_compile": True, **({"run_eagerly": False} if model.run_eagerly else {})}
+    made = {"jit_compile": True, **in_graph}
     several = model.distribute_strategy.num_replicas_in_sync > 1
     blocked = "XLA cannot compile a step that spans devices" if several else ""
-    return [
-        *found,
-        TrainingChange("jit", "compile the steps with XLA", compiled=made, blocked=blocked),
-    ]
+    jit = TrainingChange("jit", "compile the steps with XLA", compiled=made, blocked=blocked)
+    return [*found, jit]
 
 
 def _steps_per_execution(model: Any, arguments: Mapping[str, Any], step_s: float) -> TrainingChange:
