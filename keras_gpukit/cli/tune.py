@@ -249,7 +249,7 @@ def _ask_first_fit(command: str, question: Callable[[Any], None], args: argparse
     """Runs a script up to its first `fit`, asks there, and ends it; returns the exit code.
 
     The question gets the model, once Keras has built it and its optimizer. It prints the answer, or
-    raises an exception that says why there is none.
+    raises an exception that says why there is no answer.
     """
     from keras_gpukit.frameworks import keras_models
     from keras_gpukit.scripts.import_hook import ImportHook

@@ -87,7 +87,7 @@ def without_model(source: Any, experiment: Experiment) -> None:
     within_fit(model, source, experiment)
 
 
-def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
+def hold(iterator: Any, element_spec: Any = None) -> Any:
     """Takes up to 512 MiB of batches from a pipeline into memory, as a finite `tf.data.Dataset`.
 
     It has the pipeline's `element_spec`, so that these batches cause no new trace; if that is
@@ -98,7 +98,7 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
 
     held: Any = None
     size = 0
-    for _ in range(count):
+    for _ in range(HELD_BATCHES):
         try:
             batch = tf.nest.map_structure(_put_together, next(iterator))
         except StopIteration:
