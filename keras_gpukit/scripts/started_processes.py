@@ -55,16 +55,11 @@ class StartedProcesses:
         """Starts to count, for good."""
         import subprocess
 
-        def popen(process: Any, arguments: Any) -> bool:
-            return process.pid is not None and is_python(arguments)
-
-        def command(line: Any, _: Any) -> bool:
-            return is_python(line)
-
         # Not imported here: it would take our `__main__` for the script's.
         ImportHook({"multiprocessing.process": self._count_of_multiprocessing}).install()
-        self._count(subprocess.Popen, "__init__", popen, "subprocess.Popen")
-        self._count(os, "system", command, "os.system")
+        popen = subprocess.Popen
+        self._count(popen, "__init__", lambda _, command: is_python(command), "subprocess.Popen")
+        self._count(os, "system", lambda command, _: is_python(command), "os.system")
 
     def sentence(self, *, follows: bool) -> str | None:
         """Returns a sentence on the processes that the script has started; None without any."""
