@@ -17,9 +17,9 @@ from typing import Any
 from harness import argument_parser, print_table
 from results_file import save, saved_rows
 
+from keras_gpukit.cli.tune import TunedScript
 from keras_gpukit.records.codec import to_dict
 from keras_gpukit.rules.gains import TOLERANCE
-from keras_gpukit.scripts.first_fit import TunedScript
 from keras_gpukit.tuning.speedup_search import TrainingProcess
 from keras_gpukit.tuning.trials import compare
 from keras_gpukit.tuning.tune import search

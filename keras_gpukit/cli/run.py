@@ -66,10 +66,10 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.saved_runs.exporting.services import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.custom_loop import OwnLoops
+    from keras_gpukit.scripts.import_hook import OnImports
     from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
-    from keras_gpukit.scripts.on_imports import OnImports
     from keras_gpukit.scripts.run_folder import FOLLOWED, SHARED, RunFolder, job_of
-    from keras_gpukit.scripts.started_processes import StartedProcesses
+    from keras_gpukit.scripts.started_processes import StartedProcesses, have_followed
     from keras_gpukit.scripts.termination import Termination
     from keras_gpukit.scripts.watched_fits import WatchedFits
 
@@ -125,14 +125,8 @@ def run(args: argparse.Namespace) -> int:
     on_imports.install()
     started.install()
     if args.follow:
-        from keras_gpukit.scripts.started_processes import have_followed
-
         have_followed(
-            os.environ,
-            run_folder.path(),
-            profile=args.profile,
-            log_to=log_to,
-            gpu_settings=gpu_settings,
+            run_folder.path(), profile=args.profile, log_to=log_to, gpu_settings=gpu_settings
         )
     STACKS.acquire()
     try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,10 @@ from keras_gpukit.errors import NOT_ON_WINDOWS
 
 if TYPE_CHECKING:
     from keras_gpukit.records.tuning import Promise
+    from keras_gpukit.tuning.processes import OwnProcess
+    from keras_gpukit.tuning.training_changes import TrainingChange
 
+_NO_FIT = "the script called no fit(); give one that calls Keras' fit()"
 USAGE = "keras-gpukit tune [OPTION ...] (SCRIPT | -m MODULE) [ARGUMENT ...]"
 DESCRIPTION = """\
 Runs a training script several times up to its first fit(), and measures how fast it trains:
@@ -87,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.reports.searches import speedup_view
     from keras_gpukit.reports.terminal import print_anywhere
     from keras_gpukit.rules.gains import TOLERANCE, changes_to_try
-    from keras_gpukit.scripts.first_fit import TunedScript
     from keras_gpukit.tuning.tune import search
 
     check_script(args)
@@ -115,6 +119,49 @@ def run(args: argparse.Namespace) -> int:
     return 130 if found.ending == "interrupted" else 0
 
 
+@dataclass(frozen=True)
+class TunedScript:
+    """A script or module, with its arguments, that `tune` trains in trial processes."""
+
+    script: str | None
+    module: str | None
+    arguments: tuple[str, ...]
+
+    def start(self, changes: Sequence[TrainingChange], examples: float | None) -> OwnProcess:
+        """Starts a process that runs the script. It imports TensorFlow when the script does."""
+        # Not imported before a script runs: it would take our `__main__` for the script's.
+        from multiprocessing import get_context
+
+        from keras_gpukit.tuning.measured_fit import started
+
+        return started(get_context("spawn"), self.train, changes, examples)
+
+    def train(self, make_changes: Callable[[], None]) -> str:
+        """Runs the script; returns why its first `fit` has not ended the process."""
+        from keras_gpukit.scripts.import_hook import ImportHook
+        from keras_gpukit.scripts.main_module import CannotOpenError, run_main
+
+        reason = _NO_FIT
+
+        def keras_imported() -> None:
+            nonlocal reason
+            import keras
+
+            if keras.backend.backend() == "tensorflow":
+                make_changes()
+            else:
+                reason = f"Keras runs on {keras.backend.backend()}; only TensorFlow can be tuned"
+
+        ImportHook({"keras": keras_imported}).install()
+        try:
+            run_main(self.script, self.module, self.arguments)
+        except CannotOpenError as error:
+            return str(error)
+        except SystemExit:
+            pass
+        return reason
+
+
 def _recorded(log_dir: Path) -> tuple[Promise, ...]:
     """Returns the promises of the findings on the newest run of a log folder, if it has one."""
     from keras_gpukit.rules.gains import promises
@@ -124,8 +171,8 @@ def _recorded(log_dir: Path) -> tuple[Promise, ...]:
         runs = load_report(log_dir).runs
     except OSError:
         return ()
-    fits = [run for run in runs if run.phase == "fit"]
-    return promises(fits[0].summary) if fits else ()
+    newest = next((run for run in runs if run.phase == "fit"), None)
+    return promises(newest.summary) if newest else ()
 
 
 MEMORY = """\
@@ -167,23 +214,79 @@ def _add_first_fit(subparsers: Any) -> None:
 
 def predict_memory(args: argparse.Namespace) -> int:
     """Runs the script to its first `fit`; returns 0 after a prediction, else 2."""
-    from keras_gpukit.scripts import first_fit
 
-    return _ask("memory", first_fit.predict(args.batch_size), args)
+    def predict(model: Any) -> None:
+        from keras_gpukit.monitoring.call_frame import batch_of, first_batch_of_fit
+        from keras_gpukit.reports.memory import memory_view
+        from keras_gpukit.reports.terminal import print_anywhere
+        from keras_gpukit.tuning.predict_memory import predict_of_spec
+
+        spec, own_size = batch_of("fit")
+        size = args.batch_size or own_size or first_batch_of_fit()
+        if spec is None or size is None:
+            raise ValueError("the size of its batches is not known; give --batch-size")
+        print_anywhere(memory_view(predict_of_spec(model, spec, size)))
+
+    return _ask_first_fit("memory", predict, args)
 
 
 def find_size(args: argparse.Namespace) -> int:
     """Runs the script to its first `fit`; returns 0 if batch sizes were found, else 2."""
     if sys.platform == "win32":
         return fail("batch-size", NOT_ON_WINDOWS)
-    from keras_gpukit.scripts import first_fit
 
-    return _ask("batch-size", first_fit.find_size(args.max, args.seconds), args)
+    def find(model: Any) -> None:
+        from keras_gpukit.monitoring.call_frame import arrays_of_fit, data_of_fit
+        from keras_gpukit.tuning.find_batch_size import find_batch_size
+
+        data = arrays_of_fit() or data_of_fit()
+        find_batch_size(model, data, max_batch_size=args.max, seconds=args.seconds)
+
+    return _ask_first_fit("batch-size", find, args)
 
 
-def _ask(command: str, question: Any, args: argparse.Namespace) -> int:
-    from keras_gpukit.scripts.first_fit import ask_first_fit
+def _ask_first_fit(command: str, question: Callable[[Any], None], args: argparse.Namespace) -> int:
+    """Runs a script up to its first `fit`, asks there, and ends it; returns the exit code.
+
+    The question gets the model, once Keras has built it and its optimizer. It prints the answer, or
+    raises an exception that says why there is no answer.
+    """
+    from keras_gpukit.frameworks import keras_models
+    from keras_gpukit.scripts.import_hook import ImportHook
+    from keras_gpukit.scripts.main_module import CannotOpenError, run_main
 
     check_script(args)
-    failed_because = ask_first_fit(question, args)
+    has_asked = False
+    failed_because: str | None = _NO_FIT
+
+    def keras_imported() -> None:
+        nonlocal failed_because
+        import keras
+
+        name = keras.backend.backend()
+        if name == "tensorflow":
+            keras_models.on_each_list(ask)
+        else:
+            failed_because = f"Keras runs on {name}; only TensorFlow's memory is known"
+
+    def ask(method: str, callback_list: Any, given: int) -> None:
+        nonlocal has_asked, failed_because
+        if method != "fit" or has_asked:
+            return  # the question itself may run a fit
+        has_asked = True
+        try:
+            question(callback_list.model)
+            failed_because = None
+        except Exception as error:
+            failed_because = f"{type(error).__name__}: {error}"
+        raise SystemExit(0 if failed_because is None else 2)
+
+    ImportHook({"keras": keras_imported}).install()
+    try:
+        run_main(args.script, args.module, args.script_arguments)
+    except CannotOpenError as error:
+        failed_because = str(error)
+    except SystemExit:
+        if not has_asked:
+            raise
     return 0 if failed_because is None else fail(command, f"{failed_because}.")

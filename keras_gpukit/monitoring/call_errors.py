@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import linecache
 import re
-import sys
 import traceback
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from keras_gpukit.errors import Guard, one_line
 from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.monitoring.script_globals import is_of_the_script, line_of_script
 from keras_gpukit.records.run import EndedKind
-from keras_gpukit.sensors.stacks import outwards
 
 # Exceptions of functions that TensorFlow calls or traces have the Python traceback in their text.
 _LINES = re.compile(r'File "([^"]+)", line (\d+)(?:, in (\S+))?')
@@ -145,15 +143,11 @@ def user_line(error: BaseException) -> str | None:
 
     If it came from a library alone, that is the line that called the library.
     """
-    calling = [
-        CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-        for frame in outwards(sys._getframe())
-    ]
-    for lines in (*_tracebacks(error), calling[::-1]):
-        own = [place(line.file, line.line) for line in lines if is_of_the_script(line.file)]
+    for lines in _tracebacks(error):
+        own = [line for line in lines if is_of_the_script(line.file)]
         if own:
-            return own[-1]
-    return None
+            return place(own[-1].file, own[-1].line)
+    return line_of_script()
 
 
 def line_within_step(error: BaseException) -> CodeLine | None:

@@ -20,9 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from keras_gpukit.input.pipelines.places import GENERATED
+from keras_gpukit.input.pipelines.places import GENERATED, place
 from keras_gpukit.layer_names import layers_in
 from keras_gpukit.records.profile import LayerProfile, ProfileRecord
+from keras_gpukit.sensors.stacks import outwards
 
 COLLECTIONS = (list, tuple, dict, set, frozenset, deque)
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -101,6 +102,14 @@ def is_of_the_script(file: str) -> bool:
     )
 
 
+def line_of_script() -> str | None:
+    """Returns the innermost line of the script that this thread runs; None if it runs none."""
+    for frame in outwards(sys._getframe(1)):
+        if is_of_the_script(frame.f_code.co_filename):
+            return place(frame.f_code.co_filename, frame.f_lineno)
+    return None
+
+
 @functools.lru_cache(maxsize=1)
 def _installed_into(path: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the folders of Python's path with installed packages, as of `pip install --target`.
@@ -169,8 +178,8 @@ def _calls(path: Path) -> Iterator[tuple[str, str, str | None]]:
 def _place(calls: list[tuple[str, str, str | None]], name: str, class_name: str) -> str | None:
     """Returns the line that gives a layer its name, else the only line that makes its class."""
     for found in (
-        {place for place, _, given in calls if given == name},
-        {place for place, called, _ in calls if called == class_name},
+        {line for line, _, given in calls if given == name},
+        {line for line, called, _ in calls if called == class_name},
     ):
         if found:
             return found.pop() if len(found) == 1 else None

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ class Conclusion:
     """Prints the verdict on standard error, and writes the report next to the records.
 
     Args:
-        loops: The script's own loops over datasets, reported if it calls no `fit`.
+        loops: The script's own loops over datasets, reported if it calls no `fit`; by default none.
         imports_s: Returns the seconds in which TensorFlow and Keras were imported; None if this
             process runs no script itself.
         chief_reports: Whether the job's chief reports on this worker, too.
@@ -50,7 +50,7 @@ class Conclusion:
     opens: bool
     command: str = "run"
     details: bool = False
-    loops: OwnLoops | None = None
+    loops: OwnLoops = field(default_factory=OwnLoops)
     imports_s: Callable[[], float] | None = None
     chief_reports: bool = False
     started: StartedProcesses | None = None
@@ -141,8 +141,8 @@ class Conclusion:
         """Records the longest loop of the script's own; returns its place, None without one."""
         if self.fits.count or self.fits.has_own:
             return None
-        summary = self.loops and self.loops.summary()
-        if not self.loops or not summary:
+        summary = self.loops.summary()
+        if summary is None:
             return None
         from keras_gpukit.monitoring.run_output import RunOutput
 
@@ -174,9 +174,8 @@ class Conclusion:
         calls = self.fits.calls
         record = calls.script_record(psutil.Process().create_time(), self.imports_s())
         STACKS.release()
-        own = None
-        if self.loops:  # next to a `fit`, a loop over a dataset is one of the script's lines
-            own = self.loops.eager.span_s if self.fits.count else self.loops.span_s
+        # Next to a `fit`, a loop over a dataset is one of the script's lines.
+        own = self.loops.eager.span_s if self.fits.count else self.loops.span_s
         first_s = calls.first_began_s
         begins = [at_s for at_s in (first_s, own[0] if own else None) if at_s is not None]
         begin_s = min(begins, default=time.perf_counter())
@@ -192,8 +191,8 @@ class Conclusion:
             before=lines(until_s=begin_s).lines,
             rest=lines(own[1] if own else begin_s).lines,
             profiles=self.fits.profiles.profile_records(),
-            eager_step=self.loops.eager.longest_step(STACKS.sampler) if self.loops else None,
-            retraced=self.loops.retraced() if self.loops else (),
+            eager_step=self.loops.eager.longest_step(STACKS.sampler),
+            retraced=self.loops.retraced(),
         )
 
     def _ended_by(self) -> ScriptError | None:

@@ -7,8 +7,7 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
-from types import FrameType
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
@@ -18,12 +17,10 @@ from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, RetracedFunction, ThroughputRecord
 from keras_gpukit.scripts.eager_steps import LEAST_STEPS, EagerSteps
+from keras_gpukit.sensors.stacks import outwards
 
 if TYPE_CHECKING:
-    from keras_gpukit.callbacks.utilization import MachineReadings
     from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
-    from keras_gpukit.monitoring.run_output import RunOutput
-    from keras_gpukit.monitoring.sampling import Sampling
     from keras_gpukit.records.environment import Environment
 
 TO_SEE_MORE = """\
@@ -73,7 +70,6 @@ class _Pass:
             self.loop.ended_s = now_s
 
 
-@dataclass
 class OwnLoops:
     """Times the batches that the script's main thread takes from datasets, and reads the machine.
 
@@ -83,16 +79,12 @@ class OwnLoops:
         eager: Counts the steps that run eagerly.
     """
 
-    eager: EagerSteps = field(init=False)
-    _loops: dict[str, _Loop] = field(default_factory=dict)
-    _readings: _Readings | None = None
-    _retraced: RetracedFunctions | None = None
-    _guard: Guard = field(
-        default_factory=lambda: Guard("Timing a loop over a dataset", "It is not measured.")
-    )
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         self.eager = EagerSteps(self._start)
+        self._loops: dict[str, _Loop] = {}
+        self._readings: _Readings | None = None
+        self._retraced: RetracedFunctions | None = None
+        self._guard = Guard("Timing a loop over a dataset", "It is not measured.")
 
     def install(self) -> None:
         """Starts to time batches. Needs TensorFlow imported."""
@@ -164,8 +156,7 @@ class OwnLoops:
         """Returns the loop in the script that takes a batch; None if a library does."""
         from keras_gpukit.input.wait.watch import PipelineWatch
 
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None:
+        for frame in outwards(sys._getframe(2)):
             file = frame.f_code.co_filename
             if any(library in file for library in _LIBRARIES):
                 return None
@@ -174,7 +165,6 @@ class OwnLoops:
                 return self._loops.setdefault(
                     line, _Loop(line, PipelineWatch(), time.perf_counter())
                 )
-            frame = frame.f_back
         return None
 
     def _poll(self, iterator: Any, loop: _Loop, batches: int) -> None:
@@ -194,37 +184,29 @@ class OwnLoops:
         if self._readings is None:
             from keras_gpukit.monitoring.retraced_functions import RetracedFunctions
 
-            self._readings = _start_readings()
+            self._readings = _Readings()
             self._retraced = RetracedFunctions()
             self._retraced.start()
 
 
-@dataclass
 class _Readings:
-    environment: Environment
-    output: RunOutput
-    sampling: Sampling
-    machine: MachineReadings
+    """Readings of GPUs and host from now on."""
 
+    def __init__(self) -> None:
+        from keras_gpukit.callbacks.utilization import MachineReadings
+        from keras_gpukit.monitoring.environment import process_environment
+        from keras_gpukit.monitoring.run_output import RunOutput
+        from keras_gpukit.monitoring.sampling import Sampling
 
-def _start_readings() -> _Readings:
-    """Starts to read GPUs and host."""
-    from keras_gpukit.callbacks.utilization import MachineReadings
-    from keras_gpukit.monitoring.environment import process_environment
-    from keras_gpukit.monitoring.run_output import RunOutput
-    from keras_gpukit.monitoring.sampling import Sampling
-
-    environment, output, sampling = process_environment(), RunOutput(None), Sampling()
-    machine = MachineReadings(environment.gpus, output, sampling)
-    sampling.start()
-    return _Readings(environment, output, sampling, machine)
+        self.environment = process_environment()
+        self.output, self.sampling = RunOutput(None), Sampling()
+        self.machine = MachineReadings(self.environment.gpus, self.output, self.sampling)
+        self.sampling.start()
 
 
 def _summarize(
     loop: _Loop | None, eager: ThroughputRecord | None, readings: _Readings
 ) -> RunSummary:
-    from dataclasses import replace
-
     from keras_gpukit.rules import judge_run
 
     readings.machine.end()

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from keras_gpukit.distributed.clusters import set_tf_config
 from keras_gpukit.errors import ClusterError
+from keras_gpukit.scripts.import_hook import OnImports
 from keras_gpukit.scripts.main_module import CannotOpenError, keep_interrupted, run_main
-from keras_gpukit.scripts.on_imports import OnImports
 
 
 def run(words: Sequence[str]) -> int:

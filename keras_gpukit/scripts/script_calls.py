@@ -220,23 +220,21 @@ def _time_first_batch(call: _Call, callback_list: Any, kind: str) -> None:
         if call.batches_done is not None:
             call.batches_done += 1
 
-    def replace(name: str, before: Callable[[], None], after: Callable[[], None]) -> None:
+    def replace(name: str, *, at_end: bool) -> None:
         hook = getattr(type(callback_list), name)
 
         def at_batch(batch: int, logs: Any = None) -> None:
             this = list_of()
-            before()
+            if at_end:
+                end()
             hook(this, batch, logs)
-            after()
-            is_counted = before is end and call.batches_done is not None
+            if not at_end:
+                begin()
+            is_counted = at_end and call.batches_done is not None
             if vars(this).get(name) is at_batch and not is_counted:
                 del vars(this)[name]
 
         setattr(callback_list, name, at_batch)
 
-    replace(f"on_{kind}_batch_begin", _nothing, begin)
-    replace(f"on_{kind}_batch_end", end, _nothing)
-
-
-def _nothing() -> None:
-    pass
+    replace(f"on_{kind}_batch_begin", at_end=False)
+    replace(f"on_{kind}_batch_end", at_end=True)

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,12 +26,12 @@ from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.scripts.conclusion import Conclusion
 from keras_gpukit.scripts.custom_loop import OwnLoops
-from keras_gpukit.scripts.import_hook import ImportHook, followed_by
+from keras_gpukit.scripts.import_hook import ImportHook, OnImports, followed_by
 from keras_gpukit.scripts.main_module import PACKAGE
-from keras_gpukit.scripts.on_imports import OnImports
 from keras_gpukit.scripts.run_folder import FOLLOWED, RunFolder
 from keras_gpukit.scripts.termination import Termination
 from keras_gpukit.scripts.watched_fits import WatchedFits
+from keras_gpukit.sensors.stacks import outwards
 
 _PYTHON = re.compile(r"(?:^|[\s/\\])python[\d.]*(?:\.exe)?(?=\s|$)|^\S+\.py\b", re.IGNORECASE)
 _FORK = "fork"
@@ -55,16 +55,11 @@ class StartedProcesses:
         """Starts to count, for good."""
         import subprocess
 
-        def popen(process: Any, arguments: Any) -> bool:
-            return process.pid is not None and is_python(arguments)
-
-        def command(line: Any, _: Any) -> bool:
-            return is_python(line)
-
         # Not imported here: it would take our `__main__` for the script's.
         ImportHook({"multiprocessing.process": self._count_of_multiprocessing}).install()
-        self._count(subprocess.Popen, "__init__", popen, "subprocess.Popen")
-        self._count(os, "system", command, "os.system")
+        popen = subprocess.Popen
+        self._count(popen, "__init__", lambda _, command: is_python(command), "subprocess.Popen")
+        self._count(os, "system", lambda command, _: is_python(command), "os.system")
 
     def sentence(self, *, follows: bool) -> str | None:
         """Returns a sentence on the processes that the script has started; None without any."""
@@ -103,15 +98,15 @@ def is_python(command: Any) -> bool:
     return bool(_PYTHON.search(" ".join(map(os.fsdecode, words))))
 
 
-def started_by(frame: FrameType | None, called: str) -> str | None:
+def started_by(frame: FrameType, called: str) -> str | None:
     """Returns the script's line on the stack, and what it calls; None if this package does it."""
-    while frame is not None:
-        file = frame.f_code.co_filename
+    for outer in outwards(frame):
+        file = outer.f_code.co_filename
         if file.startswith(PACKAGE + os.sep):
             break
         if is_of_the_script(file):
-            return f"{called} ({place(file, frame.f_lineno)})"
-        called, frame = _name(frame), frame.f_back
+            return f"{called} ({place(file, outer.f_lineno)})"
+        called = _name(outer)
     return None
 
 
@@ -124,21 +119,16 @@ def _name(frame: FrameType) -> str:
 
 
 def have_followed(
-    environment: MutableMapping[str, str],
-    folder: Path,
-    *,
-    profile: bool,
-    log_to: Sequence[str],
-    gpu_settings: Mapping[str, Any],
+    folder: Path, *, profile: bool, log_to: Sequence[str], gpu_settings: dict[str, Any]
 ) -> None:
     """Sets the environment variables by which processes started from now on are monitored."""
-    options = {"profile": profile, "log_to": list(log_to), "gpu_settings": dict(gpu_settings)}
-    environment[FOLLOWED] = json.dumps({"folder": str(folder), **options})
-    before = environment.get(_PATH)
-    environment[_PATH] = f"{_INHERITED}{os.pathsep}{before}" if before else _INHERITED
+    options = {"profile": profile, "log_to": log_to, "gpu_settings": gpu_settings}
+    os.environ[FOLLOWED] = json.dumps({"folder": str(folder), **options})
+    before = os.environ.get(_PATH)
+    os.environ[_PATH] = f"{_INHERITED}{os.pathsep}{before}" if before else _INHERITED
 
 
-def follow() -> ImportHook | None:
+def follow() -> OnImports | None:
     """Starts to monitor this process, as those variables say; returns the hook on its imports."""
     text = os.environ.get(FOLLOWED)
     if text is None:  # this is `keras-gpukit run` itself, which monitors on its own
@@ -167,4 +157,5 @@ def follow() -> ImportHook | None:
     on_imports = OnImports(fits, loops, gpu_settings)
     conclusion = Conclusion(fits, folder, opens=False, loops=loops)
     atexit.register(conclusion.record_own_loop)
-    return on_imports.install()
+    on_imports.install()
+    return on_imports

@@ -7,19 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from keras_gpukit.errors import Guard
 from keras_gpukit.frameworks import keras_models
-from keras_gpukit.input.pipelines.places import place
-from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.monitoring.script_globals import line_of_script
 from keras_gpukit.records.script import ScriptProfile
 from keras_gpukit.scripts.import_hook import followed_by
 from keras_gpukit.scripts.main_module import PACKAGE
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.script_calls import ScriptCalls
-from keras_gpukit.sensors.stacks import outwards
 
 ALWAYS_MONITORED = 10
 """Number of first fits that are always monitored. Our choice: more than the rules need to judge
@@ -182,7 +179,7 @@ class ScriptProfiles:
 
         def began(_: float, *arguments: Any, **named: Any) -> None:
             with self._guard:
-                line = _line_of_script(sys._getframe(2))
+                line = line_of_script()
                 if line is not None:
                     self._open = line, self._now(), self._fits()
 
@@ -193,7 +190,7 @@ class ScriptProfiles:
 
         def ended(began_s: float, *arguments: Any, **named: Any) -> None:
             with self._guard:
-                if self._open is not None and _line_of_script(sys._getframe(2)) is not None:
+                if self._open is not None and line_of_script() is not None:
                     self._ended.append(self._profile(began_s, self._now() - began_s))
                     self._open = None
 
@@ -204,8 +201,3 @@ class ScriptProfiles:
         line, began_s, (ended_before, under_way) = self._open
         whole = self._fits()[0] - ended_before - under_way
         return ScriptProfile(line, until_s - began_s, max(whole, 0), stop_s)
-
-
-def _line_of_script(frame: FrameType) -> str | None:
-    own = (outer for outer in outwards(frame) if is_of_the_script(outer.f_code.co_filename))
-    return next((place(outer.f_code.co_filename, outer.f_lineno) for outer in own), None)

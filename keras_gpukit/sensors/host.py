@@ -55,7 +55,7 @@ class HostSensor:
         self._disks: tuple[float, int | None] = (now_s, None)
         # This clock counts nanoseconds; psutil reads hundredths of a second from a file.
         self._process = now_s, time.process_time()
-        self._cpu_s = self._cpu_times()
+        self._cpu_s = busy_and_total_s()
         self._usage: tuple[float, ...] | None = None
 
     def read(self, *, in_steps: bool = False) -> HostSample:
@@ -90,7 +90,7 @@ class HostSensor:
     def _cpu_percent(self) -> float | None:
         # psutil.cpu_percent() covers the time since the same thread's previous call, so the first
         # call on each thread would return a false 0.
-        (busy_before, all_before), (busy, total) = self._cpu_s, self._cpu_times()
+        (busy_before, all_before), (busy, total) = self._cpu_s, busy_and_total_s()
         self._cpu_s = busy, total
         return 100 * (busy - busy_before) / (total - all_before) if total > all_before else None
 
@@ -98,13 +98,6 @@ class HostSensor:
         (before_s, spent_before_s), spent_s = self._process, time.process_time()
         self._process = now_s, spent_s
         return 100 * (spent_s - spent_before_s) / ((now_s - before_s) * self._cores)
-
-    def _cpu_times(self) -> tuple[float, float]:
-        """Returns the busy time and the total time of all cores since the machine started."""
-        times = self._psutil.cpu_times()
-        # Linux counts time spent on guests as user time too.
-        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        return total - times.idle - getattr(times, "iowait", 0.0), total
 
     def _disk_rate(self, now_s: float) -> float | None:
         since_s, before = self._disks
@@ -123,6 +116,16 @@ class HostSensor:
         except (OSError, NotImplementedError, self._psutil.Error):
             return None
         return counters.read_bytes if counters else None
+
+
+def busy_and_total_s() -> tuple[float, float]:
+    """Returns the busy time and the total time of all cores since the machine started."""
+    import psutil
+
+    times = psutil.cpu_times()
+    # Linux counts time spent on guests as user time too.
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - times.idle - getattr(times, "iowait", 0.0), total
 
 
 def _own_usage() -> tuple[float, ...]:

@@ -41,15 +41,15 @@ def code(before: Dataset, after: Dataset) -> str:
         old, new = ["dataset"], ["dataset", *new[len(old) :]]
     marked: list[str] = []
     for step, first, last, start, end in difflib.SequenceMatcher(None, old, new).get_opcodes():
-        added = [(line, _MOVED if line in old else _MARKS[step]) for line in new[start:end]]
-        gone = [line for line in old[first:last] if line not in new]
-        marked += [line + ("" if step == "equal" else mark) for line, mark in added]
+        mark = _MARKS.get(step, "")
+        marked += [line + (_MOVED if mark and line in old else mark) for line in new[start:end]]
         if step == "delete":
+            gone = [line for line in old[first:last] if line not in new]
             marked += [f"    # without {line.strip()}" for line in gone]
     return "\n".join(["dataset = (", *(f"    {line}" for line in marked), ")"])
 
 
-_MARKS = {"equal": "", "insert": "  # new", "replace": "  # changed"}
+_MARKS = {"insert": "  # new", "replace": "  # changed"}
 _MOVED = "  # moved here"
 
 

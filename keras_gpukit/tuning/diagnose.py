@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from keras_gpukit.arguments import Verbose, check_verbose
+from keras_gpukit.arguments import Verbose, check_verbose, refuse
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.tuning import Diagnosis, Round
@@ -93,15 +94,8 @@ class RoundsInFit:
         strategy = self._model.distribute_strategy
         memory = iter(strategy.experimental_distribute_dataset(replay(held)))
 
-        def fetch() -> Any:
-            return next(iterator)
-
-        def train() -> Any:
-            return step(iterator)
-
-        def compute() -> Any:
-            return step(memory)
-
+        fetch = partial(next, iterator)
+        train, compute = partial(step, iterator), partial(step, memory)
         compute()
         train()
         run_for(train, self._warm_up_s)
@@ -236,10 +230,7 @@ def diagnose(
     check_experiment("diagnose", seconds)
     check_model(model)
     if summary is not None and not isinstance(summary, RunSummary):
-        raise TypeError(
-            "`summary` must be a RunSummary, such as Monitor.summary. "
-            f"Received: summary={summary!r}"
-        )
+        refuse("summary", "a RunSummary, such as Monitor.summary", summary, TypeError)
     check_verbose(verbose)
     began = time.perf_counter()
     with untouched(model), ProgressLine("diagnose", 1.0, shown=bool(verbose)) as show_progress:

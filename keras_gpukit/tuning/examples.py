@@ -37,11 +37,6 @@ class Examples:
     total_is_exact: bool = True
 
     @property
-    def example_bytes(self) -> float:
-        """Average size of an example in bytes."""
-        return _example_bytes(self.parts)
-
-    @property
     def spec(self) -> Any:
         """Specification of a batch of any size, as a dataset's `element_spec`."""
         return self.batches(1, 1).element_spec
@@ -178,7 +173,7 @@ def input_rate(dataset: Any, examples: Examples, seconds: float) -> Rate | None:
     batch takes a fixed time, which is subtracted. The rate is unknown if a batch takes less than
     twice as long, since it may then be much higher in larger batches.
     """
-    rows = int(ROWS_BYTES / max(examples.example_bytes, 1))
+    rows = int(ROWS_BYTES / max(_example_bytes(examples.parts), 1))
     of_arrays = max(1, min(ROWS, rows, examples.total or ROWS))
     size = examples.batch_size or of_arrays
     each_s = seconds / ROUNDS

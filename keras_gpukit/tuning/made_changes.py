@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +11,9 @@ from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import Dataset, inputs, kind, number, setting
 from keras_gpukit.input.pipelines.functions import BATCHES
-from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.input.pipelines.rebuilding import changeable, spine, stack
-from keras_gpukit.monitoring.script_globals import is_of_the_script
+from keras_gpukit.monitoring.script_globals import line_of_script
 from keras_gpukit.records.finding import Change
-from keras_gpukit.sensors.stacks import outwards
 from keras_gpukit.tuning.reading import Readings
 from keras_gpukit.tuning.sources import endless
 from keras_gpukit.tuning.training_changes import TrainingChange, batch_size_of
@@ -154,14 +151,14 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
 
     @functools.wraps(compile_)
     def changed_compile(model: Any, *args: Any, **kwargs: Any) -> Any:
-        at["compile"] = _calling_line()
+        at["compile"] = line_of_script()
         given = inspect.signature(compile_).bind(model, *args, **kwargs)
         given.arguments.update(compiled)
         return compile_(*given.args, **given.kwargs)
 
     @functools.wraps(fit)
     def measured_fit(model: Any, *args: Any, **kwargs: Any) -> None:
-        at["fit"] = _calling_line()
+        at["fit"] = line_of_script()
         given = inspect.signature(fit).bind(model, *args, **kwargs)
         given.apply_defaults()
         arguments = {name: value for name, value in given.arguments.items() if name != "self"}
@@ -169,11 +166,3 @@ def make_changes(changes: Sequence[TrainingChange], on_fit: Callable[[GivenFit],
         on_fit(GivenFit(model, arguments, functools.partial(fit, model), at))
 
     keras.Model.compile, keras.Model.fit = changed_compile, measured_fit
-
-
-def _calling_line() -> str | None:
-    """Returns the innermost line of user code among those that are being called; None without."""
-    own = (
-        frame for frame in outwards(sys._getframe(2)) if is_of_the_script(frame.f_code.co_filename)
-    )
-    return next((place(frame.f_code.co_filename, frame.f_lineno) for frame in own), None)

@@ -7,15 +7,20 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.records.tuning import Rate
 from keras_gpukit.rules.comparing.intervals import student
+from keras_gpukit.sensors.host import busy_and_total_s
 from keras_gpukit.sensors.interpreter import usable_cores
 
 # The number of batches that training would have ready, and the memory they may take together.
 HELD_BATCHES = 8
 HELD_BYTES = 2**29
+# Assumed size of a string in addition to its bytes. Our choice.
+STRING_BYTES = 24
 
 Step = Callable[[Any], Any]
 Experiment = Callable[[Step, Any], None]
@@ -82,7 +87,7 @@ def without_model(source: Any, experiment: Experiment) -> None:
     within_fit(model, source, experiment)
 
 
-def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> Any:
+def hold(iterator: Any, element_spec: Any = None) -> Any:
     """Takes up to 512 MiB of batches from a pipeline into memory, as a finite `tf.data.Dataset`.
 
     It has the pipeline's `element_spec`, so that these batches cause no new trace; if that is
@@ -93,14 +98,14 @@ def hold(iterator: Any, element_spec: Any = None, count: int = HELD_BATCHES) -> 
 
     held: Any = None
     size = 0
-    for _ in range(count):
+    for _ in range(HELD_BATCHES):
         try:
             batch = tf.nest.map_structure(_put_together, next(iterator))
         except StopIteration:
             raise has_ended() from None
         one = tf.data.Dataset.from_tensors(batch)
         held = one if held is None else held.concatenate(one)
-        size += _size(batch)
+        size += size_bytes(batch)
         if size > HELD_BYTES:
             break
     if element_spec is None:
@@ -137,12 +142,21 @@ def _leave_open(spec: Any) -> Any:
     return tf.TensorSpec((None, *spec.shape[1:]), spec.dtype)
 
 
-def _size(batch: Any) -> int:
+def size_bytes(element: Any) -> int:
+    """Returns the bytes that an element of a pipeline takes in memory."""
     import tensorflow as tf
 
-    tensors = tf.nest.flatten(batch, expand_composites=True)
-    known = [tensor for tensor in tensors if tensor is not None]
-    return sum(int(tf.size(tensor)) * tensor.dtype.size for tensor in known)
+    total = 0
+    for part in tf.nest.flatten(element, expand_composites=True):
+        if part is None:
+            continue
+        count = int(tf.size(part))
+        if part.dtype == tf.string:
+            text_bytes = int(tf.reduce_sum(tf.strings.length(part)))
+            total += TENSOR_BYTES + STRING_BYTES * count + text_bytes
+        else:
+            total += TENSOR_BYTES + part.dtype.size * count
+    return total
 
 
 def has_ended() -> ValueError:
@@ -208,9 +222,7 @@ def compute_rate(model: Any, held: Any, *, seconds: float, rounds: int = ROUNDS)
     rates: list[float] = []
 
     def experiment(step: Step, iterator: Any) -> None:
-        def train() -> Any:
-            return step(iterator)
-
+        train = partial(step, iterator)
         each_s, batches = seconds / rounds, model.steps_per_execution
         run_for(train, each_s)
         rates.extend(rate_of(train, each_s, batches=batches) for _ in range(rounds))
@@ -248,12 +260,7 @@ def busy_cpu_s() -> float:
     """
     import psutil
 
-    if usable_cores() != psutil.cpu_count():
-        return own_cpu_s()
-    times = psutil.cpu_times()
-    # Linux counts time spent on guests as user time too.
-    aside = ("idle", "iowait", "guest", "guest_nice")
-    return float(sum(times) - sum(getattr(times, name, 0.0) for name in aside))
+    return busy_and_total_s()[0] if usable_cores() == psutil.cpu_count() else own_cpu_s()
 
 
 def own_cpu_s() -> float:

@@ -31,7 +31,7 @@ Propose = Callable[[Dataset, Allowed], Proposal | None]
 def parallel_maps(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to run serial maps in parallel, if their elements stay the same."""
     maps = [stage for stage in _serial(dataset, "Map") if not _hindered(stage, allowed)]
-    return _in_parallel(dataset, maps, allowed, "parallel-map") if maps else None
+    return _in_parallel(dataset, maps, allowed, "parallel-map")
 
 
 def hindered_maps(dataset: Dataset, allowed: Allowed) -> Proposal | None:
@@ -57,15 +57,12 @@ def parallel_files(dataset: Dataset, allowed: Allowed) -> Proposal | None:
         # The automatic cycle length differs between serial and parallel interleave.
         and (allowed.reorder or kind(stage) == "FlatMap" or number(stage, "cycle_length") > 0)
     ]
-    if not readers:
-        return None
     return _in_parallel(dataset, readers, allowed, "parallel-files")
 
 
 def parallel_batches(dataset: Dataset, allowed: Allowed) -> Proposal | None:
     """Proposes to assemble batches in parallel."""
-    batches = _serial(dataset, "Batch")
-    return _in_parallel(dataset, batches, allowed, "parallel-batch") if batches else None
+    return _in_parallel(dataset, _serial(dataset, "Batch"), allowed, "parallel-batch")
 
 
 def prefetch(dataset: Dataset, allowed: Allowed) -> Proposal | None:
@@ -159,7 +156,12 @@ def _hindered(stage: Dataset, allowed: Allowed) -> str | None:
     )
 
 
-def _in_parallel(dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str) -> Proposal:
+def _in_parallel(
+    dataset: Dataset, chosen: list[Dataset], allowed: Allowed, name: str
+) -> Proposal | None:
+    if not chosen:
+        return None
+
     def parallel(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
         deterministic = "default"
         if dataset.options().deterministic is False and not allowed.reorder:

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -55,46 +56,39 @@ _PROPOSALS: tuple[changes.Propose, ...] = (
 )
 
 
+@dataclass(eq=False)
 class PipelineTuning:
     """Tunes a `tf.data.Dataset`."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        allowed: Allowed,
-        permission: CachePermission,
-        readings: Readings,
-        service: str | None = None,
-    ) -> None:
-        within_reach = {id(stage) for stage in changeable(dataset)}
-        for stage in stages(dataset):
+    dataset: Dataset
+    allowed: Allowed
+    permission: CachePermission
+    readings: Readings
+    service: str | None = None
+
+    def __post_init__(self) -> None:
+        within_reach = {id(stage) for stage in changeable(self.dataset)}
+        for stage in stages(self.dataset):
             if kind(stage) == "Cache" and id(stage) not in within_reach and cache_file(stage):
                 raise ValueError(
                     "`dataset` must not cache on disk below a stage that is not known: reading a "
                     "part of it would leave a part of the cache. Tune the dataset below its "
-                    f"cache. Received: dataset={dataset!r}"
+                    f"cache. Received: dataset={self.dataset!r}"
                 )
-        self._dataset = dataset
-        self._allowed = allowed
-        self._permission = permission
-        self._readings = readings
-        self._service = service
         self._cache_pays = False
 
     def reader(self, dataset: Dataset, pause_s: float = 0.0) -> Read:
         """Returns a function that reads a pipeline briefly and returns its rate."""
-        return self._readings.of(dataset, pause_s)
+        return self.readings.of(dataset, pause_s)
 
     def batches(self) -> Dataset:
         """Returns the pipeline in a form from which batches can be taken."""
-        return self._readings.ready(self._dataset)
+        return self.readings.ready(self.dataset)
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """Restores the variables that the pipeline uses, such as the state of a generator."""
-        variables = [
-            variable for stage in stages(self._dataset) for variable in variables_of(stage)
-        ]
+        variables = [variable for stage in stages(self.dataset) for variable in variables_of(stage)]
         with put_back([partial(variable.assign, variable.numpy()) for variable in variables]):
             yield
 
@@ -102,16 +96,16 @@ class PipelineTuning:
         """Tries every change; returns the tuned pipeline, from which nothing was read yet."""
         self._try_caching(trials)
         first: list[changes.Propose] = [changes.hindered_maps]
-        if self._service is not None:
-            first.append(partial(changes.serving, service=self._service))
+        if self.service is not None:
+            first.append(partial(changes.serving, service=self.service))
         for propose in (*first, *_PROPOSALS):
-            proposal = None if trials.ending else propose(trials.dataset, self._allowed)
+            proposal = None if trials.ending else propose(trials.dataset, self.allowed)
             if proposal is not None:
                 trials.run(proposal)
-        if trials.dataset is self._dataset:
-            return self._dataset
+        if trials.dataset is self.dataset:
+            return self.dataset
         tuned = rebuilt(trials.dataset)
-        for name, value in vars(self._dataset).items():
+        for name, value in vars(self.dataset).items():
             if not name.startswith("_"):  # such as Keras' `class_names`
                 setattr(tuned, name, value)
         return tuned
@@ -120,20 +114,20 @@ class PipelineTuning:
         """Makes the folder of a tuned pipeline's cache on disk; returns the pipeline's code."""
         for stage in stages(tuned):
             if kind(stage) == "Cache":
-                self._permission.make_room(stage)
-        lines, pasted = list(trials.lines), code(self._dataset, tuned)
-        path = repr(self._permission.path)
-        if self._permission.is_temporary and path in pasted:
+                self.permission.make_room(stage)
+        lines, pasted = list(trials.lines), code(self.dataset, tuned)
+        path = repr(self.permission.path)
+        if self.permission.is_temporary and path in pasted:
             lines.append(f"# The folder of {PATH_IN_CODE} must exist.")
             pasted = pasted.replace(path, PATH_IN_CODE)
         return "\n".join([*lines, pasted])
 
     def advice(self, tuned: Dataset) -> list[str]:
         """Returns advice on changes by hand, and on state that reading could not restore."""
-        found = traits(tuned, trust_python=self._allowed.trust_python)
+        found = traits(tuned, trust_python=self.allowed.trust_python)
         lines = advise(found, cache_pays=self._cache_pays)
-        copied = {id(stage) for stage in rebuilt_stages(self._dataset)}
-        if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self._dataset)):
+        copied = {id(stage) for stage in rebuilt_stages(self.dataset)}
+        if any(id(stage) not in copied and draws_orders(stage) for stage in stages(self.dataset)):
             lines.append(
                 "A seeded shuffle or random numbers come before a stage of unknown kind: tuning "
                 "has advanced them. Rebuild the dataset to get what they give without tuning."
@@ -141,11 +135,11 @@ class PipelineTuning:
         return lines
 
     def _try_caching(self, trials: Trials) -> None:
-        permission = self._permission
+        permission = self.permission
         if not permission.places or trials.ending:
             return
         proposal = caching.propose(
-            self._dataset, self._allowed, self._readings, permission, lambda: bool(trials.ending)
+            self.dataset, self.allowed, self.readings, permission, lambda: bool(trials.ending)
         )
         decide = partial(permission.decide, proposal.description)
         self._cache_pays = trials.run(proposal, decide).note == CACHE_NOT_ALLOWED

@@ -6,7 +6,7 @@ import reprlib
 from dataclasses import replace
 from typing import Any
 
-from keras_gpukit.arguments import Verbose, check_verbose, check_whole
+from keras_gpukit.arguments import Verbose, check_verbose, check_whole, refuse
 from keras_gpukit.frameworks.tf_datasets import batch_size as batch_size_of
 from keras_gpukit.memory.model_state import held_by_others, optimizers_of
 from keras_gpukit.memory.step_graph import build_by_tracing
@@ -69,10 +69,8 @@ def predict_memory(
     spec, examples = _spec(batch)
     size = batch_size or examples
     if size is None:
-        raise ValueError(
-            "`batch_size` must be given for a dataset without a known batch size. "
-            f"Received: batch_size={batch_size!r}"
-        )
+        accepted = "given for a dataset without a known batch size"
+        refuse("batch_size", accepted, batch_size, ValueError)
     prediction = predict_of_spec(model, spec, size, limit_bytes)
     if verbose:
         print_anywhere(render(prediction))

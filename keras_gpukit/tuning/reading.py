@@ -17,9 +17,8 @@ from typing import Any
 
 from keras_gpukit.frameworks.tf_datasets import Dataset, cache_file, inputs, kind, number
 from keras_gpukit.frameworks.tf_stages import draws_orders, over, with_buffer
-from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES
 from keras_gpukit.input.pipelines.rebuilding import changeable, is_known, replace
-from keras_gpukit.tuning.measured_rates import has_ended, rate_of
+from keras_gpukit.tuning.measured_rates import has_ended, rate_of, size_bytes
 from keras_gpukit.tuning.sources import endless
 
 SHUFFLE_BUFFER = 16
@@ -31,8 +30,6 @@ SAMPLE_READINGS = 4
 SAMPLE_BYTES = 256 * 2**20
 # Maximum time for counting elements, in readings, and the number between two looks at the clock.
 COUNTING_READINGS, COUNTED_TOGETHER = 25, 100
-# Assumed size of a string in addition to its bytes. Our choice.
-STRING_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -84,13 +81,13 @@ class Readings:
     def sample(self, ready: Dataset) -> Sample:
         """Reads elements for a limited time, and returns their number and size."""
         end = time.perf_counter() + SAMPLE_READINGS * self.read_s
-        count = size_bytes = 0
+        count = total_bytes = 0
         for element in ready:
             count += 1
-            size_bytes += _size(element)
-            if size_bytes >= SAMPLE_BYTES or time.perf_counter() >= end:
-                return Sample(count, size_bytes, whole=False)
-        return Sample(count, size_bytes, whole=True)
+            total_bytes += size_bytes(element)
+            if total_bytes >= SAMPLE_BYTES or time.perf_counter() >= end:
+                return Sample(count, total_bytes, whole=False)
+        return Sample(count, total_bytes, whole=True)
 
     def count(self, ready: Dataset) -> int | None:
         """Returns the number of elements; None if counting them takes too long."""
@@ -140,19 +137,3 @@ def rate(fetch: Callable[[], Any], read_s: float, consumer_s: float = 0.0) -> fl
 def _small_shuffle(stage: Dataset) -> Callable[[list[Dataset]], Dataset]:
     buffer = min(number(stage, "buffer_size"), SHUFFLE_BUFFER)
     return lambda below: with_buffer(stage, below[0], buffer)
-
-
-def _size(element: Any) -> int:
-    import tensorflow as tf
-
-    total = 0
-    for part in tf.nest.flatten(element, expand_composites=True):
-        if part is None:
-            continue
-        count = int(tf.size(part))
-        if part.dtype == tf.string:
-            text_bytes = int(tf.reduce_sum(tf.strings.length(part)))
-            total += TENSOR_BYTES + STRING_BYTES * count + text_bytes
-        else:
-            total += TENSOR_BYTES + part.dtype.size * count
-    return total

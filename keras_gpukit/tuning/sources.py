@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from keras_gpukit.arguments import check_number, check_whole
+from keras_gpukit.arguments import check_number, check_whole, refuse
 
 _ANSWERS_WITHIN_S = 5.0
 
@@ -35,7 +35,7 @@ def check_model(model: Any) -> None:
     import keras
 
     if not isinstance(model, keras.Model):
-        raise TypeError(f"`model` must be a keras.Model. Received: model={model!r}")
+        refuse("model", "a keras.Model", model, TypeError)
     if not model.compiled:
         raise ValueError(
             "`model` must be compiled: call model.compile() first. "
@@ -112,16 +112,16 @@ def check_arrays(arrays: list[Any], name: str = "dataset") -> int:
 
 def check_service(service: object) -> None:
     """Checks the address of a tf.data service, and that something listens there."""
-    accepted = '`service` must be the address of a tf.data service, such as "grpc://host:5050"'
+    accepted = 'the address of a tf.data service, such as "grpc://host:5050"'
     if not isinstance(service, str):
-        raise TypeError(f"{accepted}. Received: service={service!r}")
+        refuse("service", accepted, service, TypeError)
     try:
         parts = urlsplit(service)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if not service.startswith("grpc://") or not host or not port:
-        raise ValueError(f"{accepted}. Received: service={service!r}")
+        refuse("service", accepted, service, ValueError)
     try:
         # TensorFlow itself would retry for an hour.
         socket.create_connection((host, port), timeout=_ANSWERS_WITHIN_S).close()

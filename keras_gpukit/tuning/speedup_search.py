@@ -94,24 +94,20 @@ class SpeedupTrials:
         # Whether two processes in turn need more memory than there is.
         self._one_at_a_time = False
         self._baseline: TrainingProcess | None = None
-        self._first: Ready | None = None
+        self._first: Ready
 
-    def run(self, asked: Sequence[str] = ()) -> SpeedupEnding:
-        """Tries the changes that are asked for, or all that suit; returns why it ended."""
+    def run(self, subject: str, asked: Sequence[str] = ()) -> SpeedupSearch:
+        """Tries the changes that are asked for, or all that suit; returns what is known then."""
         try:
             self._measure_unchanged()
-            return self._try_all(asked)
+            ending = self._try_all(asked)
         except KeyboardInterrupt:
             if not self._rates:
                 raise
-            return "interrupted"
+            ending = "interrupted"
         finally:
             if self._baseline is not None:
                 self._baseline.close()
-
-    def search_record(self, subject: str, ending: SpeedupEnding) -> SpeedupSearch:
-        """Returns what is known so far."""
-        assert self._first is not None
         kept = [trial for trial in self._done if trial.kept]
         tried = {trial.change for trial in self._done if trial.note != _LATE}
         left = {proposal.name for proposal in self._first.proposals} - tried
@@ -138,7 +134,6 @@ class SpeedupTrials:
         self._starting_s = time.monotonic() - self._began_s
 
     def _try_all(self, asked: Sequence[str]) -> SpeedupEnding:
-        assert self._first is not None
         proposals = {proposal.name: proposal for proposal in self._first.proposals}
         known = [name for name in gains.CHANGES if name in proposals]
         names = asked or gains.in_order(known, self._promises)
@@ -192,9 +187,7 @@ class SpeedupTrials:
         return self._note(replace(tried, note="; ".join([*filter(None, [tried.note]), *notes])))
 
     def _compared(self, tried: TriedChange, changes: Sequence[TrainingChange]) -> TriedChange:
-        first = self._first
-        assert first is not None
-        examples = _compared_at(first)
+        examples = _compared_at(self._first)
         if self._one_at_a_time and self._baseline is not None:
             self._baseline.close()
             self._baseline = None
@@ -211,7 +204,7 @@ class SpeedupTrials:
         self._rates += found.before
         # Tuning the input leaves the examples as they are, but a trial reads a sample of a cache.
         only_input = all(change.tunes_input for change in changes)
-        ratio = None if only_input else _loss_ratio(first, process.ready)
+        ratio = None if only_input else _loss_ratio(self._first, process.ready)
         ratio = ratio if process.is_finite else math.nan
         note = gains.rejected_because(found.gain, found.low, found.high)
         note = note or gains.changes_the_loss(ratio, self.tolerance)
@@ -243,7 +236,7 @@ class SpeedupTrials:
 
     @property
     def _promises(self) -> tuple[Promise, ...]:
-        own = self._first.promises if self._first else ()
+        own = self._first.promises
         codes = {promise.code for promise in own}
         return (*own, *(promise for promise in self.recorded if promise.code not in codes))
 

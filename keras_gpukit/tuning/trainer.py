@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from keras_gpukit.memory.model_state import execution_of, held_by_others
@@ -99,11 +100,7 @@ class Trainer:
             sensor.first_step_ended()
             strategy = self._model.distribute_strategy
             batches = strategy.experimental_distribute_dataset(self._examples.one_batch(batch_size))
-            iterator = iter(batches)
-
-            def step() -> Any:
-                return self._model.train_function(iterator)
-
+            step = partial(self._model.train_function, iter(batches))
             run_for(step, seconds / MOST_ROUNDS)
             rates: list[float] = []
             end = time.perf_counter() + seconds
@@ -141,7 +138,7 @@ class Trainer:
 
     def _measured(self, work: Callable[[AllocatorSensor], T]) -> tuple[T, int | None]:
         """Calls a function; returns its result and the bytes its steps need (None if unknown)."""
-        with without_allocator_log(DoesNotFit) if self._filtered else nullcontext():
+        with without_allocator_log() if self._filtered else nullcontext():
             sensor = AllocatorSensor(visible_gpus())
             try:
                 result = work(sensor)
@@ -184,8 +181,8 @@ def _withheld(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def without_allocator_log(out_of_memory: type[Exception]) -> Iterator[None]:
-    """Drops the hundreds of lines that the allocator logs; all lines if `out_of_memory` is raised.
+def without_allocator_log() -> Iterator[None]:
+    """Drops the hundreds of lines that the allocator logs; all lines if a size does not fit.
 
     The other lines are passed on at the end.
     """
@@ -194,7 +191,7 @@ def without_allocator_log(out_of_memory: type[Exception]) -> Iterator[None]:
         try:
             with standard_error_to(held.fileno()):
                 yield
-        except out_of_memory:
+        except DoesNotFit:
             is_shown = False
             raise
         finally:

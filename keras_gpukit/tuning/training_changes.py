@@ -56,15 +56,14 @@ def propose(
     model: Any, arguments: Mapping[str, Any], step_s: float, gpus: tuple[GPUInfo, ...]
 ) -> tuple[TrainingChange, ...]:
     """Returns all changes for a `fit`; those that cannot be tried have the reason."""
-    found = [
+    return (
         _input(arguments),
         *_execution(model),
         _steps_per_execution(model, arguments, step_s),
         _precision(model, gpus),
         _memory_pool(gpus),
         batch_size(batch_size_of(arguments), examples_of(arguments)),
-    ]
-    return tuple(found)
+    )
 
 
 def _input(arguments: Mapping[str, Any]) -> TrainingChange:
@@ -78,20 +77,16 @@ def _input(arguments: Mapping[str, Any]) -> TrainingChange:
 
 
 def _execution(model: Any) -> list[TrainingChange]:
-    found = []
-    if model.run_eagerly:
-        made = {"run_eagerly": False}
-        found.append(TrainingChange("graph", "run steps as a graph", compiled=made))
+    in_graph = {"run_eagerly": False} if model.run_eagerly else {}
+    found = [TrainingChange("graph", "run steps as a graph", compiled=in_graph)] if in_graph else []
     if getattr(model, "jit_compile", False):
         made = {"jit_compile": False}
         return [*found, TrainingChange("no-jit", "do not compile with XLA", compiled=made)]
-    made = {"jit_compile": True, **({"run_eagerly": False} if model.run_eagerly else {})}
+    made = {"jit_compile": True, **in_graph}
     several = model.distribute_strategy.num_replicas_in_sync > 1
     blocked = "XLA cannot compile a step that spans devices" if several else ""
-    return [
-        *found,
-        TrainingChange("jit", "compile the steps with XLA", compiled=made, blocked=blocked),
-    ]
+    jit = TrainingChange("jit", "compile the steps with XLA", compiled=made, blocked=blocked)
+    return [*found, jit]
 
 
 def _steps_per_execution(model: Any, arguments: Mapping[str, Any], step_s: float) -> TrainingChange:
@@ -190,8 +185,8 @@ def _rows(data: Any) -> int | None:
 
 def _steps(arguments: Mapping[str, Any]) -> int | None:
     """Returns the steps in an epoch; None if unknown."""
-    given = arguments["steps_per_epoch"]
+    if arguments["steps_per_epoch"] is not None:
+        return int(arguments["steps_per_epoch"])
     rows = examples_of(arguments)
-    if given is not None or rows is None:
-        return None if given is None else int(given)
-    return math.ceil(rows / (arguments["batch_size"] or DEFAULT_BATCH_SIZE))
+    size = arguments["batch_size"] or DEFAULT_BATCH_SIZE
+    return None if rows is None else math.ceil(rows / size)

@@ -143,14 +143,12 @@ def search(
             show_progress=show_progress,
             recorded=recorded,
         )
-        ending = trials.run(names)
-    return trials.search_record(subject, ending)
+        return trials.run(subject, names)
 
 
 def _check_data(data: Any) -> None:
     import tensorflow as tf
 
-    accepted = "arrays, a PyDataset, or a function that makes the data"
     if isinstance(data, tf.data.Dataset):
         raise TypeError(
             "`data` must be a function that makes the tf.data.Dataset, since another process "
@@ -163,5 +161,6 @@ def _check_data(data: Any) -> None:
         pickle.dumps(data)
     except Exception as error:
         raise ValueError(
-            f"`data` must be {accepted}, that another process can read. Received: {error}"
+            "`data` must be arrays, a PyDataset, or a function that makes the data, that another "
+            f"process can read. Received: {error}"
         ) from error

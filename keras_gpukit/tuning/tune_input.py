@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from keras_gpukit.arguments import Verbose, check_verbose
+from keras_gpukit.arguments import Verbose, check_verbose, refuse
 from keras_gpukit.memory.untouched import untouched
 from keras_gpukit.records.tuning import Trial, TuningRecord
 from keras_gpukit.reports.searches import tuning_view as render
@@ -216,13 +216,9 @@ def _check(dataset: Any, cache: Any, cache_folder: Any) -> None:
         accepted = f"`dataset` must be a tf.data.Dataset or a keras.utils.PyDataset{late}."
         raise wrong_kind(dataset, accepted)
     if not isinstance(cache, bool) and cache not in ("ask", "memory", "disk"):
-        raise ValueError(
-            f'`cache` must be "ask", "memory", "disk", True or False. Received: cache={cache!r}'
-        )
+        refuse("cache", '"ask", "memory", "disk", True or False', cache, ValueError)
     if cache_folder is not None and not os.path.isdir(cache_folder):
-        raise ValueError(
-            f"`cache_folder` must be an existing folder. Received: cache_folder={cache_folder!r}"
-        )
+        refuse("cache_folder", "an existing folder", cache_folder, ValueError)
 
 
 def _is_py_dataset(dataset: Any) -> bool:

@@ -294,10 +294,10 @@ def test_arrays_are_fed_in_batches_and_batches_may_have_parts_that_are_none(caps
 
 
 def test_held_batches_keep_what_tracing_depends_on():
-    dataset = tf.data.Dataset.from_tensor_slices(arrays(1)).batch(3)
-    held = hold(iter(dataset), dataset.element_spec, count=2)
+    dataset = tf.data.Dataset.from_tensor_slices(arrays(1)).batch(3).repeat()
+    held = hold(iter(dataset), dataset.element_spec)
     assert held.element_spec == dataset.element_spec
-    assert [len(batch[0]) for batch in held] == [3, 3]
+    assert [len(batch[0]) for batch in held] == [3, 3, 3, 3, 3, 1, 3, 3]
     again = replay(held)
     assert again.element_spec == dataset.element_spec
     assert [len(batch[0]) for batch in again.take(5)] == [3] * 5

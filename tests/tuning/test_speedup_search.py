@@ -81,9 +81,9 @@ def training(rates, *, proposals, losses=None, failing=None, **fields):
 def tried(start, *, seconds=600.0, asked=(), recorded=()):
     options = {"seconds": seconds, "tolerance": 0.05, "recorded": recorded}
     trials = SpeedupTrials(start, show_progress=lambda *_: None, **options)
-    ending = trials.run(asked)
+    found = trials.run("train.py", asked)
     assert Process.alive == 0
-    return trials.search_record("train.py", ending)
+    return found
 
 
 def kept(found):
