@@ -36,17 +36,22 @@ class PipelineMeasures:
 
 
 class PipelineCause(NamedTuple):
-    """A cause that the stages show.
+    """A cause of a wait.
 
     Attributes:
-        text: The cause as the second half of a title.
-        share: Share of the slowest segment's time that is saved without it.
+        text: The cause as the second half of a title; "" if the advice alone says it.
+        share: Share of the wait, or of the slowest segment's time, that is saved without it.
     """
 
     text: str
-    advice: tuple[Advice, ...]
-    evidence: tuple[Figure, ...]
-    share: float
+    advice: tuple[str | Advice, ...]
+    evidence: tuple[Figure, ...] = ()
+    share: float = 1.0
+
+    @property
+    def ending(self) -> str:
+        """End of a title."""
+        return f": {self.text}" if self.text else ""
 
 
 def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> PipelineCause | None:
@@ -132,7 +137,7 @@ def _dropped(stages: Stages) -> PipelineCause | None:
         text = f"{name} makes {times} elements for each one that is used, since {by} drops the rest"
     return PipelineCause(
         text,
-        (advise(_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind)),),
+        (_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind),),
         (
             PipelineMeasures.elements_made_by(round(stage.elements), stage.name),
             PipelineMeasures.of_them_used(round(stage.elements * used)),
@@ -162,10 +167,8 @@ def _chained(stages: Stages) -> PipelineCause | None:
     return PipelineCause(
         f"each element passes through up to {(chain.joined or 0) - 1:,} concatenate calls in a row",
         (
-            advise(
-                "join the data once, not the datasets: `np.concatenate(parts)` and one "
-                "`from_tensor_slices`, or `from_tensor_slices(files).flat_map(load)`"
-            ),
+            "join the data once, not the datasets: `np.concatenate(parts)` and one "
+            "`from_tensor_slices`, or `from_tensor_slices(files).flat_map(load)`",
         ),
         (PipelineMeasures.joined_by_concatenate(chain.joined or 0),),
         chain.share,
