@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from keras_gpukit.records.comparison import FigureChange, FigureUnit, Mark, TimePair
-from keras_gpukit.records.event import Series
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.names import (
     BETWEEN_STEPS,
@@ -30,6 +29,7 @@ from keras_gpukit.rules.comparing.intervals import (
     relative_change,
 )
 from keras_gpukit.rules.savings import FULL_PERCENT, input_of_run
+from keras_gpukit.rules.slowdown.shifts import series_of
 
 
 class Compared(NamedTuple):
@@ -230,12 +230,12 @@ def _windows(
     summary: RunSummary, how: Compared, runs: int
 ) -> tuple[Sequence[float], Sequence[float]] | None:
     """Returns a figure in each window after the warm-up, and the windows' weights."""
-    series = _series(summary, how.tag)
+    series = series_of(summary, how.tag)
     if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
         return None
     weights = series.weight
     if how.unit in ("share", "/s"):  # of time, not of steps
-        steps_ms = _series(summary, STEP_TIME)
+        steps_ms = series_of(summary, STEP_TIME)
         means_ms = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
         weights = tuple(
             weight * means_ms.get(step, 0.0)
@@ -271,10 +271,6 @@ def _wait_is_known(summary: RunSummary) -> bool:
     if record is None or record.confidence == "upper bound":
         return False
     return record.live_stall_fraction is None
-
-
-def _series(summary: RunSummary, tag: str) -> Series | None:
-    return next((series for series in summary.series if series.tag == tag), None)
 
 
 def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:

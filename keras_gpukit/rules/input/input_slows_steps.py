@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.finding import Advice
-from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
@@ -64,13 +64,13 @@ class InputHoldsGIL(Rule):
         source = _python_code(record, used_s)
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")
-        name, where, location, time_s = source
-        python = record.python
+        code, time_s = source
+        python, name = record.python, code.name
         workers = python.workers if python and python.name == name else 1
         if time_s < CRITICAL_FRACTION * throughput.step_time_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
-        line = slowest_line(summary, location)
+        line = slowest_line(summary, code.location)
         if python is None or python.library == "Keras":
             advice = (*for_line(line), *for_gil(name, workers, cores))
         else:
@@ -88,30 +88,28 @@ class InputHoldsGIL(Rule):
             self.step_time(1000 * throughput.step_time_s),
             advice=advice,
             saving=saving if most_s > 0 else None,
-            title=f"{name}{where} slows training down: {threads} the GIL{line}",
+            title=f"{name}{code.where} slows training down: {threads} the GIL{line}",
         )
 
 
-_Code = tuple[str, str, str | None, float]
-"""Name of Python code, its place in words, its location, and its seconds per batch."""
-
-
-def _python_code(record: InputRecord, used_s: float | None) -> _Code | None:
-    """Returns the slowest Python code; None if unknown."""
-    found: list[tuple[str, str, str | None, float | None]] = []
+def _python_code(
+    record: InputRecord, used_s: float | None
+) -> tuple[PythonSourceRecord | StageRecord, float] | None:
+    """Returns the slowest Python code, and its seconds per batch; None if unknown."""
+    found: list[tuple[PythonSourceRecord | StageRecord, float | None]] = []
     if (source := record.python) is not None and not source.in_processes:
-        time_s = source.time_per_batch_s or used_s
-        found.append((source.name, source.where, source.location, time_s))
-    for stage in record.pipeline.stages if record.pipeline else ():
-        if stage.work == "python":
-            where = replace(stage, call=None).where
-            found.append((stage.name, where, stage.location, stage.cost_per_batch_s))
+        found.append((source, source.time_per_batch_s or used_s))
+    found += [
+        (replace(stage, call=None), stage.cost_per_batch_s)  # at its code, not where it is added
+        for stage in (record.pipeline.stages if record.pipeline else ())
+        if stage.work == "python"
+    ]
     known = [
-        (name, where, location, time_s if used_s is None else min(time_s, used_s))
-        for name, where, location, time_s in found
+        (code, time_s if used_s is None else min(time_s, used_s))
+        for code, time_s in found
         if time_s is not None
     ]
-    return max(known, key=lambda code: code[-1], default=None)
+    return max(known, key=lambda pair: pair[1], default=None)
 
 
 class InputTakesCores(Rule):

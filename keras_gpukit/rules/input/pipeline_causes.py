@@ -265,6 +265,10 @@ def corrected(summary: RunSummary) -> RunSummary:
     later = record.later_stall_fraction
     step_time_s = summary.step_time_s or 0.0
     wait_s = record.wait_s * stall / record.stall_fraction if record.wait_s else stall * step_time_s
+    pipeline = record.pipeline
+    if pipeline is not None and pipeline.slowest_s is not None:
+        unnamed = replace(pipeline, bottleneck=None, balanced_because=None, unknown_because=None)
+        pipeline = name_bottleneck(unnamed, stall, wait_s)
     return replace(
         summary,
         input=replace(
@@ -277,7 +281,7 @@ def corrected(summary: RunSummary) -> RunSummary:
             live_stall_fraction=record.stall_fraction,
             distribution=None,  # of the refuted waits
             breakdown=record.breakdown and _moved(record.breakdown, record, wait_s),
-            pipeline=record.pipeline and _renamed(record.pipeline, stall, wait_s),
+            pipeline=pipeline,
         ),
     )
 
@@ -296,11 +300,3 @@ def _moved(parts: TimeBreakdown, record: InputRecord, wait_s: float) -> TimeBrea
     both_s = parts.input_s + parts.compute_s
     input_s = min(wait_s * steps, both_s)
     return replace(parts, input_s=input_s, compute_s=both_s - input_s)
-
-
-def _renamed(pipeline: PipelineRecord, stall: float, wait_s: float) -> PipelineRecord:
-    """Names the pipeline's bottleneck again."""
-    if pipeline.slowest_s is None:
-        return pipeline
-    unnamed = replace(pipeline, bottleneck=None, balanced_because=None, unknown_because=None)
-    return name_bottleneck(unnamed, stall, wait_s)

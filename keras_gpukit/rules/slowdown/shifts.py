@@ -67,14 +67,8 @@ def shifts_of(summary: RunSummary) -> tuple[Shift, ...]:
     change that matters. A change that lasts fewer than three points does not count. A series of
     fewer than ten points has no shifts.
     """
-    found = [shift for series in summary.series for shift in _shifts(summary, series)]
+    found = [shift for series in summary.series for shift in shifts_in(summary, series)]
     return tuple(sorted(found, key=lambda shift: shift.elapsed_s))
-
-
-def shifts_in(summary: RunSummary, tag: str) -> tuple[Shift, ...]:
-    """Returns the shifts of one figure, in order; empty if it was not recorded."""
-    series = series_of(summary, tag)
-    return () if series is None else tuple(_shifts(summary, series))
 
 
 def _least(summary: RunSummary, tag: str) -> tuple[float, bool] | None:
@@ -95,7 +89,8 @@ def _least(summary: RunSummary, tag: str) -> tuple[float, bool] | None:
     return None
 
 
-def _shifts(summary: RunSummary, series: Series) -> Iterator[Shift]:
+def shifts_in(summary: RunSummary, series: Series) -> Iterator[Shift]:
+    """Yields the shifts of one figure, in order."""
     known = _least(summary, series.tag)
     if known is None or (known[1] and min(series.mean, default=0.0) <= 0):
         return

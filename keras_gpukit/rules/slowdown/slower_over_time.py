@@ -137,7 +137,7 @@ class SlowerOverTime(Rule):
 
 def _slowdowns(summary: RunSummary, series: Series) -> Iterator[Slowdown]:
     """Yields the changes to slower steps after the warm-up, in order."""
-    shifts, begin_s = shifts_in(summary, STEP_TIME), 0.0
+    shifts, begin_s = tuple(shifts_in(summary, series)), 0.0
     warm_up_s = min(WARM_UP_S, WARM_UP_SHARE * series.elapsed_s[-1])
     for place, shift in enumerate(shifts):
         if shift.after > shift.before and shift.elapsed_s >= warm_up_s:

@@ -13,6 +13,7 @@ from keras_gpukit.records.script import LineTime
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
+from keras_gpukit.rules.slowdown.shifts import series_of
 
 MOSTLY = 0.5
 FROM_KERAS = ("TensorBoard", "ModelCheckpoint")
@@ -108,7 +109,7 @@ def _per_step(summary: RunSummary, name: str) -> tuple[float, float] | None:
     if summary.stacks is None or last_s < LEAST_THIRD_S:
         return None
     first_s = sum(line.first_third_s for line in lines)
-    series = next((candidate for candidate in summary.series if candidate.tag == STEP_TIME), None)
+    series = series_of(summary, STEP_TIME)
     if series is None or len(series.step) < 3:
         return None
     third_s = summary.stacks.watched_s / 3
