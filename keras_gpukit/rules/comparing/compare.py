@@ -157,30 +157,27 @@ def parse_condition(text: str) -> FailCondition:
     return FailCondition(text, found["figure"], fraction if found["way"] == ">" else -fraction)
 
 
-def judge_condition(condition: FailCondition, compared: RunComparison) -> bool | None:
-    """Returns whether a condition is met; None if the figure's change is unknown.
+def judge_condition(condition: FailCondition, compared: RunComparison) -> FailCondition:
+    """Returns a condition with whether it is met; as it is if the figure's change is unknown.
 
     It is met if the change is larger than allowed, and is real: its whole interval is on that side
-    of 0. Figures that never have an interval are judged by their change alone.
+    of 0. Figures that never have an interval are judged by their change alone. It is inconclusive
+    if the runs' windows allow both no change and one that is larger than allowed.
     """
     found, how = compared.figure(condition.figure), FIGURES[condition.figure]
     has_interval = bool(how.tag) or how.allowance is not None
     if found.change is None or (has_interval and found.low is None):
-        return None
-    return _is_beyond(condition, found.change) and (found.low is None or found.is_real)
-
-
-def is_inconclusive(condition: FailCondition, compared: RunComparison) -> bool:
-    """Whether the runs' windows allow both no change and one that is larger than allowed."""
-    found = compared.figure(condition.figure)
-    if not found.has_windows or found.is_real or found.low is None or found.high is None:
-        return False
-    return any(_is_beyond(condition, end) for end in (found.low, found.high))
-
-
-def _is_beyond(condition: FailCondition, change: float) -> bool:
-    rises = condition.expression.count(">") > 0
-    return change > condition.change if rises else change < condition.change
+        return condition
+    rises = ">" in condition.expression
+    is_larger, at_one_end, at_other = (
+        end is not None and (end > condition.change if rises else end < condition.change)
+        for end in (found.change, found.low, found.high)
+    )
+    return replace(
+        condition,
+        is_met=is_larger and (found.low is None or found.is_real),
+        is_inconclusive=found.has_windows and not found.is_real and (at_one_end or at_other),
+    )
 
 
 NOTABLE = 0.2
