@@ -24,6 +24,7 @@ LEAST_DROPPED = 0.1
 """Smallest share that a stage drops of what it is given, to be named; our choice."""
 
 Stages = tuple[StageRecord, ...]
+"""Stages of a pipeline from the one nearest to training back to the sources; () if unknown."""
 
 
 class PipelineMeasures:

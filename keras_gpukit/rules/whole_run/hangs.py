@@ -12,6 +12,7 @@ from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TIME_PARTS, TimeBreakdown, TimePart
 from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
+from keras_gpukit.rules.input.python_advice import ONE_PIPELINE
 from keras_gpukit.rules.rule import (
     Measure,
     Outcome,
@@ -172,7 +173,7 @@ SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
 ONCE: TimePart = "first_step"
 ADVICE: dict[TimePart, tuple[str, ...]] = {
     "input": ("Prepare batches ahead: `ds.prefetch(tf.data.AUTOTUNE)` last",),
-    "epoch_starts": ("`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",),
+    "epoch_starts": (ONE_PIPELINE,),
     ONCE: (
         "It traces and compiles the model, once: over a longer run it matters less",
         "Where it takes minutes: a smaller graph, without unrolled loops",
