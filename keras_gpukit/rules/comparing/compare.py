@@ -14,7 +14,6 @@ from keras_gpukit.records.comparison import (
     StagePair,
     TimePair,
 )
-from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.comparing.figures import (
@@ -249,7 +248,7 @@ def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCaus
             continue  # it may be in both: behind a full cache it does not run
         if a.parallelism != b.parallelism:
             counts = (f"{a.parallelism:,} parallel", f"{b.parallelism:,} parallel")
-            yield ChangeCause("stage", named(b), *counts)
+            yield ChangeCause("stage", f"{b.name}{b.where}", *counts)
         before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
         if before_s and after_s:
             factor = after_s / before_s if changed_s > 0 else before_s / after_s
@@ -257,12 +256,7 @@ def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCaus
                 timed.append((abs(after_s - before_s), b, before_s, after_s))
     timed.sort(key=lambda timing: -timing[0])
     for _, stage, before_s, after_s in timed[:MOST_OF_A_KIND]:
-        yield ChangeCause("stage time", named(stage), before_s, after_s)
-
-
-def named(stage: StageRecord) -> str:
-    """Returns a stage's name with its place in the code."""
-    return f"{stage.name}{stage.where}"
+        yield ChangeCause("stage time", f"{stage.name}{stage.where}", before_s, after_s)
 
 
 def _callbacks(a: RunSummary, b: RunSummary, changed_s: float) -> Iterator[ChangeCause]:

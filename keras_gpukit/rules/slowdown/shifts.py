@@ -8,7 +8,6 @@ so it does not depend on the levels.
 
 from __future__ import annotations
 
-import functools
 import math
 from bisect import insort
 from collections.abc import Iterator, Sequence
@@ -96,8 +95,8 @@ def shifts_in(summary: RunSummary, series: Series) -> Iterator[Shift]:
         return
     least, is_ratio = known
     scaled, original = (math.log, math.exp) if is_ratio else (float, float)
-    values = tuple(map(scaled, series.mean))
-    for kind, begin, end, before, after in _changes(values, scaled(least)):
+    found = _changes(list(map(scaled, series.mean)), scaled(least))
+    for kind, begin, end, before, after in found:
         yield Shift(
             series=series.tag,
             unit=unit_of(series.tag),
@@ -110,9 +109,8 @@ def shifts_in(summary: RunSummary, series: Series) -> Iterator[Shift]:
         )
 
 
-@functools.lru_cache(maxsize=128)
 def _changes(
-    values: tuple[float, ...], least: float
+    values: Sequence[float], least: float
 ) -> tuple[tuple[ShiftKind, int, int, float, float], ...]:
     """Returns kind, begin and end of each change, as indices, and the values before and after."""
     count = len(values)

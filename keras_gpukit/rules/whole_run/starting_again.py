@@ -216,7 +216,6 @@ DROP_REMAINDER = (
     "Leave out an epoch's smaller last batch: `ds.batch(n, drop_remainder=True)`, or pass to fit a "
     "number of examples that is a multiple of batch_size"
 )
-LAST_BATCH = (DROP_REMAINDER, WITHOUT_XLA)
 RESIZE = ("Bring images to one size: `ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
           "label))` before `ds.batch`")  # fmt: skip
 PAD = (
@@ -334,7 +333,7 @@ def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...
     if shapes is None:
         return again, ("Give all batches the same shape", WITHOUT_XLA)
     if not shapes:
-        return f"{again} for batches of another size", LAST_BATCH
+        return f"{again} for batches of another size", (DROP_REMAINDER, WITHOUT_XLA)
     shape = shapes[0]
     lengths = shape.strip("()").split(", ")
     axes = [place for place, length in enumerate(lengths) if length == "None" and place]
