@@ -77,7 +77,6 @@ CPU_TIME_VARIES = 0.1
 """Most by which others' load changes the processor time of the same steps; our choice. It changed
 by 2 % where other processes made two scripts take 1.5 and 1.3 times as long."""
 MOST_TAKEN = 0.99  # what is left has a finite logarithm
-_INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 Runs = Sequence[RunSummary]
 """One run, or repeated runs of the same script."""
 
@@ -139,8 +138,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _follows_wait(stall: FigureChange, a: Runs, b: Runs) -> bool:
     """Whether the wait explains half of its share's change: a slower model lowers the share too."""
-    waits = [_mean_over_windows(runs, _INPUT_WAIT) for runs in (a, b)]
-    step_s = _mean_over_windows(a, FIGURES["step_time"])
+    waits = [_mean_over_windows(runs, INPUT_WAIT) for runs in (a, b)]
+    step_s = _mean_over_windows(a, STEP_TIME)
     if not (stall.change and step_s) or waits[0] is None or waits[1] is None:
         return False
     return (waits[1] - waits[0]) / step_s / stall.change >= 0.5
@@ -220,9 +219,9 @@ def _processor_time_s(summary: RunSummary) -> float | None:
     return (host.user_cores + host.kernel_cores) * step_s
 
 
-def _mean_over_windows(runs: Runs, how: Compared) -> float | None:
-    """Returns a figure over runs' windows after the warm-up; None if one's are too few."""
-    found = [_windows(run, how, len(runs)) for run in runs]
+def _mean_over_windows(runs: Runs, tag: str) -> float | None:
+    """Returns a time per step over runs' windows after the warm-up; None if one's are too few."""
+    found = [_windows(run, Compared("s", tag=tag, factor=1e-3), len(runs)) for run in runs]
     return _mean([None if windows is None else mean(*windows) for windows in found])
 
 
@@ -275,13 +274,10 @@ def _wait_is_known(summary: RunSummary) -> bool:
 
 def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:
     """Returns the parts of the mean step time in both runs; empty if a wait is unknown."""
-    tags = {"input wait": INPUT_WAIT, "callbacks between steps": BETWEEN_STEPS}
+    tags = {"input wait": INPUT_WAIT, "callbacks between steps": BETWEEN_STEPS, "": STEP_TIME}
     means: list[dict[str, float]] = []
     for runs in (a, b):
-        found = {
-            name: _mean_over_windows(runs, Compared("s", tag=tag, factor=1e-3))
-            for name, tag in {**tags, "": STEP_TIME}.items()
-        }
+        found = {name: _mean_over_windows(runs, tag) for name, tag in tags.items()}
         known = {name: mean_s for name, mean_s in found.items() if mean_s is not None}
         if len(known) < len(found):
             return ()

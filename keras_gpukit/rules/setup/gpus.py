@@ -140,13 +140,13 @@ def _extra_bytes(memory: DeviceMemory) -> int:
 
 THROTTLED_FRACTION = 0.10
 POWER_CAP: ThrottleReason = "software power cap"
-_OF_HEAT: set[ThrottleReason] = {
+LIMITS: set[ThrottleReason] = {
+    POWER_CAP,
     "hardware slowdown",
+    "hardware power brake",
     "software thermal slowdown",
     "hardware thermal slowdown",
 }
-_OF_POWER: set[ThrottleReason] = {POWER_CAP, "hardware slowdown", "hardware power brake"}
-LIMITS = _OF_HEAT | _OF_POWER
 
 
 class Throttled(Rule):

@@ -141,12 +141,9 @@ def _slow(few: int, of: int, longest_s: float) -> str:
 
 def _slow_ones(longest_s: tuple[float, ...], epochs: int, total_s: float) -> int:
     """Returns how many epochs account for most of the seconds of all; 0 if not few."""
-    for count in range(1, min(len(longest_s), epochs - 1) + 1):
-        if count > max(FEW * epochs, 1):
-            break
-        if sum(longest_s[:count]) >= NEARLY_ALL * total_s:
-            return count
-    return 0
+    most = min(len(longest_s), epochs - 1, int(max(FEW * epochs, 1)))
+    counts = range(1, most + 1)
+    return next((few for few in counts if sum(longest_s[:few]) >= NEARLY_ALL * total_s), 0)
 
 
 LONG_VALIDATION_FRACTION = 0.30

@@ -72,7 +72,6 @@ class FirstStepNotOver(Rule):
         cores, gpus_percent = None, mean_busy_percent(gpu_readings(summary))
         if host is not None and host.process_cpu_percent is not None and count is not None:
             cores = host.process_cpu_percent / 100 * count
-        if cores is not None:
             figures.append(self.cores_busy(cores))
         if gpus_percent is not None:
             figures.append(self.GPU_utilization(gpus_percent))
