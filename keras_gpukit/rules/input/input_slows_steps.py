@@ -145,7 +145,7 @@ class InputTakesCores(Rule):
         known = [
             record for record in stages if record.cost_per_batch_s and record.work != "reading"
         ]
-        stage = max(known, key=_cost_ms, default=None)
+        stage = max(known, key=lambda record: record.cost_per_batch_s or 0.0, default=None)
         figures = [
             self.cores_that_this_process_keeps_busy(contention.cores_busy_fraction),
             self.of_it_making_batches(by_input),
@@ -157,7 +157,8 @@ class InputTakesCores(Rule):
         title = self.title
         if stage is not None:
             title = f"{title}, most of all {stage.name}{stage.where}"
-            figures.append(self.time_per_batch_of(_cost_ms(stage), stage.name))
+            cost_ms = 1000 * (stage.cost_per_batch_s or 0.0)
+            figures.append(self.time_per_batch_of(cost_ms, stage.name))
             advice = [*cache_advice(stages, stage, summary), *advice]
         taken_s = taken_cores_s(summary)
         most = of_run(summary, 0.0, taken_s, basis="freed cores", upper_bound=True)
@@ -168,7 +169,3 @@ class InputTakesCores(Rule):
             saving=most if taken_s is not None else None,
             title=title,
         )
-
-
-def _cost_ms(stage: StageRecord) -> float:
-    return 1000 * (stage.cost_per_batch_s or 0.0)

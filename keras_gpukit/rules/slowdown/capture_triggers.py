@@ -19,6 +19,8 @@ STEADY_WITHIN = 0.1
 """Largest relative difference of the mean step times of two intervals in a row, if steady."""
 SLOWER = 1.5
 """Steps that take longer than the steady ones by this factor, for two intervals, are captured."""
+Due = tuple[Trigger, str]
+"""Trigger of a capture that is due, and the reason in words."""
 
 
 class CaptureTrigger(ABC):
@@ -46,8 +48,8 @@ class CaptureTrigger(ABC):
         """Drops the windows since the last complete interval: a capture was under way."""
         self._steps, self._duration_s = 0, 0.0
 
-    def add_window(self, window: StepWindow) -> tuple[Trigger, str] | None:
-        """Adds a window of steps; returns the trigger and the reason if a capture is due."""
+    def add_window(self, window: StepWindow) -> Due | None:
+        """Adds a window of steps; returns why a capture is due, if one is."""
         self._steps += window.steps
         self._duration_s += window.duration_s
         if self._duration_s < self._interval_s:
@@ -58,9 +60,7 @@ class CaptureTrigger(ABC):
         return None if run_s < self._after_s else self._due(before_s, self._step_time_s, run_s)
 
     @abstractmethod
-    def _due(
-        self, before_s: float | None, step_time_s: float, run_s: float
-    ) -> tuple[Trigger, str] | None:
+    def _due(self, before_s: float | None, step_time_s: float, run_s: float) -> Due | None:
         """Decides after an interval, by its mean step time and that of the one before it."""
 
 
@@ -72,9 +72,7 @@ class AutomaticCaptures(CaptureTrigger):
         self._steady_s: float | None = None
         self._is_told = False
 
-    def _due(
-        self, before_s: float | None, step_time_s: float, run_s: float
-    ) -> tuple[Trigger, str] | None:
+    def _due(self, before_s: float | None, step_time_s: float, run_s: float) -> Due | None:
         if self._steady_s is None:
             if before_s is None or abs(step_time_s - before_s) > STEADY_WITHIN * before_s:
                 self.none_because = "the step time was never steady"
@@ -90,7 +88,7 @@ class AutomaticCaptures(CaptureTrigger):
         return "step time", f"steps took {took} ms, usually {usual} ms"
 
 
-def _steady(step_time_s: float) -> tuple[Trigger, str]:
+def _steady(step_time_s: float) -> Due:
     return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
 
 
@@ -166,9 +164,7 @@ class CPUCaptures(CaptureTrigger):
         super().__init__(began_s, after_s, interval_s)
         self._breakdown, self._cost, self._suspected = breakdown, cost, suspected
 
-    def _due(
-        self, before_s: float | None, step_time_s: float, run_s: float
-    ) -> tuple[Trigger, str] | None:
+    def _due(self, before_s: float | None, step_time_s: float, run_s: float) -> Due | None:
         if self.none_because is None:
             return None  # one was asked for
         self.none_because = self._not_due_because(before_s, step_time_s, run_s)
