@@ -147,26 +147,17 @@ def _tracing(record: ScriptRecord) -> _Cause | None:
     most = max(again, key=lambda call: call.traced_again_s)
     low_s = sum(call.tracing_cpu_s for call in again)
     high_s = sum(call.traced_again_s for call in again)
-    new_models = most.models > most.traced_again / 2
-    building_s = min(record.rest_s, high_s) if new_models else 0.0
     by = _first_named(again, most)
     after = f", each after compile ({most.compiled})" if most.compiled else ""
-    what = (
-        f"{most.models:,} new models were traced by {by}"
-        if new_models
-        else f"The step was traced again by {most.traced_again:,} calls of {by}{after}"
-    )
-    return (
-        most,
-        Saving(
-            min(low_s, high_s),
-            min(BUILDING * high_s + building_s, record.wall_s),
-            record.wall_s,
-            "tracing again",
-        ),
-        f"{what}: {seconds(high_s)} of {seconds(record.wall_s)} s",
-        NEW_MODELS if new_models else COMPILED_AGAIN,
-    )
+    what = f"The step was traced again by {most.traced_again:,} calls of {by}{after}"
+    advice: tuple[str, ...] = COMPILED_AGAIN
+    building_s = 0.0
+    if most.models > most.traced_again / 2:
+        what, advice = f"{most.models:,} new models were traced by {by}", NEW_MODELS
+        building_s = min(record.rest_s, high_s)
+    most_s = min(BUILDING * high_s + building_s, record.wall_s)
+    saving = Saving(min(low_s, high_s), most_s, record.wall_s, "tracing again")
+    return most, saving, f"{what}: {seconds(high_s)} of {seconds(record.wall_s)} s", advice
 
 
 def _repeating(record: ScriptRecord) -> _Cause | None:
@@ -184,13 +175,10 @@ def _repeating(record: ScriptRecord) -> _Cause | None:
     )
     spent_s = sum(call.repeated_s for call in many)
     one_batch = " for one batch each" if _is_single(most) else ""
-    return (
-        most,
-        Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls"),
-        f"{most.count:,} calls of {_named(most)}{one_batch}: {seconds(spent_s)} of "
-        f"{seconds(record.wall_s)} s went to starting them",
-        _advice(most)[most.method],
-    )
+    saving = Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls")
+    took = f"{seconds(spent_s)} of {seconds(record.wall_s)} s went to starting them"
+    title = f"{most.count:,} calls of {_named(most)}{one_batch}: {took}"
+    return most, saving, title, _advice(most)[most.method]
 
 
 def _is_single(calls: Calls) -> bool:
