@@ -221,23 +221,18 @@ class MostlyNotCompute(TimeRule):
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
             return None
-        others: dict[TimePart, float | None] = {**parts.parts, "unknown": parts.unknown_s}
-        others.pop("compute")
-        if parts.compute_s is None:
-            others.pop("unknown")  # all of it may be compute
-        name, spent_s = max(
-            ((part, spent_s or 0.0) for part, spent_s in others.items()), key=lambda part: part[1]
-        )
+        others = {part: part_s or 0.0 for part, part_s in parts.parts.items() if part != "compute"}
+        if parts.compute_s is not None:  # else all of the unknown time may be compute
+            others["unknown"] = parts.unknown_s
+        name, spent_s = max(others.items(), key=lambda part: part[1])
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
         is_first = name == ONCE
         settings = summary.environment.settings if is_first else {}
         copies = settings.get(UNROLLED) or settings.get(TIME_DISTRIBUTED)
         traced = _traced(summary, spent_s) if is_first and not copies else None
-        is_told = bool(copies or traced)
-        short = (
-            is_first and not is_told and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
-        )
+        is_short = parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
+        short = is_first and is_short and not (copies or traced)
         severity: Severity = "info" if short else "warning"
         figures = [self.time_of(spent_s / parts.wall_s, TIME_PARTS[name])]
         if parts.compute_s is not None:
@@ -257,9 +252,8 @@ class MostlyNotCompute(TimeRule):
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
             if UNROLLED in settings:
                 advice = (NOT_UNROLLED,)
-        saving = of_run(
-            summary, 0.0, spent_s, basis=f"time of {TIME_PARTS[name]}", upper_bound=True
-        )
+        basis = f"time of {TIME_PARTS[name]}"
+        saving = of_run(summary, 0.0, spent_s, basis=basis, upper_bound=True)
         return self.find(
             severity,
             *figures,
