@@ -123,7 +123,7 @@ def for_library(
     more = more if more > before else 0
     if source.library == "torch":
         return _for_torch(source, more)
-    return _for_grain(source, stage, more, waits and not holds_gil, holds_gil=holds_gil)
+    return _for_grain(source, stage, more, holds_gil=holds_gil, waits=waits)
 
 
 def _for_torch(source: PythonSourceRecord, more: int) -> tuple[str, ...]:
@@ -150,9 +150,9 @@ def _for_grain(
     source: PythonSourceRecord,
     stage: StageRecord | None,
     more: int,
-    more_threads: bool,
     *,
     holds_gil: bool,
+    waits: bool,
 ) -> tuple[str, ...]:
     kind = stage.kind if stage else ""
     name = stage.name if stage is not None and "." in kind else source.name
@@ -160,7 +160,7 @@ def _for_grain(
     is_loader = source.library == "Grain DataLoader"
     lines = []
     if stage is not None and not source.in_processes and not holds_gil:
-        if of_map and more_threads and stage.parallelism < THREADS:
+        if of_map and waits and stage.parallelism < THREADS:
             read = f"grain.ReadOptions(num_threads={THREADS}, prefetch_buffer_size={2 * THREADS})"
             given = f"grain.DataLoader(..., read_options={read})"
             changed = given if is_loader else f"ds.to_iter_dataset({read})"

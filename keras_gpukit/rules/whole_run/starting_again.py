@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
@@ -118,7 +116,7 @@ class LongEvaluation(ScriptRule):
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
         calls = [call for call in script.calls if call.method == "evaluate"]
-        count, spent_s = (sum(map(attrgetter(name), calls)) for name in ("count", "total_s"))
+        count, spent_s = sum(call.count for call in calls), sum(call.total_s for call in calls)
         trains = any(call.method in ("fit", "train_on_batch") for call in script.calls)
         if not trains or count < MANY or script.share(spent_s) < LONG_VALIDATION_FRACTION:
             return None
