@@ -45,20 +45,18 @@ class InputHoldsGIL(Rule):
     step_time = Measure("A step takes {value}", "ms")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        record, throughput = summary.input, summary.throughput
-        contention = summary.contention
+        record, contention = summary.input, summary.contention
+        throughput, step_s = summary.throughput, summary.step_time_s
         if record is None or contention is None or contention.gil_wait_s is None:
             return self.abstain()
-        if throughput is None or throughput.step_time_s is None:
-            return self.abstain()
-        if throughput.measured_steps < MINIMUM_STEPS:
+        if throughput is None or step_s is None or throughput.measured_steps < MINIMUM_STEPS:
             return self.abstain()
         cores, fraction = summary.environment.cpu_count, contention.input_cores_fraction
         if not gil_is_contended(contention, cores):
             return None
         used_s = None
         if cores is not None and fraction is not None:
-            used_s = fraction * cores * throughput.step_time_s
+            used_s = fraction * cores * step_s
         elif not summary.environment.gpus:
             return self.abstain("needs the processor time of the threads that make batches")
         source = _python_code(record, used_s)
@@ -67,7 +65,7 @@ class InputHoldsGIL(Rule):
         code, time_s = source
         python, name = record.python, code.name
         workers = python.workers if python and python.name == name else 1
-        if time_s < CRITICAL_FRACTION * throughput.step_time_s:
+        if time_s < CRITICAL_FRACTION * step_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
         line = slowest_line(summary, code.location)
@@ -85,7 +83,7 @@ class InputHoldsGIL(Rule):
             "warning",
             self.wait_for_the_GIL(1000 * contention.gil_wait_s),
             self.time_per_batch_of(1000 * time_s, name),
-            self.step_time(1000 * throughput.step_time_s),
+            self.step_time(1000 * step_s),
             advice=advice,
             saving=saving if most_s > 0 else None,
             title=f"{name}{code.where} slows training down: {threads} the GIL{line}",
