@@ -26,7 +26,7 @@ from keras_gpukit.rules.savings import (
     validation_wait_s,
 )
 from keras_gpukit.rules.setup.slowing_settings import SlowSettings
-from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, REQUIRES, TimeRule
+from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, TimeRule
 
 FEW, NEARLY_ALL = 0.25, 0.8
 SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
@@ -42,7 +42,7 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
 
     code = "slow-epoch-start"
     title = "Each epoch takes long to start"
-    requires = f"{REQUIRES}, and the start of an epoch after the first"
+    requires = f"{TimeRule.requires}, and the start of an epoch after the first"
     charts = ("wall-time", "timeline", "stages")
     tried_by = ("input",)
     supersedes = ("low-compute-share: epoch_starts",)

@@ -207,14 +207,13 @@ LOOP_S = 0.25e-3
 ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler", OWN_WORK}
 """Callbacks that Keras or this package adds: a run with only these has none of the user's own."""
 
-REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
 LESS_TIME = too_short(f"it took less than {MINIMUM_WALL_S:g} s")
 
 
 class TimeRule(Rule):
     """A rule on where a run's time went. It skips short runs, which mostly consist of start-up."""
 
-    requires = REQUIRES
+    requires = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
     charts: ClassVar[tuple[str, ...]] = ("wall-time", "timeline")
 
     def judge(self, summary: RunSummary) -> Outcome:
