@@ -63,7 +63,7 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
     differ = differing(*settings)
     all_ours, all_theirs = ([run.summary for run in side] for side in (a, b))
     figures = changes(all_ours, all_theirs, alternating=_alternate(a, b))
-    codes = [{finding.code for finding in summary.verdict.findings} for summary in (ours, theirs)]
+    codes = [{finding.code for finding in summary.findings} for summary in (ours, theirs)]
     compared = RunComparison(
         a[0].name,
         b[0].name,
@@ -76,12 +76,8 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
         stages=stage_pairs(ours, theirs),
         layers=layer_pairs(ours, theirs),
         operations=operation_pairs(ours, theirs),
-        found=tuple(
-            finding.title for finding in theirs.verdict.findings if finding.code not in codes[0]
-        ),
-        gone=tuple(
-            finding.title for finding in ours.verdict.findings if finding.code not in codes[1]
-        ),
+        found=tuple(finding.title for finding in theirs.findings if finding.code not in codes[0]),
+        gone=tuple(finding.title for finding in ours.findings if finding.code not in codes[1]),
         runs=(len(a), len(b)),
     )
     return replace(compared, causes=causes(ours, theirs, compared))
@@ -90,10 +86,9 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
 def _headline(figures: Sequence[FigureChange], of_steps: str) -> str:
     """Returns the figure that says which run is faster: of the script if its steps do not say."""
     marks = {figure.name: figure.mark for figure in figures}
-    is_of_script = marks["script_time"] in ("better", "worse")
-    return (
-        "script_time" if is_of_script and marks[of_steps] in (None, "no difference") else of_steps
-    )
+    steps_say = marks[of_steps] not in (None, "no difference")
+    script_says = marks["script_time"] in ("better", "worse")
+    return "script_time" if script_says and not steps_say else of_steps
 
 
 def _check_repeats(runs: Sequence[RunReport]) -> None:

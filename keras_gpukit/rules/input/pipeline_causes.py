@@ -89,14 +89,12 @@ def _refilled(starts: Stages) -> PipelineCause | None:
     share = starts[at].refill_share or 0.0
     slowest = max(starts[at:], key=lambda stage: stage.share)
     take = next((stage for stage in starts[:at] if stage.kind == "take"), None)
-    ends = f"{take.name} ends" if take else "steps_per_epoch or validation_steps ends"
-    advice = (
-        "put `take` before the cache: `ds.take(n).cache()`. It is then read to its end, filled in "
-        "the first epoch, and read in later ones"
-        if take
-        else "`ds.take(n).cache()` with the elements that an epoch uses: the cache is then read to "
-        "its end, filled in the first epoch, and read in later ones"
-    )
+    then = "then read to its end, filled in the first epoch, and read in later ones"
+    ends = "steps_per_epoch or validation_steps ends"
+    advice = f"`ds.take(n).cache()` with the elements that an epoch uses: the cache is {then}"
+    if take:
+        ends = f"{take.name} ends"
+        advice = f"put `take` before the cache: `ds.take(n).cache()`. It is {then}"
     return PipelineCause(
         f"{slowest.name}{slowest.where} fills cache() again in each epoch, since {ends} the epoch "
         "before the data do",

@@ -138,14 +138,10 @@ def _of_gpu(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
         used = health.memory_used_bytes
         free = gpu.memory_bytes - used
         if used >= SIZEABLE_FRACTION * gpu.memory_bytes or free < LEAST_FREE_BYTES:
-            by, fix = (
-                (f"; {_names(health)}", "End those that are left over")
-                if health.processes
-                else (
-                    ", and the driver shows no process that does, as in most containers",
-                    "Look with `nvidia-smi` outside of the container",
-                )
-            )
+            by = ", and the driver shows no process that does, as in most containers"
+            fix = "Look with `nvidia-smi` outside of the container"
+            if health.processes:
+                by, fix = f"; {_names(health)}", "End those that are left over"
             sizes = f"{used / 2**30:.1f} of {gpu.memory_bytes / 2**30:.1f} GiB"
             yield problem(
                 "memory_held",

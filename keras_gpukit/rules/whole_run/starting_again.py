@@ -86,8 +86,7 @@ class ManyShortCalls(ScriptRule):
     of_each_in_all = Measure(", {value} in all", "s")
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
-        causes = [_tracing(script), _repeating(script)]
-        found = [cause for cause in causes if cause is not None]
+        found = list(filter(None, (_tracing(script), _repeating(script))))
         if not found:
             return None
         (calls, saving, title, advice) = max(found, key=lambda cause: cause[1].expected_s)
