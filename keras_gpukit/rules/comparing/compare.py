@@ -238,20 +238,20 @@ def _notable(pairs: Sequence[TimePair], changed_s: float) -> list[TimePair]:
 def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCause]:
     """Yields stages that ran in both pipelines, and whose parallelism or time differs."""
     timed = []
-    for a, b in ((pair.a, pair.b) for pair in pairs):
+    for a, b in ((stages.a, stages.b) for stages in pairs):
         if a is None or b is None:
             continue  # it may be in both: behind a full cache it does not run
+        name = f"{b.name}{b.where}"
         if a.parallelism != b.parallelism:
             counts = (f"{a.parallelism:,} parallel", f"{b.parallelism:,} parallel")
-            yield ChangeCause("stage", f"{b.name}{b.where}", *counts)
+            yield ChangeCause("stage", name, *counts)
         before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
         if before_s and after_s:
             factor = after_s / before_s if changed_s > 0 else before_s / after_s
-            if factor >= STAGE_FACTOR and (after_s - before_s) / changed_s >= NOTABLE:
-                timed.append((abs(after_s - before_s), b, before_s, after_s))
-    timed.sort(key=lambda timing: -timing[0])
-    for _, stage, before_s, after_s in timed[:MOST_OF_A_KIND]:
-        yield ChangeCause("stage time", f"{stage.name}{stage.where}", before_s, after_s)
+            if factor >= STAGE_FACTOR:
+                timed.append(TimePair(name, before_s, after_s))
+    for pair in _notable(timed, changed_s)[:MOST_OF_A_KIND]:
+        yield ChangeCause("stage time", pair.name, pair.a_s, pair.b_s)
 
 
 def _callbacks(a: RunSummary, b: RunSummary, changed_s: float) -> Iterator[ChangeCause]:
