@@ -228,15 +228,13 @@ def _validation_cause(summary: RunSummary, record: InputRecord, wait_s: float) -
         stages = pipeline.starts if at_start else pipeline.stages
         pipeline = replace(pipeline, stages=stages, bottleneck=stage)
     record = replace(record, pipeline=pipeline, contention=summary.contention)
-    if stage is None and record.python is None:
-        lines: tuple[str | Advice, ...] = (FASTER,)
-    else:
-        lines = tuple(line for line in advice_for(record, summary) if line.kind != "measure")
-    if order is not None:
-        cheap = [line for line in lines if isinstance(line, Advice) and line.kind in CHEAPEST]
-        return order._replace(advice=(*order.advice, *cheap))
     slowest = stage or record.python
+    known = advice_for(record, summary) if slowest else ()
+    lines = tuple(line for line in known if line.kind != "measure")
+    if order is not None:
+        cheap = [line for line in lines if line.kind in CHEAPEST]
+        return order._replace(advice=(*order.advice, *cheap))
     if slowest is None:
-        return PipelineCause("", lines)
+        return PipelineCause("", (FASTER,))
     line = slowest_line(summary, slowest.location)
     return PipelineCause(f"the bottleneck is {slowest.name}{slowest.where}{line}", lines)

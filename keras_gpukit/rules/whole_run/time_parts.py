@@ -50,10 +50,8 @@ def growth(summary: RunSummary, name: str) -> tuple[float, float] | None:
     parts = summary.breakdown
     if parts is None:
         return None
-    if is_at_epochs(summary, name):
-        thirds = parts.callbacks_by_thirds.get(name)
-    else:
-        thirds = _per_step(summary, name)
+    at_epochs = parts.callbacks_by_thirds.get(name)
+    thirds = at_epochs if is_at_epochs(summary, name) else _per_step(summary, name)
     return thirds if thirds and thirds[1] >= GROWS * thirds[0] > 0 else None
 
 
