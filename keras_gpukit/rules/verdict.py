@@ -30,7 +30,7 @@ from keras_gpukit.rules.rule import NotApplicable, Outcome, Rule, ScriptRule
 from keras_gpukit.rules.savings import CRITICAL_FRACTION, WARNING_FRACTION
 from keras_gpukit.rules.setup import gpus, no_gpu, slowing_settings
 from keras_gpukit.rules.slowdown import slower_over_time
-from keras_gpukit.rules.slowdown.slowdown_causes import MOSTLY
+from keras_gpukit.rules.slowdown.slower_over_time import MOSTLY
 from keras_gpukit.rules.whole_run import (
     between_epochs,
     endings,

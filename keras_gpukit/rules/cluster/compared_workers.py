@@ -9,14 +9,12 @@ from typing import Literal
 
 from keras_gpukit.records.cluster import ComparedStep, WorkerComparison, WorkerFigures
 from keras_gpukit.rules.rule import ONE_WORKER, NotApplicable, too_short
+from keras_gpukit.rules.savings import WARNING_FRACTION
 
 Cause = Literal["input", "compute"]
 
 FEWEST_STEPS = 5
 """Fewer steps say little about the run; our choice."""
-# Least delay, as a share of the step time. It is that of every warning on a part of the run; see
-# `savings.WARNING_FRACTION`.
-LATE_FRACTION = 0.10
 LATE_STEPS = 2 / 3
 """Share of the compared steps in which the same worker must arrive last. Of two equal workers, each
 is last in half of the steps; of four, in a quarter. Our choice."""
@@ -105,7 +103,7 @@ def late_member(comparison: WorkerComparison) -> Late | None:
         margins_s = margins_of(comparison, place)
         median_s = statistics.median(margins_s)
         is_last = sum(margin_s > 0 for margin_s in margins_s) >= LATE_STEPS * len(steps)
-        if is_last and median_s >= LATE_FRACTION * of_s:
+        if is_last and median_s >= WARNING_FRACTION * of_s:
             quarter = len(margins_s) // 4
             low_s, high_s = max(margins_s[quarter], 0.0), margins_s[-1 - quarter]
             why = _cause(comparison, steps, place)
@@ -117,7 +115,7 @@ def late_member(comparison: WorkerComparison) -> Late | None:
         return None
     place = waits_s.index(max(waits_s))
     margin_s = _margin_s(waits_s, place)
-    if margin_s < LATE_FRACTION * of_s:
+    if margin_s < WARNING_FRACTION * of_s:
         return None
     member = comparison.members[place]
     why = ("input", *_apart(waits_s, place))

@@ -301,9 +301,7 @@ class BatchNotScaled(Rule):
 
 def replica_batch(summary: RunSummary) -> float | None:
     """Returns the examples per step on each replica of this process; None if unknown."""
-    throughput = summary.throughput
-    if throughput is None or throughput.examples_per_s is None or throughput.step_time_s is None:
+    if summary.examples_per_s is None or summary.step_time_s is None:
         return None
-    of_process = throughput.examples_per_s * throughput.step_time_s
-    environment = summary.environment
+    of_process, environment = summary.examples_per_s * summary.step_time_s, summary.environment
     return of_process / max((environment.replicas or 1) // environment.workers, 1)

@@ -14,7 +14,6 @@ from keras_gpukit.records.comparison import (
     StagePair,
     TimePair,
 )
-from keras_gpukit.records.pipeline import StageRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.rules.comparing.figures import (
@@ -64,7 +63,7 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
     differ = differing(*settings)
     all_ours, all_theirs = ([run.summary for run in side] for side in (a, b))
     figures = changes(all_ours, all_theirs, alternating=_alternate(a, b))
-    codes = [{finding.code for finding in summary.verdict.findings} for summary in (ours, theirs)]
+    codes = [{finding.code for finding in summary.findings} for summary in (ours, theirs)]
     compared = RunComparison(
         a[0].name,
         b[0].name,
@@ -77,12 +76,8 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
         stages=stage_pairs(ours, theirs),
         layers=layer_pairs(ours, theirs),
         operations=operation_pairs(ours, theirs),
-        found=tuple(
-            finding.title for finding in theirs.verdict.findings if finding.code not in codes[0]
-        ),
-        gone=tuple(
-            finding.title for finding in ours.verdict.findings if finding.code not in codes[1]
-        ),
+        found=tuple(finding.title for finding in theirs.findings if finding.code not in codes[0]),
+        gone=tuple(finding.title for finding in ours.findings if finding.code not in codes[1]),
         runs=(len(a), len(b)),
     )
     return replace(compared, causes=causes(ours, theirs, compared))
@@ -91,10 +86,9 @@ def compare_runs(a: Sequence[RunReport], b: Sequence[RunReport]) -> RunCompariso
 def _headline(figures: Sequence[FigureChange], of_steps: str) -> str:
     """Returns the figure that says which run is faster: of the script if its steps do not say."""
     marks = {figure.name: figure.mark for figure in figures}
-    is_of_script = marks["script_time"] in ("better", "worse")
-    return (
-        "script_time" if is_of_script and marks[of_steps] in (None, "no difference") else of_steps
-    )
+    steps_say = marks[of_steps] not in (None, "no difference")
+    script_says = marks["script_time"] in ("better", "worse")
+    return "script_time" if script_says and not steps_say else of_steps
 
 
 def _check_repeats(runs: Sequence[RunReport]) -> None:
@@ -157,30 +151,27 @@ def parse_condition(text: str) -> FailCondition:
     return FailCondition(text, found["figure"], fraction if found["way"] == ">" else -fraction)
 
 
-def judge_condition(condition: FailCondition, compared: RunComparison) -> bool | None:
-    """Returns whether a condition is met; None if the figure's change is unknown.
+def judge_condition(condition: FailCondition, compared: RunComparison) -> FailCondition:
+    """Returns a condition with whether it is met; as it is if the figure's change is unknown.
 
     It is met if the change is larger than allowed, and is real: its whole interval is on that side
-    of 0. Figures that never have an interval are judged by their change alone.
+    of 0. Figures that never have an interval are judged by their change alone. It is inconclusive
+    if the runs' windows allow both no change and one that is larger than allowed.
     """
     found, how = compared.figure(condition.figure), FIGURES[condition.figure]
     has_interval = bool(how.tag) or how.allowance is not None
     if found.change is None or (has_interval and found.low is None):
-        return None
-    return _is_beyond(condition, found.change) and (found.low is None or found.is_real)
-
-
-def is_inconclusive(condition: FailCondition, compared: RunComparison) -> bool:
-    """Whether the runs' windows allow both no change and one that is larger than allowed."""
-    found = compared.figure(condition.figure)
-    if not found.has_windows or found.is_real or found.low is None or found.high is None:
-        return False
-    return any(_is_beyond(condition, end) for end in (found.low, found.high))
-
-
-def _is_beyond(condition: FailCondition, change: float) -> bool:
-    rises = condition.expression.count(">") > 0
-    return change > condition.change if rises else change < condition.change
+        return condition
+    rises = ">" in condition.expression
+    is_larger, at_one_end, at_other = (
+        end is not None and (end > condition.change if rises else end < condition.change)
+        for end in (found.change, found.low, found.high)
+    )
+    return replace(
+        condition,
+        is_met=is_larger and (found.low is None or found.is_real),
+        is_inconclusive=found.has_windows and not found.is_real and (at_one_end or at_other),
+    )
 
 
 NOTABLE = 0.2
@@ -247,25 +238,20 @@ def _notable(pairs: Sequence[TimePair], changed_s: float) -> list[TimePair]:
 def _stages(pairs: Sequence[StagePair], changed_s: float) -> Iterator[ChangeCause]:
     """Yields stages that ran in both pipelines, and whose parallelism or time differs."""
     timed = []
-    for a, b in ((pair.a, pair.b) for pair in pairs):
+    for a, b in ((stages.a, stages.b) for stages in pairs):
         if a is None or b is None:
             continue  # it may be in both: behind a full cache it does not run
+        name = f"{b.name}{b.where}"
         if a.parallelism != b.parallelism:
             counts = (f"{a.parallelism:,} parallel", f"{b.parallelism:,} parallel")
-            yield ChangeCause("stage", named(b), *counts)
+            yield ChangeCause("stage", name, *counts)
         before_s, after_s = a.cost_per_batch_s, b.cost_per_batch_s
         if before_s and after_s:
             factor = after_s / before_s if changed_s > 0 else before_s / after_s
-            if factor >= STAGE_FACTOR and (after_s - before_s) / changed_s >= NOTABLE:
-                timed.append((abs(after_s - before_s), b, before_s, after_s))
-    timed.sort(key=lambda timing: -timing[0])
-    for _, stage, before_s, after_s in timed[:MOST_OF_A_KIND]:
-        yield ChangeCause("stage time", named(stage), before_s, after_s)
-
-
-def named(stage: StageRecord) -> str:
-    """Returns a stage's name with its place in the code."""
-    return f"{stage.name}{stage.where}"
+            if factor >= STAGE_FACTOR:
+                timed.append(TimePair(name, before_s, after_s))
+    for pair in _notable(timed, changed_s)[:MOST_OF_A_KIND]:
+        yield ChangeCause("stage time", pair.name, pair.a_s, pair.b_s)
 
 
 def _callbacks(a: RunSummary, b: RunSummary, changed_s: float) -> Iterator[ChangeCause]:

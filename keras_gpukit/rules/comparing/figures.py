@@ -9,7 +9,6 @@ from statistics import fmean
 from typing import NamedTuple
 
 from keras_gpukit.records.comparison import FigureChange, FigureUnit, Mark, TimePair
-from keras_gpukit.records.event import Series
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.names import (
     BETWEEN_STEPS,
@@ -30,6 +29,7 @@ from keras_gpukit.rules.comparing.intervals import (
     relative_change,
 )
 from keras_gpukit.rules.savings import FULL_PERCENT, input_of_run
+from keras_gpukit.rules.slowdown.shifts import series_of
 
 
 class Compared(NamedTuple):
@@ -77,7 +77,6 @@ CPU_TIME_VARIES = 0.1
 """Most by which others' load changes the processor time of the same steps; our choice. It changed
 by 2 % where other processes made two scripts take 1.5 and 1.3 times as long."""
 MOST_TAKEN = 0.99  # what is left has a finite logarithm
-_INPUT_WAIT = Compared("s", tag=INPUT_WAIT, factor=1e-3)
 Runs = Sequence[RunSummary]
 """One run, or repeated runs of the same script."""
 
@@ -139,8 +138,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _follows_wait(stall: FigureChange, a: Runs, b: Runs) -> bool:
     """Whether the wait explains half of its share's change: a slower model lowers the share too."""
-    waits = [_mean_over_windows(runs, _INPUT_WAIT) for runs in (a, b)]
-    step_s = _mean_over_windows(a, FIGURES["step_time"])
+    waits = [_mean_over_windows(runs, INPUT_WAIT) for runs in (a, b)]
+    step_s = _mean_over_windows(a, STEP_TIME)
     if not (stall.change and step_s) or waits[0] is None or waits[1] is None:
         return False
     return (waits[1] - waits[0]) / step_s / stall.change >= 0.5
@@ -220,9 +219,9 @@ def _processor_time_s(summary: RunSummary) -> float | None:
     return (host.user_cores + host.kernel_cores) * step_s
 
 
-def _mean_over_windows(runs: Runs, how: Compared) -> float | None:
-    """Returns a figure over runs' windows after the warm-up; None if one's are too few."""
-    found = [_windows(run, how, len(runs)) for run in runs]
+def _mean_over_windows(runs: Runs, tag: str) -> float | None:
+    """Returns a time per step over runs' windows after the warm-up; None if one's are too few."""
+    found = [_windows(run, Compared("s", tag=tag, factor=1e-3), len(runs)) for run in runs]
     return _mean([None if windows is None else mean(*windows) for windows in found])
 
 
@@ -230,12 +229,12 @@ def _windows(
     summary: RunSummary, how: Compared, runs: int
 ) -> tuple[Sequence[float], Sequence[float]] | None:
     """Returns a figure in each window after the warm-up, and the windows' weights."""
-    series = _series(summary, how.tag)
+    series = series_of(summary, how.tag)
     if series is None or (how.tag in (INPUT_STALL, INPUT_WAIT) and not _wait_is_known(summary)):
         return None
     weights = series.weight
     if how.unit in ("share", "/s"):  # of time, not of steps
-        steps_ms = _series(summary, STEP_TIME)
+        steps_ms = series_of(summary, STEP_TIME)
         means_ms = dict(zip(steps_ms.step, steps_ms.mean, strict=True)) if steps_ms else {}
         weights = tuple(
             weight * means_ms.get(step, 0.0)
@@ -273,19 +272,12 @@ def _wait_is_known(summary: RunSummary) -> bool:
     return record.live_stall_fraction is None
 
 
-def _series(summary: RunSummary, tag: str) -> Series | None:
-    return next((series for series in summary.series if series.tag == tag), None)
-
-
 def step_parts(a: Runs, b: Runs) -> tuple[TimePair, ...]:
     """Returns the parts of the mean step time in both runs; empty if a wait is unknown."""
-    tags = {"input wait": INPUT_WAIT, "callbacks between steps": BETWEEN_STEPS}
+    tags = {"input wait": INPUT_WAIT, "callbacks between steps": BETWEEN_STEPS, "": STEP_TIME}
     means: list[dict[str, float]] = []
     for runs in (a, b):
-        found = {
-            name: _mean_over_windows(runs, Compared("s", tag=tag, factor=1e-3))
-            for name, tag in {**tags, "": STEP_TIME}.items()
-        }
+        found = {name: _mean_over_windows(runs, tag) for name, tag in tags.items()}
         known = {name: mean_s for name, mean_s in found.items() if mean_s is not None}
         if len(known) < len(found):
             return ()

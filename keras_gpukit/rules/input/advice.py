@@ -8,10 +8,11 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input import contention
 from keras_gpukit.rules.input.contention import WAITING_CALLS, input_holds_gil, mostly_waits
-from keras_gpukit.rules.input.pipeline_causes import stages_while_training
+from keras_gpukit.rules.input.pipeline_causes import Stages, stages_while_training
 from keras_gpukit.rules.input.python_advice import (
     AHEAD,
     IN_PROCESSES,
+    PREPARATION,
     PY_DATASET,
     WORKERS,
     for_gil,
@@ -20,9 +21,6 @@ from keras_gpukit.rules.input.python_advice import (
     workers_within,
 )
 from keras_gpukit.rules.rule import advise
-
-Stages = tuple[StageRecord, ...]
-"""Stages of a pipeline from the one nearest to training back to the sources; () if unknown."""
 
 AUTOTUNE = "num_parallel_calls=tf.data.AUTOTUNE"
 MEMORY_SHARE = 0.5
@@ -64,8 +62,7 @@ TEXTS = {
     "whole batches": "have {name} make whole batches with NumPy, not single examples",
     "windows": "cut a batch of windows at once, by index: `ds.map(lambda starts: tf.gather(x, "
     "starts[:, None] + tf.range(n)))` on batches of start indices, not a dataset for each window",
-    "once": "do once, before fit, what {name} does before its first element: list files, open "
-    "them, build an index",
+    "once": f"do once, before fit, what {{name}} does before its first element: {PREPARATION}",
     "measure": "`keras_gpukit.tune_input(model, ds)` tries such changes, and measures each",
 }
 """Text of each kind of advice."""

@@ -51,24 +51,6 @@ ADVICE: dict[ContentionCause, str] = {
 """Meaning of each cause, and what to change."""
 
 
-def causes(
-    gil_wait_s: float | None, cores_busy_fraction: float | None
-) -> tuple[ContentionCause, ...] | None:
-    """Returns which of two resources are so scarce that threads wait for them, the GIL first.
-
-    Known are the median delay with which a Python thread resumes after a sleep, and the processor
-    time over the time that all cores provide; the answer is None if neither is.
-    """
-    if gil_wait_s is None and cores_busy_fraction is None:
-        return None
-    found: list[ContentionCause] = []
-    if gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S:
-        found.append("interpreter lock")
-    if cores_busy_fraction is not None and cores_busy_fraction >= CORES_BUSY_FRACTION:
-        found.append("all cores busy")
-    return tuple(found)
-
-
 def gil_is_contended(record: ContentionRecord | None, cores: int | None) -> bool:
     """Whether threads of a run were seen to wait for the GIL.
 
@@ -167,18 +149,24 @@ def contention(
 ) -> Contention | None:
     """Returns how far making batches and training slow each other down; None if they do not.
 
-    A shortfall is how far the rate of both together is below the lower of the two rates alone, as a
-    share of the latter. It counts if its whole interval is above 0, and its median at least 10 %.
-    `in_sequence` is the sum of the times for a batch alone and a step alone, over the time of both
-    together; 1 if nothing overlaps.
+    Args:
+        shortfall: How far the rate of both together is below the lower of the two rates alone, as a
+            share of the latter. It counts if its whole interval is above 0, and its median at least
+            10 %.
+        in_sequence: Sum of the times for a batch alone and a step alone, over the time of both
+            together; 1 if nothing overlaps.
+        cores_busy_fraction: Processor time over the time that all cores provide; None if unknown.
+        gil_wait_s: Median delay with which a Python thread resumes after a sleep; None if unknown.
     """
     if shortfall.low <= 0 or shortfall.median < SMALLEST_SHORTFALL:
         return None
-    found = causes(gil_wait_s, cores_busy_fraction)
-    if found:
-        cause: ContentionCause | None = found[0]
-    else:
-        # Two tasks that share all cores, or the GIL, take as long together as in sequence. So that
-        # pattern shows that nothing is prepared ahead only if neither resource is scarce.
-        cause = "nothing ahead" if abs(in_sequence - 1) <= SAME else None
+    cause: ContentionCause | None = None
+    if gil_wait_s is not None and gil_wait_s >= GIL_WAIT_S:
+        cause = "interpreter lock"
+    elif cores_busy_fraction is not None and cores_busy_fraction >= CORES_BUSY_FRACTION:
+        cause = "all cores busy"
+    # Two tasks that share all cores, or the GIL, take as long together as in sequence. So that
+    # pattern shows that nothing is prepared ahead only if neither resource is scarce.
+    elif abs(in_sequence - 1) <= SAME:
+        cause = "nothing ahead"
     return Contention(shortfall, cause, cores_busy_fraction, gil_wait_s)

@@ -91,7 +91,8 @@ class InputBound(PipelineMeasures, Rule):
         saving = of_input(summary)
         order = cause_of(record.pipeline, at_start=False) if what is None else None
         if order is not None:
-            advice = (*order.advice, *(action for action in advice if action.kind in CHEAPEST))
+            cheap = (action for action in advice if action.kind in CHEAPEST)
+            advice = (*map(advise, order.advice), *cheap)
             saving = saving and replace(saving, low_s=order.share * saving.low_s)
         level: Severity = "warning" if figures else severity_of_input(summary)
         known = in_effect(summary.environment).items()
@@ -102,7 +103,7 @@ class InputBound(PipelineMeasures, Rule):
         code = bottleneck(record) or record.python
         line = slowest_line(summary, code.location) if code else ""
         if order is not None:
-            title = f"{what}: {order.text}"
+            title = f"{what}{order.ending}"
         else:
             title = f"{what}: the bottleneck is {code.name}{code.where}{line}" if code else what
             advice = (*map(advise, for_line(line)), *advice)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keras_gpukit.records.finding import Advice
-from keras_gpukit.records.pipeline import StageRecord
+from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.advice import cache_advice
@@ -45,32 +45,30 @@ class InputHoldsGIL(Rule):
     step_time = Measure("A step takes {value}", "ms")
 
     def judge(self, summary: RunSummary) -> Outcome:
-        record, throughput = summary.input, summary.throughput
-        contention = summary.contention
+        record, contention = summary.input, summary.contention
+        throughput, step_s = summary.throughput, summary.step_time_s
         if record is None or contention is None or contention.gil_wait_s is None:
             return self.abstain()
-        if throughput is None or throughput.step_time_s is None:
-            return self.abstain()
-        if throughput.measured_steps < MINIMUM_STEPS:
+        if throughput is None or step_s is None or throughput.measured_steps < MINIMUM_STEPS:
             return self.abstain()
         cores, fraction = summary.environment.cpu_count, contention.input_cores_fraction
         if not gil_is_contended(contention, cores):
             return None
         used_s = None
         if cores is not None and fraction is not None:
-            used_s = fraction * cores * throughput.step_time_s
+            used_s = fraction * cores * step_s
         elif not summary.environment.gpus:
             return self.abstain("needs the processor time of the threads that make batches")
         source = _python_code(record, used_s)
         if source is None:
             return self.abstain("no Python code is known to make this run's batches")
-        name, where, location, time_s = source
-        python = record.python
+        code, time_s = source
+        python, name = record.python, code.name
         workers = python.workers if python and python.name == name else 1
-        if time_s < CRITICAL_FRACTION * throughput.step_time_s:
+        if time_s < CRITICAL_FRACTION * step_s:
             return None
         threads = f"its {workers} threads share" if workers > 1 else "it holds"
-        line = slowest_line(summary, location)
+        line = slowest_line(summary, code.location)
         if python is None or python.library == "Keras":
             advice = (*for_line(line), *for_gil(name, workers, cores))
         else:
@@ -85,33 +83,31 @@ class InputHoldsGIL(Rule):
             "warning",
             self.wait_for_the_GIL(1000 * contention.gil_wait_s),
             self.time_per_batch_of(1000 * time_s, name),
-            self.step_time(1000 * throughput.step_time_s),
+            self.step_time(1000 * step_s),
             advice=advice,
             saving=saving if most_s > 0 else None,
-            title=f"{name}{where} slows training down: {threads} the GIL{line}",
+            title=f"{name}{code.where} slows training down: {threads} the GIL{line}",
         )
 
 
-_Code = tuple[str, str, str | None, float]
-"""Name of Python code, its place in words, its location, and its seconds per batch."""
-
-
-def _python_code(record: InputRecord, used_s: float | None) -> _Code | None:
-    """Returns the slowest Python code; None if unknown."""
-    found: list[tuple[str, str, str | None, float | None]] = []
+def _python_code(
+    record: InputRecord, used_s: float | None
+) -> tuple[PythonSourceRecord | StageRecord, float] | None:
+    """Returns the slowest Python code, and its seconds per batch; None if unknown."""
+    found: list[tuple[PythonSourceRecord | StageRecord, float | None]] = []
     if (source := record.python) is not None and not source.in_processes:
-        time_s = source.time_per_batch_s or used_s
-        found.append((source.name, source.where, source.location, time_s))
-    for stage in record.pipeline.stages if record.pipeline else ():
-        if stage.work == "python":
-            where = replace(stage, call=None).where
-            found.append((stage.name, where, stage.location, stage.cost_per_batch_s))
+        found.append((source, source.time_per_batch_s or used_s))
+    found += [
+        (replace(stage, call=None), stage.cost_per_batch_s)  # at its code, not where it is added
+        for stage in (record.pipeline.stages if record.pipeline else ())
+        if stage.work == "python"
+    ]
     known = [
-        (name, where, location, time_s if used_s is None else min(time_s, used_s))
-        for name, where, location, time_s in found
+        (code, time_s if used_s is None else min(time_s, used_s))
+        for code, time_s in found
         if time_s is not None
     ]
-    return max(known, key=lambda code: code[-1], default=None)
+    return max(known, key=lambda pair: pair[1], default=None)
 
 
 class InputTakesCores(Rule):
@@ -147,7 +143,7 @@ class InputTakesCores(Rule):
         known = [
             record for record in stages if record.cost_per_batch_s and record.work != "reading"
         ]
-        stage = max(known, key=_cost_ms, default=None)
+        stage = max(known, key=lambda record: record.cost_per_batch_s or 0.0, default=None)
         figures = [
             self.cores_that_this_process_keeps_busy(contention.cores_busy_fraction),
             self.of_it_making_batches(by_input),
@@ -159,7 +155,8 @@ class InputTakesCores(Rule):
         title = self.title
         if stage is not None:
             title = f"{title}, most of all {stage.name}{stage.where}"
-            figures.append(self.time_per_batch_of(_cost_ms(stage), stage.name))
+            cost_ms = 1000 * (stage.cost_per_batch_s or 0.0)
+            figures.append(self.time_per_batch_of(cost_ms, stage.name))
             advice = [*cache_advice(stages, stage, summary), *advice]
         taken_s = taken_cores_s(summary)
         most = of_run(summary, 0.0, taken_s, basis="freed cores", upper_bound=True)
@@ -170,7 +167,3 @@ class InputTakesCores(Rule):
             saving=most if taken_s is not None else None,
             title=title,
         )
-
-
-def _cost_ms(stage: StageRecord) -> float:
-    return 1000 * (stage.cost_per_batch_s or 0.0)

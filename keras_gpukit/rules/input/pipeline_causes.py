@@ -24,6 +24,7 @@ LEAST_DROPPED = 0.1
 """Smallest share that a stage drops of what it is given, to be named; our choice."""
 
 Stages = tuple[StageRecord, ...]
+"""Stages of a pipeline from the one nearest to training back to the sources; () if unknown."""
 
 
 class PipelineMeasures:
@@ -36,17 +37,22 @@ class PipelineMeasures:
 
 
 class PipelineCause(NamedTuple):
-    """A cause that the stages show.
+    """A cause of a wait.
 
     Attributes:
-        text: The cause as the second half of a title.
-        share: Share of the slowest segment's time that is saved without it.
+        text: The cause as the second half of a title; "" if the advice alone says it.
+        share: Share of the wait, or of the slowest segment's time, that is saved without it.
     """
 
     text: str
-    advice: tuple[Advice, ...]
-    evidence: tuple[Figure, ...]
-    share: float
+    advice: tuple[str | Advice, ...]
+    evidence: tuple[Figure, ...] = ()
+    share: float = 1.0
+
+    @property
+    def ending(self) -> str:
+        """End of a title."""
+        return f": {self.text}" if self.text else ""
 
 
 def cause_of(pipeline: PipelineRecord | None, *, at_start: bool) -> PipelineCause | None:
@@ -83,14 +89,12 @@ def _refilled(starts: Stages) -> PipelineCause | None:
     share = starts[at].refill_share or 0.0
     slowest = max(starts[at:], key=lambda stage: stage.share)
     take = next((stage for stage in starts[:at] if stage.kind == "take"), None)
-    ends = f"{take.name} ends" if take else "steps_per_epoch or validation_steps ends"
-    advice = (
-        "put `take` before the cache: `ds.take(n).cache()`. It is then read to its end, filled in "
-        "the first epoch, and read in later ones"
-        if take
-        else "`ds.take(n).cache()` with the elements that an epoch uses: the cache is then read to "
-        "its end, filled in the first epoch, and read in later ones"
-    )
+    then = "then read to its end, filled in the first epoch, and read in later ones"
+    ends = "steps_per_epoch or validation_steps ends"
+    advice = f"`ds.take(n).cache()` with the elements that an epoch uses: the cache is {then}"
+    if take:
+        ends = f"{take.name} ends"
+        advice = f"put `take` before the cache: `ds.take(n).cache()`. It is {then}"
     return PipelineCause(
         f"{slowest.name}{slowest.where} fills cache() again in each epoch, since {ends} the epoch "
         "before the data do",
@@ -132,7 +136,7 @@ def _dropped(stages: Stages) -> PipelineCause | None:
         text = f"{name} makes {times} elements for each one that is used, since {by} drops the rest"
     return PipelineCause(
         text,
-        (advise(_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind)),),
+        (_EARLIER.get(dropper.kind, _ELSE).format(name=stage.name, kind=dropper.kind),),
         (
             PipelineMeasures.elements_made_by(round(stage.elements), stage.name),
             PipelineMeasures.of_them_used(round(stage.elements * used)),
@@ -162,10 +166,8 @@ def _chained(stages: Stages) -> PipelineCause | None:
     return PipelineCause(
         f"each element passes through up to {(chain.joined or 0) - 1:,} concatenate calls in a row",
         (
-            advise(
-                "join the data once, not the datasets: `np.concatenate(parts)` and one "
-                "`from_tensor_slices`, or `from_tensor_slices(files).flat_map(load)`"
-            ),
+            "join the data once, not the datasets: `np.concatenate(parts)` and one "
+            "`from_tensor_slices`, or `from_tensor_slices(files).flat_map(load)`",
         ),
         (PipelineMeasures.joined_by_concatenate(chain.joined or 0),),
         chain.share,
@@ -262,6 +264,10 @@ def corrected(summary: RunSummary) -> RunSummary:
     later = record.later_stall_fraction
     step_time_s = summary.step_time_s or 0.0
     wait_s = record.wait_s * stall / record.stall_fraction if record.wait_s else stall * step_time_s
+    pipeline = record.pipeline
+    if pipeline is not None and pipeline.slowest_s is not None:
+        unnamed = replace(pipeline, bottleneck=None, balanced_because=None, unknown_because=None)
+        pipeline = name_bottleneck(unnamed, stall, wait_s)
     return replace(
         summary,
         input=replace(
@@ -274,7 +280,7 @@ def corrected(summary: RunSummary) -> RunSummary:
             live_stall_fraction=record.stall_fraction,
             distribution=None,  # of the refuted waits
             breakdown=record.breakdown and _moved(record.breakdown, record, wait_s),
-            pipeline=record.pipeline and _renamed(record.pipeline, stall, wait_s),
+            pipeline=pipeline,
         ),
     )
 
@@ -293,11 +299,3 @@ def _moved(parts: TimeBreakdown, record: InputRecord, wait_s: float) -> TimeBrea
     both_s = parts.input_s + parts.compute_s
     input_s = min(wait_s * steps, both_s)
     return replace(parts, input_s=input_s, compute_s=both_s - input_s)
-
-
-def _renamed(pipeline: PipelineRecord, stall: float, wait_s: float) -> PipelineRecord:
-    """Names the pipeline's bottleneck again."""
-    if pipeline.slowest_s is None:
-        return pipeline
-    unnamed = replace(pipeline, bottleneck=None, balanced_because=None, unknown_because=None)
-    return name_bottleneck(unnamed, stall, wait_s)

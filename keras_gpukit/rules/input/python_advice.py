@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from keras_gpukit.records.pipeline import ARRAYS as ARRAYS
-from keras_gpukit.records.pipeline import PythonSourceRecord, StageRecord
+from keras_gpukit.records.pipeline import ARRAYS, PythonSourceRecord, StageRecord
 from keras_gpukit.records.steps import InputRecord
 from keras_gpukit.rules.input.contention import GIL_WAIT_S, WAITING_CALLS
 
@@ -40,24 +39,18 @@ AHEAD = (
     "first batches are made while steps run"
 )
 # Each pass repeats such work, even in a pipeline with `repeat()`.
-_ONCE = (
-    "do once, before fit, what the pipeline does before its first batch: list files, open them, "
-    "build an index"
-)
-
-
-_FOR_LINES = (
-    (
-        r"\b(?:np|numpy)\.random\.choice\([^,]*\)",
-        "draw all of a batch's random numbers in one call, with `size=`, and from an array: of a "
-        "list, `choice` makes one in each call",
-    ),
+PREPARATION = "list files, open them, build an index"
+_ONCE = f"do once, before fit, what the pipeline does before its first batch: {PREPARATION}"
+_RANDOM_CHOICE = re.compile(r"\b(?:np|numpy)\.random\.choice\([^,]*\)")
+_DRAW_AT_ONCE = (
+    "draw all of a batch's random numbers in one call, with `size=`, and from an array: of a list, "
+    "`choice` makes one in each call"
 )
 
 
 def for_line(line: str) -> tuple[str, ...]:
     """Returns what to change in the line of the code that takes most of its time, if known."""
-    return tuple(advice for pattern, advice in _FOR_LINES if re.search(pattern, line))
+    return (_DRAW_AT_ONCE,) if _RANDOM_CHOICE.search(line) else ()
 
 
 def workers_within(workers: int, cores: int | None) -> int:
@@ -130,7 +123,7 @@ def for_library(
     more = more if more > before else 0
     if source.library == "torch":
         return _for_torch(source, more)
-    return _for_grain(source, stage, more, waits and not holds_gil, holds_gil=holds_gil)
+    return _for_grain(source, stage, more, holds_gil=holds_gil, waits=waits)
 
 
 def _for_torch(source: PythonSourceRecord, more: int) -> tuple[str, ...]:
@@ -157,9 +150,9 @@ def _for_grain(
     source: PythonSourceRecord,
     stage: StageRecord | None,
     more: int,
-    more_threads: bool,
     *,
     holds_gil: bool,
+    waits: bool,
 ) -> tuple[str, ...]:
     kind = stage.kind if stage else ""
     name = stage.name if stage is not None and "." in kind else source.name
@@ -167,7 +160,7 @@ def _for_grain(
     is_loader = source.library == "Grain DataLoader"
     lines = []
     if stage is not None and not source.in_processes and not holds_gil:
-        if of_map and more_threads and stage.parallelism < THREADS:
+        if of_map and waits and stage.parallelism < THREADS:
             read = f"grain.ReadOptions(num_threads={THREADS}, prefetch_buffer_size={2 * THREADS})"
             given = f"grain.DataLoader(..., read_options={read})"
             changed = given if is_loader else f"ds.to_iter_dataset({read})"
@@ -198,8 +191,7 @@ def starts_advice(record: InputRecord | None, *, waits_first: bool) -> tuple[str
             return (_LONGER_EPOCHS,)
         return (
             *((f"have {python.name} {WHOLE_BATCH}",) if holds_gil else ()),
-            f"do once, in {dataset}.__init__, what comes before its first batch: list files, open "
-            "them, build an index",
+            f"do once, in {dataset}.__init__, what comes before its first batch: {PREPARATION}",
             _LONGER_EPOCHS,
         )
     stages = record.pipeline.stages if record and record.pipeline else ()

@@ -138,14 +138,10 @@ def _of_gpu(gpu: DriverGPU, health: GPUHealth) -> Iterator[Problem]:
         used = health.memory_used_bytes
         free = gpu.memory_bytes - used
         if used >= SIZEABLE_FRACTION * gpu.memory_bytes or free < LEAST_FREE_BYTES:
-            by, fix = (
-                (f"; {_names(health)}", "End those that are left over")
-                if health.processes
-                else (
-                    ", and the driver shows no process that does, as in most containers",
-                    "Look with `nvidia-smi` outside of the container",
-                )
-            )
+            by = ", and the driver shows no process that does, as in most containers"
+            fix = "Look with `nvidia-smi` outside of the container"
+            if health.processes:
+                by, fix = f"; {_names(health)}", "End those that are left over"
             sizes = f"{used / 2**30:.1f} of {gpu.memory_bytes / 2**30:.1f} GiB"
             yield problem(
                 "memory_held",
@@ -197,26 +193,8 @@ def newer_gpus(gpus: Sequence[DriverGPU | GPUInfo], build: Build) -> tuple[Probl
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#application-compatibility.
     """
     codes = [_code(name) for name in build.compute_capabilities]
-    return tuple(
-        _newer(gpu, gpu.compute_capability, codes)
-        for gpu in gpus
-        if gpu.compute_capability is not None
-        and codes
-        and gpu.compute_capability > max(number for _, number in codes)
-        and not any(
-            kind == "sm" and number[0] == gpu.compute_capability[0] for kind, number in codes
-        )
-    )
-
-
-def _newer(
-    gpu: DriverGPU | GPUInfo,
-    capability: tuple[int, int],
-    codes: Sequence[tuple[str, tuple[int, int]]],
-) -> Problem:
-    here, newest = (
-        f"{major}.{minor}" for major, minor in (capability, max(number for _, number in codes))
-    )
+    newest = max((number for _, number in codes), default=None)
+    majors = {number[0] for kind, number in codes if kind == "sm"}
     has_ptx = any(kind == "compute" for kind, _ in codes)
     how = (
         "The driver compiles them for it from PTX when it first needs them, which TensorFlow says "
@@ -224,15 +202,19 @@ def _newer(
         if has_ptx
         else "None of them runs on it"
     )
-    name = "" if gpu.name is None else f" ({gpu.name})"
-    return Problem(
-        "newer_gpu",
-        f"GPU {gpu.index}{name} has compute capability {here}, and this TensorFlow has kernels up "
-        f"to {newest}. {how}.",
-        NEWER.format(target=f"sm_{capability[0]}{capability[1]}"),
-        gpu.index,
-        blocks=not has_ptx,
-    )
+    found = []
+    for gpu in gpus:
+        here = gpu.compute_capability
+        if here is None or newest is None or here <= newest or here[0] in majors:
+            continue
+        name = "" if gpu.name is None else f" ({gpu.name})"
+        text = (
+            f"GPU {gpu.index}{name} has compute capability {here[0]}.{here[1]}, and this "
+            f"TensorFlow has kernels up to {newest[0]}.{newest[1]}. {how}."
+        )
+        advice = NEWER.format(target=f"sm_{here[0]}{here[1]}")
+        found.append(Problem("newer_gpu", text, advice, gpu.index, blocks=not has_ptx))
+    return tuple(found)
 
 
 def _code(name: str) -> tuple[str, tuple[int, int]]:

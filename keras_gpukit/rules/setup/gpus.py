@@ -140,13 +140,13 @@ def _extra_bytes(memory: DeviceMemory) -> int:
 
 THROTTLED_FRACTION = 0.10
 POWER_CAP: ThrottleReason = "software power cap"
-_OF_HEAT: set[ThrottleReason] = {
+LIMITS: set[ThrottleReason] = {
+    POWER_CAP,
     "hardware slowdown",
+    "hardware power brake",
     "software thermal slowdown",
     "hardware thermal slowdown",
 }
-_OF_POWER: set[ThrottleReason] = {POWER_CAP, "hardware slowdown", "hardware power brake"}
-LIMITS = _OF_HEAT | _OF_POWER
 
 
 class Throttled(Rule):
@@ -209,15 +209,16 @@ class OtherProcessesOnGPU(Rule):
             record = summary.utilization
             by_process = None if record is None else record.processes_unknown_because
             return self.abstain(gpu_readings_unknown_because(summary) or by_process)
-        shared = {index: share for index, share in shares.items() if share >= SIZEABLE_FRACTION}
+        shared = [
+            self.memory_held_by_others_on(share, f"GPU:{index}")
+            for index, share in shares.items()
+            if share >= SIZEABLE_FRACTION
+        ]
         if not shared:
             return None
         return self.find(
             "warning",
-            *(
-                self.memory_held_by_others_on(share, f"GPU:{index}")
-                for index, share in shared.items()
-            ),
+            *shared,
             advice=(
                 "`nvidia-smi` names them: end those that are left over",
                 "Or train on another GPU: `configure_gpus(devices=...)`",

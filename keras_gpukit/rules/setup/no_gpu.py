@@ -78,17 +78,11 @@ def import_fails(error: Exception, backend: str | None = None) -> Cause:
     """Returns the cause if importing TensorFlow or Keras failed, by the error and KERAS_BACKEND."""
     failed = failure("Importing TensorFlow and Keras", error)
     failed = f"{failed[0].upper()}{failed[1:]}"  # a sentence of its own here
+    advice = "Does `python -c 'import tensorflow, keras'` work? If not, fix that first."
     if backend not in (None, "", "tensorflow"):
-        return Cause(
-            "import_fails",
-            f"{failed}. KERAS_BACKEND is {backend!r}, and keras_gpukit works on TensorFlow only.",
-            "Set KERAS_BACKEND=tensorflow.",
-        )
-    return Cause(
-        "import_fails",
-        f"{failed}.",
-        "Does `python -c 'import tensorflow, keras'` work? If not, fix that first.",
-    )
+        failed += f". KERAS_BACKEND is {backend!r}, and keras_gpukit works on TensorFlow only"
+        advice = "Set KERAS_BACKEND=tensorflow."
+    return Cause("import_fails", f"{failed}.", advice)
 
 
 _DRIVER_CAUSES = {

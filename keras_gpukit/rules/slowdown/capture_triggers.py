@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from keras_gpukit.records.placement import PlacementRecord
@@ -18,35 +19,17 @@ STEADY_WITHIN = 0.1
 """Largest relative difference of the mean step times of two intervals in a row, if steady."""
 SLOWER = 1.5
 """Steps that take longer than the steady ones by this factor, for two intervals, are captured."""
+Due = tuple[Trigger, str]
+"""Trigger of a capture that is due, and the reason in words."""
 
 
-class Intervals:
-    """Joins windows of steps to intervals of a least length."""
-
-    def __init__(self, least_s: float) -> None:
-        self._least_s = least_s
-        self.clear()
-
-    def clear(self) -> None:
-        """Drops the windows since the last complete interval."""
-        self._steps, self._duration_s = 0, 0.0
-
-    def add_window(self, window: StepWindow) -> float | None:
-        """Adds a window; at the end of an interval, returns its mean step time in seconds."""
-        self._steps += window.steps
-        self._duration_s += window.duration_s
-        if self._duration_s < self._least_s:
-            return None
-        step_time_s = self._duration_s / self._steps
-        self.clear()
-        return step_time_s
-
-
-class AutomaticCaptures:
-    """Asks for one capture once steps are steady, and for one if they become slower later.
+class CaptureTrigger(ABC):
+    """Asks for captures by the mean step times of intervals of a least length.
 
     Args:
         began_s: When the run began, in seconds since the Unix epoch.
+        after_s: Time from then until the first capture.
+        interval_s: Least length of an interval.
 
     Attributes:
         none_because: Why there was no capture of steady steps; None if one was asked for.
@@ -55,32 +38,47 @@ class AutomaticCaptures:
 
     executions: int | None = None
 
-    def __init__(self, began_s: float) -> None:
-        self.none_because: str | None = f"the run had no steps after its first {AFTER_S:g} s"
-        self._due_s = began_s + AFTER_S
-        self._intervals = Intervals(STEADY_INTERVAL_S)
+    def __init__(self, began_s: float, after_s: float, interval_s: float) -> None:
+        self.none_because: str | None = f"the run had no steps after its first {after_s:g} s"
+        self._began_s, self._after_s, self._interval_s = began_s, after_s, interval_s
         self._step_time_s: float | None = None
-        self._steady_s: float | None = None
-        self._is_told = False
+        self.skip()
 
     def skip(self) -> None:
         """Drops the windows since the last complete interval: a capture was under way."""
-        self._intervals.clear()
+        self._steps, self._duration_s = 0, 0.0
 
-    def add_window(self, window: StepWindow) -> tuple[Trigger, str] | None:
-        """Adds a window of steps; returns the trigger and the reason if a capture is due."""
-        step_time_s = self._intervals.add_window(window)
-        if step_time_s is None:
+    def add_window(self, window: StepWindow) -> Due | None:
+        """Adds a window of steps; returns why a capture is due, if one is."""
+        self._steps += window.steps
+        self._duration_s += window.duration_s
+        if self._duration_s < self._interval_s:
             return None
-        before_s, self._step_time_s = self._step_time_s, step_time_s
-        if window.time_s < self._due_s:
-            return None
+        before_s, self._step_time_s = self._step_time_s, self._duration_s / self._steps
+        self.skip()
+        run_s = window.time_s - self._began_s
+        return None if run_s < self._after_s else self._due(before_s, self._step_time_s, run_s)
+
+    @abstractmethod
+    def _due(self, before_s: float | None, step_time_s: float, run_s: float) -> Due | None:
+        """Decides after an interval, by its mean step time and that of the one before it."""
+
+
+class AutomaticCaptures(CaptureTrigger):
+    """Asks for one capture once steps are steady, and for one if they become slower later."""
+
+    def __init__(self, began_s: float) -> None:
+        super().__init__(began_s, AFTER_S, STEADY_INTERVAL_S)
+        self._steady_s: float | None = None
+        self._is_told = False
+
+    def _due(self, before_s: float | None, step_time_s: float, run_s: float) -> Due | None:
         if self._steady_s is None:
             if before_s is None or abs(step_time_s - before_s) > STEADY_WITHIN * before_s:
                 self.none_because = "the step time was never steady"
                 return None
             self.none_because, self._steady_s = None, step_time_s
-            return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
+            return _steady(step_time_s)
         # One interval alone may be slow by a checkpoint or another process.
         is_slower = min(before_s or 0.0, step_time_s) > SLOWER * self._steady_s
         if not is_slower or self._is_told:
@@ -88,6 +86,10 @@ class AutomaticCaptures:
         self._is_told = True
         took, usual = seconds(step_time_s * 1e3), seconds(self._steady_s * 1e3)
         return "step time", f"steps took {took} ms, usually {usual} ms"
+
+
+def _steady(step_time_s: float) -> Due:
+    return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
 
 
 CPU_AFTER_S = 10.0
@@ -139,17 +141,7 @@ def events_of_step(
     return min(EVENTS_PER_OPERATION * operations + EVENTS_PER_S * step_time_s, most)
 
 
-def affordable(cost_s: float, run_s: float) -> int | str:
-    """Returns how many executions, each at a cost, may be captured so far in a run; or why none."""
-    if cost_s > COST_S:
-        return f"a profile of one step may cost {seconds(cost_s)} s"
-    count = int(min(COST_FRACTION * run_s, COST_S) / max(cost_s, 1e-6) + 1e-6)
-    if not count:
-        return f"a profile may cost {cost_s:.2f} s, which is over 1 % of the run"
-    return min(count, MOST_EXECUTIONS)
-
-
-class CPUCaptures:
+class CPUCaptures(CaptureTrigger):
     """Asks for one capture once a run computes steadily, and a capture is cheap.
 
     Args:
@@ -158,10 +150,6 @@ class CPUCaptures:
         cost: Returns the seconds that a capture of one execution costs, for a step time.
         suspected: Whether something about the run asks for a profile. It then gets one early,
             whatever the estimated cost.
-
-    Attributes:
-        none_because: Why there was no capture; None if one was asked for.
-        executions: Number of executions to capture.
     """
 
     def __init__(
@@ -172,40 +160,22 @@ class CPUCaptures:
         *,
         suspected: bool = False,
     ) -> None:
-        self._after_s = SUSPECTED_AFTER_S if suspected else CPU_AFTER_S
-        because = f"the run had no steps after its first {self._after_s:g} s"
-        self.none_because: str | None = because
-        self.executions: int | None = None
-        self._began_s = began_s
-        self._breakdown = breakdown
-        self._cost = cost
-        self._suspected = suspected
-        self._intervals = Intervals(0.0 if suspected else INTERVAL_S)
-        self._step_time_s: float | None = None
+        after_s, interval_s = (SUSPECTED_AFTER_S, 0.0) if suspected else (CPU_AFTER_S, INTERVAL_S)
+        super().__init__(began_s, after_s, interval_s)
+        self._breakdown, self._cost, self._suspected = breakdown, cost, suspected
 
-    def skip(self) -> None:
-        """Drops the windows since the last complete interval: a capture was under way."""
-        self._intervals.clear()
-
-    def add_window(self, window: StepWindow) -> tuple[Trigger, str] | None:
-        """Adds a window of steps; returns the trigger and the reason if a capture is due."""
-        step_time_s = self._intervals.add_window(window) if self.none_because is not None else None
-        if step_time_s is None:
-            return None
-        before_s, self._step_time_s = self._step_time_s, step_time_s
-        run_s = window.time_s - self._began_s
-        if run_s < self._after_s:
-            return None
+    def _due(self, before_s: float | None, step_time_s: float, run_s: float) -> Due | None:
+        if self.none_because is None:
+            return None  # one was asked for
         self.none_because = self._not_due_because(before_s, step_time_s, run_s)
-        if self.none_because is not None:
-            return None
-        return "steady", f"steady steps of {seconds(step_time_s * 1e3)} ms"
+        return _steady(step_time_s) if self.none_because is None else None
 
     def _not_due_because(self, before_s: float | None, now_s: float, run_s: float) -> str | None:
         cost_s = self._cost(now_s)
+        most_s = COST_S if self._suspected else min(COST_FRACTION * run_s, COST_S)
+        count = min(int(most_s / max(cost_s, 1e-6) + 1e-6), MOST_EXECUTIONS)
         if self._suspected:
-            count = affordable(cost_s, COST_S / COST_FRACTION)
-            self.executions = max(count if isinstance(count, int) else 0, LEAST_SUSPECTED)
+            self.executions = max(count, LEAST_SUSPECTED)
             return None
         if before_s is None or abs(now_s - before_s) > CPU_STEADY_WITHIN * before_s:
             return "the step time was never steady"
@@ -214,8 +184,9 @@ class CPUCaptures:
             return "it is unknown how long steps computed"
         if parts.compute_s < MOST_COMPUTES * lasting_time_s(parts):
             return "compute was less than half of the run"
-        executions = affordable(cost_s, run_s)
-        if isinstance(executions, str):
-            return executions
-        self.executions = executions
+        if cost_s > COST_S:
+            return f"a profile of one step may cost {seconds(cost_s)} s"
+        if not count:
+            return f"a profile may cost {cost_s:.2f} s, which is over 1 % of the run"
+        self.executions = count
         return None

@@ -8,7 +8,6 @@ so it does not depend on the levels.
 
 from __future__ import annotations
 
-import functools
 import math
 from bisect import insort
 from collections.abc import Iterator, Sequence
@@ -67,14 +66,8 @@ def shifts_of(summary: RunSummary) -> tuple[Shift, ...]:
     change that matters. A change that lasts fewer than three points does not count. A series of
     fewer than ten points has no shifts.
     """
-    found = [shift for series in summary.series for shift in _shifts(summary, series)]
+    found = [shift for series in summary.series for shift in shifts_in(summary, series)]
     return tuple(sorted(found, key=lambda shift: shift.elapsed_s))
-
-
-def shifts_in(summary: RunSummary, tag: str) -> tuple[Shift, ...]:
-    """Returns the shifts of one figure, in order; empty if it was not recorded."""
-    series = series_of(summary, tag)
-    return () if series is None else tuple(_shifts(summary, series))
 
 
 def _least(summary: RunSummary, tag: str) -> tuple[float, bool] | None:
@@ -95,14 +88,15 @@ def _least(summary: RunSummary, tag: str) -> tuple[float, bool] | None:
     return None
 
 
-def _shifts(summary: RunSummary, series: Series) -> Iterator[Shift]:
+def shifts_in(summary: RunSummary, series: Series) -> Iterator[Shift]:
+    """Yields the shifts of one figure, in order."""
     known = _least(summary, series.tag)
     if known is None or (known[1] and min(series.mean, default=0.0) <= 0):
         return
     least, is_ratio = known
     scaled, original = (math.log, math.exp) if is_ratio else (float, float)
-    values = tuple(map(scaled, series.mean))
-    for kind, begin, end, before, after in _changes(values, scaled(least)):
+    found = _changes(list(map(scaled, series.mean)), scaled(least))
+    for kind, begin, end, before, after in found:
         yield Shift(
             series=series.tag,
             unit=unit_of(series.tag),
@@ -115,9 +109,8 @@ def _shifts(summary: RunSummary, series: Series) -> Iterator[Shift]:
         )
 
 
-@functools.lru_cache(maxsize=128)
 def _changes(
-    values: tuple[float, ...], least: float
+    values: Sequence[float], least: float
 ) -> tuple[tuple[ShiftKind, int, int, float, float], ...]:
     """Returns kind, begin and end of each change, as indices, and the values before and after."""
     count = len(values)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keras_gpukit.records.finding import Advice, Figure, Severity
+from keras_gpukit.records.finding import Advice, Severity
 from keras_gpukit.records.pipeline import ARRAYS, StageRecord
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import InputRecord, PipelineStartRecord, TimeBreakdown
 from keras_gpukit.rules.input.advice import CHEAPEST, advice_for, bottleneck, starting_advice
 from keras_gpukit.rules.input.pipeline_causes import (
+    PipelineCause,
     PipelineMeasures,
     cause_of,
     slowest_at_start,
@@ -25,7 +26,7 @@ from keras_gpukit.rules.savings import (
     validation_wait_s,
 )
 from keras_gpukit.rules.setup.slowing_settings import SlowSettings
-from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, REQUIRES, TimeRule
+from keras_gpukit.rules.whole_run.time_parts import MOSTLY, NOTABLE_FRACTION, TimeRule
 
 FEW, NEARLY_ALL = 0.25, 0.8
 SMALLER_BUFFER = "a smaller shuffle buffer, or shuffle file names instead of examples"
@@ -41,7 +42,7 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
 
     code = "slow-epoch-start"
     title = "Each epoch takes long to start"
-    requires = f"{REQUIRES}, and the start of an epoch after the first"
+    requires = f"{TimeRule.requires}, and the start of an epoch after the first"
     charts = ("wall-time", "timeline", "stages")
     tried_by = ("input",)
     supersedes = ("low-compute-share: epoch_starts",)
@@ -69,39 +70,41 @@ class SlowEpochStart(PipelineMeasures, TimeRule):
         ]
         low_s, high_s = lasting_s, max(parts.epoch_start_s, lasting_s) + start.mean_s
         seen = severity(of_run(summary, low_s, None, basis="epoch starts"), summary)
-        title: str | None
-        if start.mean_s < MOSTLY * each_s:
+        title = f"Each epoch takes {seconds(each_s)} s to start"
+        advice: tuple[str | Advice, ...]
+        waits_little = start.mean_s < MOSTLY * each_s
+        longest_s, epochs, all_s = start.longest_s, start.epochs, waits_s
+        if waits_little:
             seen = seen if share >= RESTARTS_FRACTION else "info"
-            title, advice = _restarts(summary, parts, start, each_s)
-        elif few := _slow_ones(start.longest_s, start.epochs, waits_s):
-            title = _slow(few, start.epochs, start.longest_s[0])
-            figures.append(self.longest_first_wait(start.longest_s[0]))
-            advice = (SLOW_ONES,)
+            longest_s, epochs = parts.longest_restarts_s, start.epochs + 1
+            all_s = parts.epoch_start_s - waits_s
+        if few := _slow_ones(longest_s, epochs, all_s):
+            title = _slow(few, epochs, longest_s[0])
+            # What slowed them down may not come again.
+            advice, low_s = (SLOW_ONES,), 0.0
+            if not waits_little:
+                figures.append(self.longest_first_wait(longest_s[0]))
+        elif waits_little:
+            advice = starts_advice(summary.input, waits_first=False)
         else:
-            why, advice, more, share = _cause(summary, start)
-            title = _each(each_s) + (f": {why}" if why else "")
-            figures += more
-            low_s = share * waits_s
-            if not share:
+            why = _cause(summary, start)
+            title, advice = f"{title}{why.ending}", why.advice
+            figures += why.evidence
+            low_s = why.share * waits_s
+            if not why.share:
                 # What is only made earlier, or later, still takes its time, at best during steps.
                 high_s = min(high_s, parts.compute_s or high_s)
-        if advice == (SLOW_ONES,):
-            low_s = 0.0  # what slowed them down may not come again
         saving = of_run(summary, low_s, high_s, basis="epoch starts")
         return self.find(seen, *figures, advice=advice, saving=saving, title=title)
 
 
-Why = tuple[str, tuple[str | Advice, ...], tuple[Figure, ...], float]
-"""End of a title, advice, figures, and the share of the waits that following it saves."""
-
-
-def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
+def _cause(summary: RunSummary, start: PipelineStartRecord) -> PipelineCause:
     """Returns why the first batches of epochs come late."""
     record = summary.input
     pipeline = record.pipeline if record else None
     order = cause_of(pipeline, at_start=True)
     if order is not None:
-        return order.text, order.advice, order.evidence, order.share
+        return order
     stage = slowest_at_start(pipeline, start.mean_s)
     python = record.python if record else None
     of_arrays = pipeline and any(starter.name.startswith(ARRAYS) for starter in pipeline.starts)
@@ -114,12 +117,12 @@ def _cause(summary: RunSummary, start: PipelineStartRecord) -> Why:
         nearer = pipeline.starts[: pipeline.starts.index(stage)]
         fills = any(other.kind == "shuffle" for other in nearer)
         does = "makes what fills the shuffle buffer" if fills else "takes most of it"
-        why = f"{stage.name}{stage.where} {does}{line}"
-        return why, advice, (takes,), stage.share if is_sure else 0.0
+        text = f"{stage.name}{stage.where} {does}{line}"
+        return PipelineCause(text, advice, (takes,), stage.share if is_sure else 0.0)
     if start.shuffle_s is not None and start.shuffle_s >= MOSTLY * start.mean_s:
         figures = (SlowEpochStart.of_it_filling_the_shuffle_buffer(start.shuffle_s),)
-        return "", (SMALLER_BUFFER, ONE_PIPELINE), figures, 0.0
-    return "", starts_advice(record, waits_first=True), (), 1.0
+        return PipelineCause("", (SMALLER_BUFFER, ONE_PIPELINE), figures, 0.0)
+    return PipelineCause("", starts_advice(record, waits_first=True))
 
 
 def _opens(stage: StageRecord, later: tuple[StageRecord, ...]) -> bool:
@@ -131,22 +134,6 @@ def _opens(stage: StageRecord, later: tuple[StageRecord, ...]) -> bool:
     return steady_s is not None and stage.cost_s >= OPENING_RATIO * steady_s
 
 
-def _restarts(
-    summary: RunSummary, parts: TimeBreakdown, start: PipelineStartRecord, each_s: float
-) -> tuple[str, tuple[str | Advice, ...]]:
-    """Returns a title and advice for epochs of which little is a wait for the first batch."""
-    restarts_s = parts.longest_restarts_s
-    total_s = parts.epoch_start_s - start.epochs * start.mean_s
-    epochs = start.epochs + 1
-    if few := _slow_ones(restarts_s, epochs, total_s):
-        return _slow(few, epochs, restarts_s[0]), (SLOW_ONES,)
-    return _each(each_s), starts_advice(summary.input, waits_first=False)
-
-
-def _each(start_s: float) -> str:
-    return f"Each epoch takes {seconds(start_s)} s to start"
-
-
 def _slow(few: int, of: int, longest_s: float) -> str:
     slow, end = ("One", "") if few == 1 else (str(few), " were slow, the longest")
     return f"{slow} of {'two' if of == 2 else of} epoch starts{end} took {seconds(longest_s)} s"
@@ -154,12 +141,9 @@ def _slow(few: int, of: int, longest_s: float) -> str:
 
 def _slow_ones(longest_s: tuple[float, ...], epochs: int, total_s: float) -> int:
     """Returns how many epochs account for most of the seconds of all; 0 if not few."""
-    for count in range(1, min(len(longest_s), epochs - 1) + 1):
-        if count > max(FEW * epochs, 1):
-            break
-        if sum(longest_s[:count]) >= NEARLY_ALL * total_s:
-            return count
-    return 0
+    most = min(len(longest_s), epochs - 1, int(max(FEW * epochs, 1)))
+    counts = range(1, most + 1)
+    return next((few for few in counts if sum(longest_s[:few]) >= NEARLY_ALL * total_s), 0)
 
 
 LONG_VALIDATION_FRACTION = 0.30
@@ -216,8 +200,9 @@ class LongValidation(PipelineMeasures, TimeRule):
         if wait_s >= LEAST_WAIT * parts.validation_s and summary.validation_input is not None:
             figures.append(self.of_it_waiting_for_input(wait_s))
             title += f", {100 * wait_s / parts.validation_s:.0f} % of it waiting for data"
-            why, lines, more, saved = _validation_cause(summary, summary.validation_input, wait_s)
-            title, advice, figures = title + why, (*lines, *advice), [*figures, *more]
+            why = _validation_cause(summary, summary.validation_input, wait_s)
+            title, advice, saved = title + why.ending, (*why.advice, *advice), why.share
+            figures += why.evidence
         saved_s = max(saved * wait_s, least_s)
         saving = of_run(summary, saved_s, parts.validation_s, basis="validation", upper_bound=True)
         least: Severity = "info" if (parts.compute_s or 0.0) >= MOSTLY * parts.wall_s else "warning"
@@ -231,10 +216,8 @@ class LongValidation(PipelineMeasures, TimeRule):
         )
 
 
-def _validation_cause(
-    summary: RunSummary, record: InputRecord, wait_s: float
-) -> tuple[str, tuple[str | Advice, ...], tuple[Figure, ...], float]:
-    """Returns why validation waits, as the end of a title; advice, figures, and the share saved."""
+def _validation_cause(summary: RunSummary, record: InputRecord, wait_s: float) -> PipelineCause:
+    """Returns why validation waits."""
     start, pipeline = record.pipeline_start, record.pipeline
     at_start = start is not None and start.epochs * start.mean_s >= MOSTLY * wait_s
     order = cause_of(pipeline, at_start=at_start)
@@ -245,15 +228,13 @@ def _validation_cause(
         stages = pipeline.starts if at_start else pipeline.stages
         pipeline = replace(pipeline, stages=stages, bottleneck=stage)
     record = replace(record, pipeline=pipeline, contention=summary.contention)
-    if stage is None and record.python is None:
-        lines: tuple[str | Advice, ...] = (FASTER,)
-    else:
-        lines = tuple(line for line in advice_for(record, summary) if line.kind != "measure")
-    if order is not None:
-        cheap = [line for line in lines if isinstance(line, Advice) and line.kind in CHEAPEST]
-        return f": {order.text}", (*order.advice, *cheap), order.evidence, order.share
     slowest = stage or record.python
+    known = advice_for(record, summary) if slowest else ()
+    lines = tuple(line for line in known if line.kind != "measure")
+    if order is not None:
+        cheap = [line for line in lines if line.kind in CHEAPEST]
+        return order._replace(advice=(*order.advice, *cheap))
     if slowest is None:
-        return "", lines, (), 1.0
+        return PipelineCause("", (FASTER,))
     line = slowest_line(summary, slowest.location)
-    return f": the bottleneck is {slowest.name}{slowest.where}{line}", lines, (), 1.0
+    return PipelineCause(f"the bottleneck is {slowest.name}{slowest.where}{line}", lines)

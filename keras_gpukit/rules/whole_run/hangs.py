@@ -12,6 +12,7 @@ from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import TIME_PARTS, TimeBreakdown, TimePart
 from keras_gpukit.rules.compute.dominant_layer import BY_CLASS
+from keras_gpukit.rules.input.python_advice import ONE_PIPELINE
 from keras_gpukit.rules.rule import (
     Measure,
     Outcome,
@@ -71,7 +72,6 @@ class FirstStepNotOver(Rule):
         cores, gpus_percent = None, mean_busy_percent(gpu_readings(summary))
         if host is not None and host.process_cpu_percent is not None and count is not None:
             cores = host.process_cpu_percent / 100 * count
-        if cores is not None:
             figures.append(self.cores_busy(cores))
         if gpus_percent is not None:
             figures.append(self.GPU_utilization(gpus_percent))
@@ -172,7 +172,7 @@ SHORT_RUN_S, LONG_FIRST_STEP_S = 60.0, 30.0
 ONCE: TimePart = "first_step"
 ADVICE: dict[TimePart, tuple[str, ...]] = {
     "input": ("Prepare batches ahead: `ds.prefetch(tf.data.AUTOTUNE)` last",),
-    "epoch_starts": ("`ds.repeat()` and `fit(steps_per_epoch=...)`: one pipeline for all epochs",),
+    "epoch_starts": (ONE_PIPELINE,),
     ONCE: (
         "It traces and compiles the model, once: over a longer run it matters less",
         "Where it takes minutes: a smaller graph, without unrolled loops",
@@ -221,23 +221,18 @@ class MostlyNotCompute(TimeRule):
     def judge_parts(self, summary: RunSummary, parts: TimeBreakdown) -> Outcome:
         if (parts.compute_s or 0.0) >= HALF * parts.wall_s:
             return None
-        others: dict[TimePart, float | None] = {**parts.parts, "unknown": parts.unknown_s}
-        others.pop("compute")
-        if parts.compute_s is None:
-            others.pop("unknown")  # all of it may be compute
-        name, spent_s = max(
-            ((part, spent_s or 0.0) for part, spent_s in others.items()), key=lambda part: part[1]
-        )
+        others = {part: part_s or 0.0 for part, part_s in parts.parts.items() if part != "compute"}
+        if parts.compute_s is not None:  # else all of the unknown time may be compute
+            others["unknown"] = parts.unknown_s
+        name, spent_s = max(others.items(), key=lambda part: part[1])
         if parts.compute_s is None and spent_s <= HALF * parts.wall_s:
             return self.abstain("it is unknown how long steps computed")
         is_first = name == ONCE
         settings = summary.environment.settings if is_first else {}
         copies = settings.get(UNROLLED) or settings.get(TIME_DISTRIBUTED)
         traced = _traced(summary, spent_s) if is_first and not copies else None
-        is_told = bool(copies or traced)
-        short = (
-            is_first and not is_told and parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
-        )
+        is_short = parts.wall_s < SHORT_RUN_S and spent_s < LONG_FIRST_STEP_S
+        short = is_first and is_short and not (copies or traced)
         severity: Severity = "info" if short else "warning"
         figures = [self.time_of(spent_s / parts.wall_s, TIME_PARTS[name])]
         if parts.compute_s is not None:
@@ -257,9 +252,8 @@ class MostlyNotCompute(TimeRule):
             advice = (BY_CLASS[TIME_DISTRIBUTED].format(name=TIME_DISTRIBUTED),)
             if UNROLLED in settings:
                 advice = (NOT_UNROLLED,)
-        saving = of_run(
-            summary, 0.0, spent_s, basis=f"time of {TIME_PARTS[name]}", upper_bound=True
-        )
+        basis = f"time of {TIME_PARTS[name]}"
+        saving = of_run(summary, 0.0, spent_s, basis=basis, upper_bound=True)
         return self.find(
             severity,
             *figures,

@@ -41,47 +41,26 @@ def memory_options(
         allowed_bytes: Memory that a step may use; None if unknown.
     """
     options = []
+
+    def add(kind: OptionKind, needs_bytes: int, size: int, note: str | None = None) -> None:
+        fits = None if allowed_bytes is None else needs_bytes <= allowed_bytes
+        options.append(MemoryOption(kind, needs_bytes, fits, size, note))
+
     if fitting is not None:
-        options.append(_option("batch size", fitting[1].total_bytes, allowed_bytes, fitting[0]))
+        add("batch size", fitting[1].total_bytes, fitting[0])
     if accumulating is not None:
         micro, step = accumulating
-        options.append(
-            _option(
-                "accumulation",
-                step.total_bytes + trainable_bytes,
-                allowed_bytes,
-                micro,
-                f"{ceil(batch_size / micro)} micro-batches per update",
-            )
-        )
+        note = f"{ceil(batch_size / micro)} micro-batches per update"
+        add("accumulation", step.total_bytes + trainable_bytes, micro, note)
     varying = needs.activations_bytes + needs.gradients_bytes
     if precision is not None and not precision.startswith("mixed"):
         rest = needs.total_bytes - varying + needs.weights_bytes // 2
         needed = rest + int(varying * MIXED_PRECISION_SHARE)
-        note = "on GPUs with tensor cores it is faster too"
-        options.append(_option("mixed precision", needed, allowed_bytes, batch_size, note))
+        add("mixed precision", needed, batch_size, "on GPUs with tensor cores it is faster too")
     saved = int(needs.activations_bytes * (1 - REMATERIALISATION_SHARE))
-    options.append(
-        _option(
-            "rematerialization",
-            needs.total_bytes - saved,
-            allowed_bytes,
-            batch_size,
-            "activations are computed twice, which takes about a quarter more time",
-        )
-    )
+    note = "activations are computed twice, which takes about a quarter more time"
+    add("rematerialization", needs.total_bytes - saved, batch_size, note)
     return tuple(options)
-
-
-def _option(
-    kind: OptionKind,
-    needs_bytes: int,
-    allowed_bytes: int | None,
-    batch_size: int,
-    note: str | None = None,
-) -> MemoryOption:
-    fits = None if allowed_bytes is None else needs_bytes <= allowed_bytes
-    return MemoryOption(kind, needs_bytes, fits, batch_size, note)
 
 
 NOT_ONE_FITS = "not even one example is predicted to fit"

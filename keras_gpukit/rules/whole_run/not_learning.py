@@ -100,20 +100,19 @@ class NotLearning(LearningRule):
             return self.abstain("the loss is not finite")
         constant = _constant_loss(known)
         due = known.updates_due
-        if known.changed is False and due >= LEAST_STEPS:
-            cause = _cause(known, constant)
-            if cause is not None:
-                why, advice = cause
-                title = f"No weight has changed in {known.steps:,} steps: {why}"
-                return self.find("critical", *_figures(known), advice=advice, title=title)
-        if constant:
+        is_unchanged = known.changed is False and due >= LEAST_STEPS
+        if is_unchanged and (cause := _cause(known, constant)) is not None:
+            why, advice = cause
+            title = f"No weight has changed in {known.steps:,} steps: {why}"
+        elif constant:
             title = f"The loss is {constant:.4g} after each of {known.epochs:,} epochs"
-            return self.find("critical", *_figures(known), advice=_ZERO_GRADIENTS, title=title)
-        if _skips(known, SKIPPED_FRACTION):
+            advice = _ZERO_GRADIENTS
+        elif _skips(known, SKIPPED_FRACTION):
             title = f"Loss scaling skipped {known.skipped:,} of {due:,} updates"
             advice = (*FLOAT16, FIRST_LAYER, CHECKS)
-            return self.find("critical", *_figures(known), advice=advice, title=title)
-        return None if known.changed else self.abstain()
+        else:
+            return None if known.changed else self.abstain()
+        return self.find("critical", *_figures(known), advice=advice, title=title)
 
 
 class DataRanOut(Rule):

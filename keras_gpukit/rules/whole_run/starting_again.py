@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from keras_gpukit.records.finding import Finding, Saving
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.script import Calls, ScriptRecord
@@ -88,8 +86,7 @@ class ManyShortCalls(ScriptRule):
     of_each_in_all = Measure(", {value} in all", "s")
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
-        causes = [_tracing(script), _repeating(script)]
-        found = [cause for cause in causes if cause is not None]
+        found = list(filter(None, (_tracing(script), _repeating(script))))
         if not found:
             return None
         (calls, saving, title, advice) = max(found, key=lambda cause: cause[1].expected_s)
@@ -118,7 +115,7 @@ class LongEvaluation(ScriptRule):
 
     def judge_script(self, script: ScriptRecord) -> Finding | None:
         calls = [call for call in script.calls if call.method == "evaluate"]
-        count, spent_s = (sum(map(attrgetter(name), calls)) for name in ("count", "total_s"))
+        count, spent_s = sum(call.count for call in calls), sum(call.total_s for call in calls)
         trains = any(call.method in ("fit", "train_on_batch") for call in script.calls)
         if not trains or count < MANY or script.share(spent_s) < LONG_VALIDATION_FRACTION:
             return None
@@ -147,26 +144,17 @@ def _tracing(record: ScriptRecord) -> _Cause | None:
     most = max(again, key=lambda call: call.traced_again_s)
     low_s = sum(call.tracing_cpu_s for call in again)
     high_s = sum(call.traced_again_s for call in again)
-    new_models = most.models > most.traced_again / 2
-    building_s = min(record.rest_s, high_s) if new_models else 0.0
     by = _first_named(again, most)
     after = f", each after compile ({most.compiled})" if most.compiled else ""
-    what = (
-        f"{most.models:,} new models were traced by {by}"
-        if new_models
-        else f"The step was traced again by {most.traced_again:,} calls of {by}{after}"
-    )
-    return (
-        most,
-        Saving(
-            min(low_s, high_s),
-            min(BUILDING * high_s + building_s, record.wall_s),
-            record.wall_s,
-            "tracing again",
-        ),
-        f"{what}: {seconds(high_s)} of {seconds(record.wall_s)} s",
-        NEW_MODELS if new_models else COMPILED_AGAIN,
-    )
+    what = f"The step was traced again by {most.traced_again:,} calls of {by}{after}"
+    advice: tuple[str, ...] = COMPILED_AGAIN
+    building_s = 0.0
+    if most.models > most.traced_again / 2:
+        what, advice = f"{most.models:,} new models were traced by {by}", NEW_MODELS
+        building_s = min(record.rest_s, high_s)
+    most_s = min(BUILDING * high_s + building_s, record.wall_s)
+    saving = Saving(min(low_s, high_s), most_s, record.wall_s, "tracing again")
+    return most, saving, f"{what}: {seconds(high_s)} of {seconds(record.wall_s)} s", advice
 
 
 def _repeating(record: ScriptRecord) -> _Cause | None:
@@ -184,13 +172,10 @@ def _repeating(record: ScriptRecord) -> _Cause | None:
     )
     spent_s = sum(call.repeated_s for call in many)
     one_batch = " for one batch each" if _is_single(most) else ""
-    return (
-        most,
-        Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls"),
-        f"{most.count:,} calls of {_named(most)}{one_batch}: {seconds(spent_s)} of "
-        f"{seconds(record.wall_s)} s went to starting them",
-        _advice(most)[most.method],
-    )
+    saving = Saving(low_s, min(high_s, record.wall_s), record.wall_s, "starts of calls")
+    took = f"{seconds(spent_s)} of {seconds(record.wall_s)} s went to starting them"
+    title = f"{most.count:,} calls of {_named(most)}{one_batch}: {took}"
+    return most, saving, title, _advice(most)[most.method]
 
 
 def _is_single(calls: Calls) -> bool:
@@ -216,7 +201,6 @@ DROP_REMAINDER = (
     "Leave out an epoch's smaller last batch: `ds.batch(n, drop_remainder=True)`, or pass to fit a "
     "number of examples that is a multiple of batch_size"
 )
-LAST_BATCH = (DROP_REMAINDER, WITHOUT_XLA)
 RESIZE = ("Bring images to one size: `ds.map(lambda image, label: (tf.image.resize(image, (h, w)), "
           "label))` before `ds.batch`")  # fmt: skip
 PAD = (
@@ -334,7 +318,7 @@ def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...
     if shapes is None:
         return again, ("Give all batches the same shape", WITHOUT_XLA)
     if not shapes:
-        return f"{again} for batches of another size", LAST_BATCH
+        return f"{again} for batches of another size", (DROP_REMAINDER, WITHOUT_XLA)
     shape = shapes[0]
     lengths = shape.strip("()").split(", ")
     axes = [place for place, length in enumerate(lengths) if length == "None" and place]

@@ -13,6 +13,7 @@ from keras_gpukit.records.script import LineTime
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
+from keras_gpukit.rules.slowdown.shifts import series_of
 
 MOSTLY = 0.5
 FROM_KERAS = ("TensorBoard", "ModelCheckpoint")
@@ -49,10 +50,8 @@ def growth(summary: RunSummary, name: str) -> tuple[float, float] | None:
     parts = summary.breakdown
     if parts is None:
         return None
-    if is_at_epochs(summary, name):
-        thirds = parts.callbacks_by_thirds.get(name)
-    else:
-        thirds = _per_step(summary, name)
+    at_epochs = parts.callbacks_by_thirds.get(name)
+    thirds = at_epochs if is_at_epochs(summary, name) else _per_step(summary, name)
     return thirds if thirds and thirds[1] >= GROWS * thirds[0] > 0 else None
 
 
@@ -108,7 +107,7 @@ def _per_step(summary: RunSummary, name: str) -> tuple[float, float] | None:
     if summary.stacks is None or last_s < LEAST_THIRD_S:
         return None
     first_s = sum(line.first_third_s for line in lines)
-    series = next((candidate for candidate in summary.series if candidate.tag == STEP_TIME), None)
+    series = series_of(summary, STEP_TIME)
     if series is None or len(series.step) < 3:
         return None
     third_s = summary.stacks.watched_s / 3
@@ -206,14 +205,13 @@ LOOP_S = 0.25e-3
 ALWAYS_THERE = {"History", "ProgbarLogger", "Monitor", "Profiler", OWN_WORK}
 """Callbacks that Keras or this package adds: a run with only these has none of the user's own."""
 
-REQUIRES = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
 LESS_TIME = too_short(f"it took less than {MINIMUM_WALL_S:g} s")
 
 
 class TimeRule(Rule):
     """A rule on where a run's time went. It skips short runs, which mostly consist of start-up."""
 
-    requires = REQUIRES
+    requires = f"a run of at least {MINIMUM_WALL_S:g} s whose time was broken down"
     charts: ClassVar[tuple[str, ...]] = ("wall-time", "timeline")
 
     def judge(self, summary: RunSummary) -> Outcome:

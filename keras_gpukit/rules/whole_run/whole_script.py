@@ -223,36 +223,26 @@ class TimeOutsideCalls(ScriptRule):
             for part in (script.before, script.rest)
         ]
         lines, (line, spent_s) = max(parts, key=lambda pair: pair[1][1])
+        if line is not None and line.called == STEP:
+            spent_s = line.seconds
         share = spent_s / max(script.wall_s, spent_s) if spent_s else 0.0
         if line is None or spent_s < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
             return None
+        figures = self.time_on_the_line(spent_s), self.of_the_script(share)
+        passed = f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed"
         if line.called == STEP:
-            return self._in_own_steps(script, line)
+            call = re.search(r"[\w.]+\(.*\)", line.source.partition("  #")[0])
+            step = f"{call[0] if call else line.function} ({line.place})"
+            title = f"{passed} in calls of a tf.function of the script's own, {step}, outside fit"
+            return self.find("warning", *figures, advice=OWN_STEPS, title=title)
         text = f"{line.called or ''} {line.source}"
         known = next((advice for pattern, advice in ADVICE if re.search(pattern, text)), None)
         return self.find(
             "critical" if share >= CRITICAL_FRACTION else "warning",
-            self.time_on_the_line(spent_s),
-            self.of_the_script(share),
+            *figures,
             advice=known or (WAITS if line.mostly_waits else UNKNOWN),
             saving=Saving(0.0, spent_s, script.wall_s, f"time in {line.place}", upper_bound=True),
-            title=f"{seconds(spent_s)} of {seconds(script.wall_s)} s passed "
-            f"{_when(script, lines)}in {_named(line, spent_s)}",
-        )
-
-    def _in_own_steps(self, script: ScriptRecord, line: LineTime) -> Finding | None:
-        share = line.seconds / max(script.wall_s, line.seconds)
-        if line.seconds < LEAST_OUTSIDE_S or share < WARNING_FRACTION:
-            return None
-        call = re.search(r"[\w.]+\(.*\)", line.source.partition("  #")[0])
-        return self.find(
-            "warning",
-            self.time_on_the_line(line.seconds),
-            self.of_the_script(share),
-            advice=OWN_STEPS,
-            title=f"{seconds(line.seconds)} of {seconds(script.wall_s)} s passed in calls of a "
-            f"tf.function of the script's own, {call[0] if call else line.function} "
-            f"({line.place}), outside fit",
+            title=f"{passed} {_when(script, lines)}in {_named(line, spent_s)}",
         )
 
 

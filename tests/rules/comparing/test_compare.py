@@ -9,12 +9,7 @@ from helpers.series import series_of_points
 from keras_gpukit import records
 from keras_gpukit.reports.comparison import headline, reasons
 from keras_gpukit.rules import judge
-from keras_gpukit.rules.comparing.compare import (
-    compare_runs,
-    is_inconclusive,
-    judge_condition,
-    parse_condition,
-)
+from keras_gpukit.rules.comparing.compare import compare_runs, judge_condition, parse_condition
 
 NOISE = (0.0, 0.3, -0.2, 0.1, -0.3, 0.2, -0.1, 0.0) * 4
 CACHE = records.StageRecord("cache", "cache", "caching")
@@ -49,7 +44,7 @@ def compared(a: records.RunSummary, b: records.RunSummary):
 
 
 def is_met(condition: str, result) -> bool | None:
-    return judge_condition(parse_condition(condition), result)
+    return judge_condition(parse_condition(condition), result).is_met
 
 
 def causes(result) -> list[tuple[str, str]]:
@@ -344,7 +339,7 @@ def test_findings_of_one_run_only_are_named():
     ],
 )
 def test_a_condition_is_met_by_a_real_change_beyond_it(text, expected):
-    assert judge_condition(parse_condition(text), compared(summary(), summary(28.0))) is expected
+    assert is_met(text, compared(summary(), summary(28.0))) is expected
 
 
 def test_a_change_beyond_the_condition_that_may_be_noise_does_not_meet_it():
@@ -352,7 +347,7 @@ def test_a_change_beyond_the_condition_that_may_be_noise_does_not_meet_it():
     assert result.figure("step_time").change > 0.01
     assert is_met("step_time>+1%", result) is False
     assert [
-        is_inconclusive(parse_condition(each), result)
+        judge_condition(parse_condition(each), result).is_inconclusive
         for each in ("step_time>+1%", "step_time>+10%", "step_time<-10%")
     ] == [True, False, False]
 

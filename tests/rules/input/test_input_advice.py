@@ -17,28 +17,24 @@ from keras_gpukit.records import (
     StageRecord,
     UtilizationRecord,
 )
-from keras_gpukit.rules.input.contention import (
-    causes,
-    contention,
-    gil_is_contended,
-    input_holds_gil,
-)
+from keras_gpukit.rules.input.contention import contention, gil_is_contended, input_holds_gil
 
 
 @pytest.mark.parametrize(
     ("gil_wait_s", "cores_busy_fraction", "expected"),
     [
-        (0.00024, 0.69, ()),
-        (0.00025, 0.69, ("interpreter lock",)),
-        (0.00024, 0.70, ("all cores busy",)),
-        (0.00025, 0.70, ("interpreter lock", "all cores busy")),
-        (None, 0.70, ("all cores busy",)),
-        (0.00025, None, ("interpreter lock",)),
+        (0.00024, 0.69, None),
+        (0.00025, 0.69, "interpreter lock"),
+        (0.00024, 0.70, "all cores busy"),
+        (0.00025, 0.70, "interpreter lock"),
+        (None, 0.70, "all cores busy"),
+        (0.00025, None, "interpreter lock"),
         (None, None, None),
     ],
 )
 def test_each_resource_has_one_threshold(gil_wait_s, cores_busy_fraction, expected):
-    assert causes(gil_wait_s, cores_busy_fraction) == expected
+    load = {"gil_wait_s": gil_wait_s, "cores_busy_fraction": cores_busy_fraction}
+    assert contention(Rate(0.5, 0.4, 0.6, "share"), 0.5, **load).cause == expected
 
 
 @pytest.mark.parametrize(
