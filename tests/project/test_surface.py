@@ -1,7 +1,7 @@
 """All that users' code, scripts and files rely on: nothing of it may come or go unnoticed.
 
 `surface.json` lists it. After a deliberate change: `python tests/project/test_surface.py`. A new
-rule need not be listed before a release, since its class, its page and its tests already say its id.
+rule need not be listed before a release, since its class, page and tests already say its id.
 """
 
 import argparse
