@@ -226,7 +226,8 @@ class _ReportPage:
         self.stamp = self.html = ""
 
     def render(self, known: Mapping[str, TabFolder]) -> str:
-        from keras_gpukit.reports.html import render, run_id
+        from keras_gpukit.reports.html import render
+        from keras_gpukit.reports.html.runs_table import run_id
 
         ids = {folder.path: folder.id for folder in known.values()}
 
