@@ -326,7 +326,7 @@ class RunFold:
             noted,
             utilization_percent=figures["utilization_percent"].mean,
             memory_others_max_bytes=figures["memory_others_bytes"].highest,
-            memory_total_bytes=figures["memory_total_bytes"].last,
+            memory_total_bytes=figures["memory_total_bytes"].highest,
             sm_active_percent=figures["sm_active_percent"].mean,
             tensor_active_percent=figures["tensor_active_percent"].mean,
             throttle_fractions=(
