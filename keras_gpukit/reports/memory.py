@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from keras_gpukit.records.cluster import SplitPlan
 from keras_gpukit.records.memory import HeldTensor, MemoryOption, MemoryPrediction, OutOfMemory
 from keras_gpukit.reports import units
+from keras_gpukit.reports.evidence import capitalized
 from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
 from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
@@ -26,9 +27,6 @@ _CHANGES = {
     "rematerialization": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
 }
 
-_SIZED = ("batch size", "accumulation")
-"""Kinds of change whose batch size is the largest one predicted to fit."""
-
 
 def note(record: OutOfMemory) -> str:
     """Returns the note that is added to the exception, on several lines."""
@@ -43,17 +41,14 @@ def asked(record: OutOfMemory) -> str:
     """Describes the failed request: "Training: layer 'conv2d' asked for 128 MiB on GPU:0 …"."""
     size = record.state.asked_bytes
     amount = "an unknown amount of memory" if size is None else units.size(size)
-    part = f"{record.part.capitalize()}: " if record.part else ""
+    part = f"{record.part}: " if record.part else ""
     if record.in_callback:
-        part = (
-            f"{record.part or 'work'} in a callback{f' ({record.line})' if record.line else ''}: "
-        )
-        part = part[:1].upper() + part[1:]
-    where = asking(record) or "the step"
-    where = f"{part}{where}" if part else f"{where[:1].upper()}{where[1:]}"
+        line = f" ({record.line})" if record.line else ""
+        part = f"{record.part or 'work'} in a callback{line}: "
+    who = asking(record) or "the step"
     which = "" if record.operation is None else f" (operation {record.operation})"
     if record.execution == "xla" and record.shape is None:
-        where, which = f"{part}{'the' if part else 'The'} step, which XLA compiled as a whole,", ""
+        who, which = "the step, which XLA compiled as a whole,", ""
         amount += " in one block"
     backward = ", in the backward pass" if record.backward else ""
     shape = ""
@@ -62,7 +57,8 @@ def asked(record: OutOfMemory) -> str:
         shape = f" for a tensor of shape [{dims}] and type {record.dtype}"
     at = "" if record.step is None else f" after step {record.step:,}"
     batch = "" if record.batch_size is None else f", in a batch of {record.batch_size:,}"
-    return f"{where}{which} asked for {amount} on {record.device}{shape}{backward}{batch}{at}."
+    asked_for = f" asked for {amount} on {record.device}{shape}{backward}{batch}{at}."
+    return capitalized(f"{part}{who}{which}{asked_for}")
 
 
 def figures(record: OutOfMemory) -> tuple[str, ...]:
@@ -145,7 +141,7 @@ def _change(option: MemoryOption) -> str:
     text = _CHANGES[option.kind].format(batch=option.batch_size)
     if option.needs_bytes is not None:
         text += f": predicted to need at most {units.size(option.needs_bytes)}"
-        if option.fits and option.kind in _SIZED:
+        if option.fits and option.kind in ("batch size", "accumulation"):  # the largest that fits
             free = units.percentage(PREDICTED_MARGIN)
             text += f", {free} of the memory and room for fragmentation left free"
     return f"{text}; {option.note}" if option.note else text

@@ -115,25 +115,6 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": heading, "automargin": True, "zeroline": False, **more}
 
 
-def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) -> dict[str, Any]:
-    """Returns a labelled vertical line, as a Plotly shape, with properties such as its `dash`.
-
-    It spans the figure if `yref` is "paper", the panel of the first y-axis if it is "y domain".
-    """
-    return {
-        "type": "line",
-        **{"x0": x, "x1": x, "yref": yref, "y0": 0, "y1": 1},
-        "line": {"width": 1.5, **line},
-        "label": {
-            "text": text,
-            "textposition": "end",
-            "textangle": 0,
-            "xanchor": "left" if on_right else "right",
-            "yanchor": "top",
-        },
-    }
-
-
 def names_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
     """Returns a y-axis that labels the rows 0, 1, 2 and so on with names, the first on top.
 

@@ -13,7 +13,6 @@ from keras_gpukit.records.profile import (
     OperationProfile,
     ProfileRecord,
     StepPart,
-    StepProfile,
 )
 from keras_gpukit.records.report import CaptureReport, RunReport
 from keras_gpukit.reports import units
@@ -180,8 +179,8 @@ def _captures_words(captures: Sequence[CaptureReport], newest: CaptureReport | N
     return f"{words} {', '.join(busy)}." if busy else words
 
 
-def _captured_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[StepPart, list[float | None]]:
-    """Returns the milliseconds of each part, per step or capture, without parts that none has."""
+def _captured_ms(of: Sequence[ProfileRecord]) -> dict[StepPart, list[float | None]]:
+    """Returns the milliseconds of each part per capture, without parts that none has."""
     spent_s = {part: [profile.parts_s.get(part) for profile in of] for part in _PARTS}
     return {
         part: [None if each_s is None else round(each_s * 1e3, 5) for each_s in all_s]

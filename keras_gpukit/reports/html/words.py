@@ -25,15 +25,10 @@ _CHARTS = {rule.code: rule.charts for rule in RULES}
 _IN_CAPTURES = {rule.code for rule in RULES if rule.in_captures}
 
 
-def saving(finding: Finding) -> str | None:
-    """Returns the saving from fixing a finding; None if it is unknown."""
-    return None if finding.saving is None else evidence.saved(finding.saving)
-
-
 def sentence(text: str) -> str:
     """Capitalizes the first letter, unless the first word looks like a name."""
     first = text.partition(" ")[0]
-    return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
+    return evidence.capitalized(text) if first.isalpha() and first.islower() else text
 
 
 def unrecorded(run: RunReport, because: str) -> str:
@@ -55,20 +50,13 @@ def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
         yield f"examples per second{where}", units.if_known(throughput.examples_per_s, units.number)
     if record is not None and record.stall_fraction is not None:
         share = phrases.input_share(summary)
-        yield (
-            ("input, of the run", share)
-            if share
-            else (
-                "input, of the steps' time",
-                phrases.stall(record),
-            )
-        )
+        name = "input, of the run" if share else "input, of the steps' time"
+        yield name, share or phrases.stall(record)
     for gpu in summary.gpus:
         busy = units.if_known(gpu.utilization_percent, units.number)
         yield f"GPU {gpu.index} busy", busy and f"{busy} %"
         tensor = units.if_known(gpu.tensor_active_percent, units.number)
-        if tensor is not None:
-            yield f"GPU {gpu.index} tensor cores busy", f"{tensor} %"
+        yield f"GPU {gpu.index} tensor cores busy", tensor and f"{tensor} %"
     for gpu in summary.gpus:
         lost = gpu.lost_because
         yield f"GPU {gpu.index}", lost and f"not read to the end: {lost}"
@@ -106,10 +94,8 @@ def captures_of(finding: Finding, run: RunReport | None) -> tuple[CaptureRecord,
 
     Empty without a run, and for findings that are not about single steps.
     """
-    if run is None:
+    if run is None or finding.code not in _IN_CAPTURES:
         return ()
     captures = [report.capture for report in run.captures if report.capture and report.capture.path]
-    if finding.code not in _IN_CAPTURES:
-        return ()
     slower = [capture for capture in captures if capture.trigger == "step time"]
     return tuple((slower or captures)[-2:])
