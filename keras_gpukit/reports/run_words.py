@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.records.report import Report, RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
@@ -234,6 +234,14 @@ def running(summary: RunSummary, progress: Progress | None) -> str:
         lines.append(f"So far: {found.title} ({found.code})")
         lines += [f"Next: {advice}" for advice in found.advice[:1]]
     return "\n".join(map(units.printable, lines))
+
+
+STATES: dict[State, str] = {
+    "completed": "completed",
+    "interrupted": "interrupted",
+    "running": "running",
+    "unfinished": "end unknown",
+}
 
 
 def state_note(run: RunReport) -> str | None:

@@ -9,11 +9,11 @@ from html import escape
 from typing import Any, NamedTuple
 
 from keras_gpukit.records import show_by
+from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.profile import CaptureRecord, ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports import evidence, phrases, run_words, units
-from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.bar_charts import placement_chart, stages_chart, workers_chart
 from keras_gpukit.reports.html.chart import Chart, Omitted
 from keras_gpukit.reports.html.computation import (
@@ -33,6 +33,7 @@ from keras_gpukit.reports.html.run_charts import (
 )
 from keras_gpukit.reports.html.runs_table import run_ids, runs_table, step_times_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
+from keras_gpukit.rules import RULES
 from keras_gpukit.rules.comparing.pairs import setup
 from keras_gpukit.rules.verdict import of_profile
 
@@ -41,6 +42,10 @@ _SCRIPTS = (
     *("report.js", "linked_charts.js", "page_tools.js"),
     *("runs_table.js", "table_filter.js", "refresh.js"),
 )
+_COMPUTE = ("captures", "layers")
+_TIME = ("wall-time", "timeline")
+_CHARTS = {rule.code: rule.charts for rule in RULES}
+_IN_CAPTURES = {rule.code for rule in RULES if rule.in_captures}
 Keyed = tuple[str, str, Chart | Omitted | None]
 """A chart with its key, such as "timeline", which ends its id in the page, and its title."""
 
@@ -84,9 +89,14 @@ class Section:
 
     @property
     def first(self) -> list[Shown]:
-        """The charts that follow the verdict directly: where the time went."""
+        """The charts that follow the verdict directly: where the time went.
+
+        That of captured steps comes before that of the run if the verdict is on what they compute.
+        """
         worst = run_words.worst(self.summary) if self.summary else None
-        return list(words.first_charts(worst, self.shown))
+        of_steps = worst is None or _COMPUTE[0] in _CHARTS.get(worst.code, ())
+        keys = (*_COMPUTE, *_TIME) if of_steps or _TIME[0] not in self.shown else _TIME
+        return [self.shown[key] for key in keys if key in self.shown]
 
     @property
     def others(self) -> list[Shown]:
@@ -94,7 +104,7 @@ class Section:
         others = [chart for chart in self.shown.values() if chart not in self.first]
         if self.summary is None:
             return others
-        referred = [words.charts_of(finding, self.shown) for finding in self.summary.findings]
+        referred = [self.charts_of(finding) for finding in self.summary.findings]
         return [chart for chart in others if any(chart in charts for charts in referred)]
 
     @property
@@ -102,6 +112,22 @@ class Section:
         """Charts that say nothing about the verdict."""
         known = [*self.first, *self.others]
         return [chart for chart in self.shown.values() if chart not in known]
+
+    def charts_of(self, finding: Finding) -> list[Shown]:
+        """Returns the charts that show a finding, the most relevant first."""
+        return [self.shown[key] for key in _CHARTS.get(finding.code, ()) if key in self.shown]
+
+    def captures_of(self, finding: Finding) -> list[CaptureRecord]:
+        """Returns up to two captures that show a finding, preferably of steps that became slower.
+
+        Empty without a run, and for findings that are not about single steps.
+        """
+        if self.run is None or finding.code not in _IN_CAPTURES:
+            return []
+        taken = (report.capture for report in self.run.captures)
+        written = [capture for capture in taken if capture and capture.path]
+        slower = [capture for capture in written if capture.trigger == "step time"]
+        return (slower or written)[-2:]
 
 
 def plotly_js() -> str:
@@ -171,7 +197,6 @@ def render(
         run_words=run_words,
         setup=setup,
         units=units,
-        words=words,
         profile_href=profile_href,
         css="\n".join(map(_packaged, _STYLES)),
         javascript=drawing_js(),

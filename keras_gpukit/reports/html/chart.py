@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.tables import Table
 
 # Contrast of each colour: at least 3:1 to white and to near black, 4.5:1 to black text on it.
@@ -57,6 +58,16 @@ class Omitted:
 
     because: str
     is_flat: bool = False
+
+
+def unrecorded(run: RunReport, because: str) -> str:
+    """Explains a missing figure that runs record at their end and after their first seconds.
+
+    `because` is the explanation for a run that ended with a summary.
+    """
+    if run.state == "unfinished":
+        return "the run ended before it was recorded"
+    return "it is not known yet" if run.state == "running" else because
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:

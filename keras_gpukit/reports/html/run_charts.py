@@ -9,9 +9,17 @@ from keras_gpukit.records.report import Band, RunReport, TimeSeries
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.reports import units
 from keras_gpukit.reports.evidence import capitalized
-from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, axis, bar, draw, scaled
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Omitted,
+    axis,
+    bar,
+    draw,
+    scaled,
+    unrecorded,
+)
 from keras_gpukit.reports.html.over_time import TOO_SHORT, Curve, TimeAxis, WindowAreas, time_unit
-from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import account, correction, parts_of, time_spent
 from keras_gpukit.reports.tables import Table
 
