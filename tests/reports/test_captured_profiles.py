@@ -21,7 +21,7 @@ from keras_gpukit.records import (
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.text import markdown
 from keras_gpukit.rules.verdict import of_profile
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 EIGEN = "void Eigen::internal::EigenMetaKernel<scalar_product_op>"
 BATCH_NORM = LayerProfile(

@@ -29,8 +29,8 @@ from keras_gpukit.reports.html import charts_of_run, plotly_js, render
 from keras_gpukit.reports.html.chart import COLORS
 from keras_gpukit.reports.html.computation import captures_chart
 from keras_gpukit.rules import RULES, judge
-from keras_gpukit.saved_runs import load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
+from keras_gpukit.saved_runs.log_folder import load_report
 
 
 def page_of(folder: Path, lines=None, **options) -> Page:

@@ -11,7 +11,7 @@ import pytest
 from helpers.processes import environment
 
 from keras_gpukit.records import Worker
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.heavy
 
