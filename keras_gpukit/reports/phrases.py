@@ -22,19 +22,6 @@ _LEAST_IN_SHORT = 0.02
 _PARTS_IN_SHORT = 4
 _CAPTURES_LISTED = 3
 
-MEMORY_CAUSES = {
-    "weights": "weights_bytes",
-    "optimizer slots": "slots_bytes",
-    "batch": "batch_bytes",
-    "activations": "activations_bytes",
-    "gradients": "gradients_bytes",
-    "workspace": "workspace_bytes",
-}
-"""Causes of memory use, each with its field in `MemoryByCause`."""
-UPPER_BOUND = (
-    "An upper bound: XLA fuses operations, whose intermediate results then take no memory."
-)
-
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
     """Returns the run's main figures in words; unknown figures are left out."""

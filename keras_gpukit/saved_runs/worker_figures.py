@@ -96,10 +96,9 @@ def own_figures(run: RunReport) -> WorkerFigures | None:
     if worker is None or worker.index is None:
         return None
     saved = run.summary.workers
-    own = (member for member in saved.members if member.index == worker.index) if saved else ()
-    found = next(iter(own), None)
-    if found is not None:
-        return found
+    for member in saved.members if saved else ():
+        if member.index == worker.index:
+            return member
     profiles = (report.profile for report in run.captures if report.profile is not None)
     steps = tuple(step for profile in profiles for step in compared_steps(profile))
     return replace(figures_of(worker.index, run.summary), compared=steps)
