@@ -15,7 +15,7 @@ from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.run_words import running
 from keras_gpukit.reports.terminal import LiveDisplay
 from keras_gpukit.rules import judge_run
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding import RunFold
 
 FIRST_VERDICT_S = 5.0
 """Run time at which the first verdict is made. Later ones become rare."""

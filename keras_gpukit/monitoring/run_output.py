@@ -17,7 +17,7 @@ from keras_gpukit.records.names import SCHEMA, RecordKind
 from keras_gpukit.records.run import Overhead, RunHeader
 from keras_gpukit.records.steps import Part, Phase, StepWindow
 from keras_gpukit.saved_runs.exporting import SERVICES, start_logging
-from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
+from keras_gpukit.saved_runs.folding import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.writing import WriterThread
 from keras_gpukit.saved_runs.writing.run_log import RunLog
 

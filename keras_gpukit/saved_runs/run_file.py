@@ -14,8 +14,8 @@ import msgspec
 from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.saved_runs.folding import SERIES_POINTS
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
-from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS
 from keras_gpukit.saved_runs.run_lines import RunLine, RunLines
 
 MOST_DETAILED = 4

@@ -37,7 +37,7 @@ SHOWN_OF_STEPS, SHOWN_OF_GPU = len(STEPS), 10
 OF_STEPS = (*STEPS, "most_stall_fraction")
 OF_HOST = tuple(HostSample.__dataclass_fields__)
 OF_GPU = (*names.GPU_FIGURES, "memory_total_bytes", "throttled", "memory_others_bytes")
-OF_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+OF_MEMORY = (*names.MEMORY_FIGURES, "limit_bytes")
 host_values, memory_values = operator.attrgetter(*OF_HOST), operator.attrgetter(*OF_MEMORY)
 _gpu_values = operator.attrgetter(*(name for name in OF_GPU if name != "throttled"))
 
