@@ -171,8 +171,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
     if own is None or count is None:
         return chief
     peers = _peers(chief, own.index, runs)
-    others = [member for member in map(own_figures, peers.values()) if member is not None]
-    known = comparison(own, others, count)
+    known = comparison(own, filter(None, map(own_figures, peers.values())), count)
     saved = chief.summary.workers
     if saved is not None and len(saved.members) > len(known.members):
         return chief
@@ -216,5 +215,4 @@ def compare_in_folder(
         if not waits or now_s >= until_s:
             break
         sleep(LOOK_EVERY_S)
-    others = [member for member in map(own_figures, peers.values()) if member is not None]
-    return comparison(own, others, expected)
+    return comparison(own, filter(None, map(own_figures, peers.values())), expected)

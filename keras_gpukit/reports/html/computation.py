@@ -25,7 +25,7 @@ from keras_gpukit.reports.layers import (
     kinds_table,
     layers_table,
     limited_by,
-    names_of,
+    named_layers,
 )
 from keras_gpukit.reports.tables import Table
 from keras_gpukit.rules.compute.roofline import Roofline, roofline_of
@@ -234,7 +234,7 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
     whole_s = sum(layer.time_s for layer in profile.layers)
     if not whole_s:
         return Omitted("no operation in the profile names its layer")
-    named = [*zip(names_of(profile.layers), profile.layers, strict=True)]
+    named = named_layers(profile)
     named.sort(key=lambda layer: (layer[1].role == "other", -layer[1].time_s))
     inside = sum(layer.role != "other" for _, layer in named)
     left_out = named[_MOST_DRAWN:inside]
