@@ -430,8 +430,6 @@ def test_captures_are_drawn_and_told():
         "60 % of its time was input stall",
         "not read: It is empty.",
         "Events were dropped.",
-        "sgemm_128x64",
-        "dense/MatMul",
     ):
         assert words in page.words
 
@@ -442,10 +440,6 @@ def captured(**changes) -> records.CaptureReport:
 
 def test_all_columns_of_a_capture_are_per_step():
     tables = dict(captures_chart((captured(),)).more)
-    for what in ("operations", "kernels"):
-        table = tables[f"Newest capture: longest {what}"]
-        assert table.columns[2:] == ("time per step", "count per step", "share")
-        assert table.rows[0][2:] == ("4 ms", "2", "70 %")
     assert tables["Newest capture: computation by kind"].columns == ("kind", "time per step")
     # Profiles without a run are shown too.
     words = rendered(records.Report("logs", 0.0, "1", captures=(captured(),))).words

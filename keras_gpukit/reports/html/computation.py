@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from keras_gpukit.records.profile import (
-    KernelProfile,
     LayerProfile,
     MissedCapture,
-    OperationProfile,
     ProfileRecord,
     StepPart,
 )
@@ -43,7 +41,6 @@ _PARTS: dict[StepPart, str] = {
     "between steps": "#a58b6f",
     "idle": COLORS["other"],
 }
-_TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
 _NOTHING = "nothing was captured; keras_gpukit.Profiler takes profiles of a few steps"
 
 
@@ -113,12 +110,6 @@ def _detail_tables(
         longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
         rows = tuple((KINDS.get(kind, kind), units.duration(spent_s)) for kind, spent_s in longest)
         yield "computation by kind", Table(("kind", "time per step"), rows)
-    if profile.operations and not profile.layers:
-        operations = [(operation, operation.kind) for operation in profile.operations]
-        yield "longest operations", _longest(profile, "operation", "kind", operations)
-    if profile.kernels and not profile.layers:
-        kernels = [(kernel, _TENSOR_CORES[kernel.tensor_core]) for kernel in profile.kernels]
-        yield "longest kernels", _longest(profile, "kernel", "Tensor Cores", kernels)
     if profile.stages:
         stages = tuple(
             (
@@ -132,26 +123,6 @@ def _detail_tables(
         )
         heads = ("stage", "kind", "blocked per step", "share of the wait", "busy per step")
         yield "stages that training waited for", Table(heads, stages)
-
-
-def _longest(
-    profile: ProfileRecord,
-    what: str,
-    remark: str,
-    found: Sequence[tuple[OperationProfile | KernelProfile, str]],
-) -> Table:
-    steps = max(profile.steps, 1)
-    rows = tuple(
-        (
-            shortened(profiled.name),
-            remarked,
-            units.duration(profiled.time_s / steps),
-            units.number(profiled.count / steps),
-            units.percentage(profiled.share),
-        )
-        for profiled, remarked in found[:_MOST_ROWS]
-    )
-    return Table((what, remark, "time per step", "count per step", "share"), rows)
 
 
 def _captures_words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:
