@@ -226,8 +226,7 @@ class _ReportPage:
         self.stamp = self.html = ""
 
     def render(self, known: Mapping[str, TabFolder]) -> str:
-        from keras_gpukit.reports.html import render
-        from keras_gpukit.reports.html.runs_table import run_id
+        from keras_gpukit.reports.html import render, run_id
 
         ids = {folder.path: folder.id for folder in known.values()}
 

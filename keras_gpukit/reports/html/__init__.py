@@ -31,11 +31,13 @@ from keras_gpukit.reports.html.run_charts import (
     utilization_chart,
     wall_time_chart,
 )
-from keras_gpukit.reports.html.runs_table import run_ids, runs_table, step_times_chart
+from keras_gpukit.reports.html.runs_table import run_id, run_ids, runs_table, step_times_chart
 from keras_gpukit.reports.html.timeline import timeline_chart
 from keras_gpukit.rules import RULES
 from keras_gpukit.rules.comparing.pairs import setup
 from keras_gpukit.rules.verdict import of_profile
+
+__all__ = ["drawing_js", "plotly_js", "render", "run_id"]
 
 _STYLES = ("report.css", "charts.css", "runs_table.css", "printing.css")
 _SCRIPTS = (
