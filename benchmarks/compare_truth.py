@@ -26,7 +26,7 @@ from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.comparison import headline, reasons
 from keras_gpukit.rules.comparing.compare import compare_runs
 from keras_gpukit.rules.compute.host_cpu import POOL
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 SCRIPT = Path(__file__).parent / "planted" / "compared_run.py"
 TRAININGS = ("dense", "convolutional", "callback", "tf.data", "pydataset")

@@ -38,7 +38,7 @@ from keras_gpukit.records.steps import Phase
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.terminal import is_notebook, profiled_again
 from keras_gpukit.rules import judge_run
-from keras_gpukit.saved_runs.exporting.services import check_log_to
+from keras_gpukit.saved_runs.exporting import check_log_to
 
 
 class Monitor(WatchingCallback[RunSummary]):

@@ -113,8 +113,7 @@ def _one_fit(text: str, like: str = "") -> str:
 
     It is the fit called `like`, else the one that stands for the script.
     """
-    from keras_gpukit.saved_runs import load_report
-    from keras_gpukit.saved_runs.log_folder import main_run
+    from keras_gpukit.saved_runs.log_folder import load_report, main_run
 
     report = load_report(text) if Path(text).is_dir() else None
     if report is None or report.script is None:
@@ -156,7 +155,7 @@ def _read_runs(text: str) -> list[RunReport]:
 
 def _runs_in(log_dir: Path, name: str = "") -> list[RunReport]:
     """Returns the run of that name, or all that match if it is a pattern."""
-    from keras_gpukit.saved_runs import load_report
+    from keras_gpukit.saved_runs.log_folder import load_report
 
     runs = [run for run in load_report(log_dir).runs if run.is_chief]
     if not runs:
@@ -181,7 +180,7 @@ def _runs_in(log_dir: Path, name: str = "") -> list[RunReport]:
 
 def _in_full(run: RunReport, log_dir: Path) -> RunReport:
     """Reads a run again from its own folder if it is not among the newest, which are in full."""
-    from keras_gpukit.saved_runs import load_report
+    from keras_gpukit.saved_runs.log_folder import load_report
 
     if run.has_time_series:
         return run

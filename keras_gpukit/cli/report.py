@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from keras_gpukit.reports.html import render
     from keras_gpukit.reports.run_words import verdict_lines
     from keras_gpukit.rules.verdict import of_profile
-    from keras_gpukit.saved_runs import load_report
+    from keras_gpukit.saved_runs.log_folder import load_report
 
     try:
         report = load_report(args.log_dir)

@@ -63,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the script. Its exceptions pass through, so that Python itself ends the process."""
     from keras_gpukit.monitoring.sampling import STACKS
-    from keras_gpukit.saved_runs.exporting.services import check_log_to
+    from keras_gpukit.saved_runs.exporting import check_log_to
     from keras_gpukit.scripts.conclusion import Conclusion
     from keras_gpukit.scripts.custom_loop import OwnLoops
     from keras_gpukit.scripts.import_hook import OnImports

@@ -165,7 +165,7 @@ class TunedScript:
 def _recorded(log_dir: Path) -> tuple[Promise, ...]:
     """Returns the promises of the findings on the newest run of a log folder, if it has one."""
     from keras_gpukit.rules.gains import promises
-    from keras_gpukit.saved_runs import load_report
+    from keras_gpukit.saved_runs.log_folder import load_report
 
     try:
         runs = load_report(log_dir).runs

@@ -31,7 +31,7 @@ from keras_gpukit.rules.slowdown.capture_triggers import (
     CPUCaptures,
     events_of_step,
 )
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding import RunFold
 
 SMALL_BYTES = 2 << 20
 """Size up to which a profile is read in this process: it takes less time than starting another.

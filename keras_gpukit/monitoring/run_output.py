@@ -16,10 +16,10 @@ from keras_gpukit.records.event import EventKind, RunEvent
 from keras_gpukit.records.names import SCHEMA, RecordKind
 from keras_gpukit.records.run import Overhead, RunHeader
 from keras_gpukit.records.steps import Part, Phase, StepWindow
-from keras_gpukit.saved_runs.exporting.services import SERVICES, start_logging
-from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
+from keras_gpukit.saved_runs.exporting import SERVICES, start_logging
+from keras_gpukit.saved_runs.folding import SERIES_POINTS, RunFold
+from keras_gpukit.saved_runs.writing import WriterThread
 from keras_gpukit.saved_runs.writing.run_log import RunLog
-from keras_gpukit.saved_runs.writing.writer_thread import WriterThread
 
 T = TypeVar("T")
 SHORTEST_S = 0.05

@@ -27,7 +27,7 @@ from keras_gpukit.reports.run_words import running
 from keras_gpukit.reports.terminal import LiveDisplay
 from keras_gpukit.rules import judge_run
 from keras_gpukit.rules.whole_run.memory_grows import InputFillsMemory
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding import RunFold
 from keras_gpukit.sensors.host import left_bytes
 
 FIRST_INPUT_S = 4.0

@@ -47,12 +47,11 @@ def __getattr__(name: str) -> Any:
 
 
 _R = TypeVar("_R", bound="Displayed")
-_views: dict[type, Callable[[Any], str]] = {}
-_texts: dict[type, Callable[[Any], str]] = {}
+_views: dict[type, tuple[Callable[[Any], str], Callable[[Any], str]]] = {}
 
 
 class Displayed:
-    """Base class of records that notebooks show as HTML, and some as text, through a view.
+    """Base class of records that notebooks show as HTML, and `print` as text, through a view.
 
     A record does not know how it is shown. The module of its view registers the view when it is
     imported. Code that creates such a record imports that module.
@@ -61,22 +60,18 @@ class Displayed:
     def _repr_html_(self) -> str | None:
         """Returns the record as HTML for notebooks; None if no view is registered."""
         view = _views.get(type(self))
-        return None if view is None else view(self)
+        return None if view is None else view[0](self)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """Has IPython show the record as `print` does where it shows no HTML."""
         return {"text/plain": str(self)}
 
     def __str__(self) -> str:
-        """Returns the record as text for `print`, or its fields if no text view is registered."""
-        text = _texts.get(type(self))
-        return repr(self) if text is None else text(self)
+        """Returns the record as text for `print`, or its fields if no view is registered."""
+        view = _views.get(type(self))
+        return repr(self) if view is None else view[1](self)
 
 
-def show_by(
-    record: type[_R], view: Callable[[_R], str], text: Callable[[_R], str] | None = None
-) -> None:
+def show_by(record: type[_R], html: Callable[[_R], str], text: Callable[[_R], str]) -> None:
     """Registers how records of a class are shown."""
-    _views[record] = view
-    if text is not None:
-        _texts[record] = text
+    _views[record] = html, text

@@ -137,7 +137,6 @@ class RoundTrip:
     Attributes:
         lowest_s: Shortest round trip, in seconds: the time that the network takes while the
             machines are idle.
-        median_s: Median round trip, in seconds.
     """
 
     peer: int

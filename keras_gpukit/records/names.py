@@ -201,11 +201,7 @@ MOST_FOLDERS = 20_000
 
 
 def find_run_files(
-    root: Path,
-    *,
-    most_folders: int = MOST_FOLDERS,
-    within_s: float = math.inf,
-    profiles: bool = False,
+    root: Path, *, within_s: float = math.inf, profiles: bool = False
 ) -> tuple[list[Path], bool]:
     """Finds `gpukit/run.jsonl` and the records of other workers and processes next to it.
 
@@ -217,7 +213,7 @@ def find_run_files(
         is_record = RUN_FILE_OF_ANY.fullmatch(name) is not None
         return is_record or (profiles and name.endswith(PROFILE_SUFFIX))
 
-    found, complete = _files_below(root, is_wanted, most_folders, within_s)
+    found, complete = _files_below(root, is_wanted, within_s)
     return [
         file
         for file in found
@@ -234,19 +230,19 @@ def find_profiles(log_dir: str | os.PathLike[str]) -> list[Path]:
     Args:
         log_dir: A folder. One that does not exist (yet) has no profiles.
     """
-    files, _ = _files_below(Path(log_dir), lambda name: name.endswith(PROFILE_SUFFIX), MOST_FOLDERS)
+    files, _ = _files_below(Path(log_dir), lambda name: name.endswith(PROFILE_SUFFIX))
     return sorted(files)
 
 
 def _files_below(
-    root: Path, named: Callable[[str], bool], most_folders: int, within_s: float = math.inf
+    root: Path, named: Callable[[str], bool], within_s: float = math.inf
 ) -> tuple[list[Path], bool]:
     """Returns the files whose names match, those near the top first; and whether it was all."""
     deadline_s = time.monotonic() + within_s
     found: list[Path] = []
     folders = [root]
     for number, folder in enumerate(folders):  # which grows
-        if number == most_folders or time.monotonic() > deadline_s:
+        if number == MOST_FOLDERS or time.monotonic() > deadline_s:
             return found, False
         # Gone or unreadable; a null byte in the path raises a ValueError.
         with suppress(OSError, ValueError), os.scandir(folder) as entries:

@@ -174,7 +174,6 @@ class BenchmarkRow:
         precision: "float32", "TF32", or the type of Keras' mixed policy.
         batch: Examples in a batch. A CPU gets smaller batches than a GPU.
         rate: Examples per second.
-        failed_because: Why it failed.
     """
 
     device: DeviceKind

@@ -58,8 +58,7 @@ class StackTimes:
     """Lines on which a call or a script spent its time, the longest first.
 
     Attributes:
-        samples: Number of samples.
-        watched_s: Wall time in which they were taken.
+        watched_s: Wall time in which the samples were taken.
     """
 
     samples: int

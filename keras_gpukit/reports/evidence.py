@@ -110,6 +110,12 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def sentence(text: str) -> str:
+    """Capitalizes the first letter, unless the first word looks like a name."""
+    first = text.partition(" ")[0]
+    return capitalized(text) if first.isalpha() and first.islower() else text
+
+
 def advice_of(finding: Finding) -> tuple[tuple[Words, ...], ...]:
     """Returns each line of a finding's advice as its parts: words and code in turn."""
     actions = finding.actions or tuple(map(Advice, finding.advice))

@@ -49,12 +49,14 @@ def kinds_of(kinds_s: Mapping[Kind, float], most: int = _KINDS) -> str:
     return shares(named, sum(named.values()) or 1.0, most)
 
 
-def names_of(layers: Sequence[LayerProfile]) -> list[str]:
-    """Returns the layers' paths, without the model's own name where all layers are in one model."""
-    models = {part.path.partition("/")[0] for part in layers if part.role == "layer"}
-    if len(models) != 1:
-        return [part.path for part in layers]
-    return [(part.role == "layer" and part.path.partition("/")[2]) or part.path for part in layers]
+def named_layers(profile: ProfileRecord) -> list[tuple[str, LayerProfile]]:
+    """Returns the layers with their paths, without the model's name where all are in one model."""
+    models = {part.path.partition("/")[0] for part in profile.layers if part.role == "layer"}
+    prefix = f"{models.pop()}/" if len(models) == 1 else ""
+    return [
+        (part.path.removeprefix(prefix) if part.role == "layer" else part.path, part)
+        for part in profile.layers
+    ]
 
 
 def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile]]:
@@ -64,7 +66,7 @@ def kinds_of_layers(profile: ProfileRecord) -> list[tuple[str, int, LayerProfile
         Name, number of layers, and their sums.
     """
     found: dict[str, list[tuple[str, LayerProfile]]] = {}
-    for name, part in zip(names_of(profile.layers), profile.layers, strict=True):
+    for name, part in named_layers(profile):
         kind = plain_name(part.path) if part.role == "layer" else part.path
         found.setdefault(kind, []).append((name, part))
     kinds = [
@@ -123,7 +125,7 @@ def layers_table(profile: ProfileRecord) -> Table:
             tensor_cores(layer),
             kinds_of(layer.kinds_s),
         )
-        for name, layer in zip(names_of(profile.layers), profile.layers, strict=True)
+        for name, layer in named_layers(profile)
     )
     heads = ("layer", "time", "of it backward", "share", _launched(profile), "Tensor Cores")
     more = len(rows) - _MOST_ROWS
@@ -135,8 +137,7 @@ def layers_table(profile: ProfileRecord) -> Table:
 
 def kernels_table(profile: ProfileRecord) -> Table:
     """Returns the largest kernels of the layers that take the most time, with their own names."""
-    named = zip(names_of(profile.layers), profile.layers, strict=True)
-    longest = sorted(named, key=lambda layer: -layer[1].time_s)[:_MOST_ROWS]
+    longest = sorted(named_layers(profile), key=lambda layer: -layer[1].time_s)[:_MOST_ROWS]
     steps = max(profile.steps, 1)
     rows = tuple(
         (

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from keras_gpukit.records.cluster import SplitPlan
 from keras_gpukit.records.memory import HeldTensor, MemoryOption, MemoryPrediction, OutOfMemory
 from keras_gpukit.reports import units
-from keras_gpukit.reports.phrases import MEMORY_CAUSES, UPPER_BOUND, predicted_peak
+from keras_gpukit.reports.evidence import capitalized
 from keras_gpukit.reports.terminal import panel, plain, show_as, table
 from keras_gpukit.rules.compute.batch_size import PREDICTED_MARGIN
 from keras_gpukit.rules.whole_run.memory_ran_out import asking, place_advice
@@ -26,9 +26,6 @@ _CHANGES = {
     "rematerialization": "keras_gpukit.rematerialize(model): activations are recomputed, not kept",
 }
 
-_SIZED = ("batch size", "accumulation")
-"""Kinds of change whose batch size is the largest one predicted to fit."""
-
 
 def note(record: OutOfMemory) -> str:
     """Returns the note that is added to the exception, on several lines."""
@@ -43,17 +40,14 @@ def asked(record: OutOfMemory) -> str:
     """Describes the failed request: "Training: layer 'conv2d' asked for 128 MiB on GPU:0 …"."""
     size = record.state.asked_bytes
     amount = "an unknown amount of memory" if size is None else units.size(size)
-    part = f"{record.part.capitalize()}: " if record.part else ""
+    part = f"{record.part}: " if record.part else ""
     if record.in_callback:
-        part = (
-            f"{record.part or 'work'} in a callback{f' ({record.line})' if record.line else ''}: "
-        )
-        part = part[:1].upper() + part[1:]
-    where = asking(record) or "the step"
-    where = f"{part}{where}" if part else f"{where[:1].upper()}{where[1:]}"
+        line = f" ({record.line})" if record.line else ""
+        part = f"{record.part or 'work'} in a callback{line}: "
+    who = asking(record) or "the step"
     which = "" if record.operation is None else f" (operation {record.operation})"
     if record.execution == "xla" and record.shape is None:
-        where, which = f"{part}{'the' if part else 'The'} step, which XLA compiled as a whole,", ""
+        who, which = "the step, which XLA compiled as a whole,", ""
         amount += " in one block"
     backward = ", in the backward pass" if record.backward else ""
     shape = ""
@@ -62,7 +56,8 @@ def asked(record: OutOfMemory) -> str:
         shape = f" for a tensor of shape [{dims}] and type {record.dtype}"
     at = "" if record.step is None else f" after step {record.step:,}"
     batch = "" if record.batch_size is None else f", in a batch of {record.batch_size:,}"
-    return f"{where}{which} asked for {amount} on {record.device}{shape}{backward}{batch}{at}."
+    asked_for = f" asked for {amount} on {record.device}{shape}{backward}{batch}{at}."
+    return capitalized(f"{part}{who}{which}{asked_for}")
 
 
 def figures(record: OutOfMemory) -> tuple[str, ...]:
@@ -84,16 +79,11 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _predicted(record: OutOfMemory, prediction: MemoryPrediction) -> str | None:
-    """Returns what the step was predicted to need; None if unknown, or if XLA asked for more."""
-    low, high = prediction.low, prediction.high
-    if low is None or high is None:
-        return None
-    if prediction.is_upper_bound and (record.state.asked_bytes or 0) > high.total_bytes:
-        return None
-    if prediction.is_upper_bound or prediction.is_lower_bound:
-        return predicted_peak(prediction)
-    return units.span(units.size(low.total_bytes), units.size(high.total_bytes))
+def _predicted(record: OutOfMemory, prediction: MemoryPrediction) -> str:
+    """Returns what the step was predicted to need; "" if unknown, or if XLA asked for more."""
+    most_bytes, asked_bytes = prediction.peak_bytes or 0, record.state.asked_bytes or 0
+    is_refuted = prediction.is_upper_bound and asked_bytes > most_bytes
+    return "" if is_refuted else _predicted_range(prediction, "total_bytes")
 
 
 def named_sizes(tensors: Iterable[HeldTensor]) -> str:
@@ -145,20 +135,29 @@ def _change(option: MemoryOption) -> str:
     text = _CHANGES[option.kind].format(batch=option.batch_size)
     if option.needs_bytes is not None:
         text += f": predicted to need at most {units.size(option.needs_bytes)}"
-        if option.fits and option.kind in _SIZED:
+        if option.fits and option.kind in ("batch size", "accumulation"):  # the largest that fits
             free = units.percentage(PREDICTED_MARGIN)
             text += f", {free} of the memory and room for fragmentation left free"
     return f"{text}; {option.note}" if option.note else text
 
 
+_CAUSES = {
+    "weights": "weights_bytes",
+    "optimizer slots": "slots_bytes",
+    "batch": "batch_bytes",
+    "activations": "activations_bytes",
+    "gradients": "gradients_bytes",
+    "workspace": "workspace_bytes",
+}
+"""Causes of memory use, each with its field in `MemoryByCause`."""
 _STEPS = {"graph": "graph steps", "eager": "eager steps", "xla": "steps compiled by XLA"}
 
 
 def memory_view(prediction: MemoryPrediction) -> RenderableType:
     """Returns a panel: memory range per cause, the largest tensors, the largest batch that fits."""
     lines: list[RenderableType] = []
-    if predicted_range(prediction, "total_bytes") and prediction.peak_bytes is not None:
-        rows = [(name, predicted_range(prediction, field)) for name, field in MEMORY_CAUSES.items()]
+    if prediction.peak_bytes is not None:
+        rows = [(name, _predicted_range(prediction, field)) for name, field in _CAUSES.items()]
         lines += [_headline(prediction), "", table(rows, ("at the peak", "predicted"))]
     if prediction.largest:
         lines += ["", f"Largest tensors at the peak: {named_sizes(prediction.largest)}"]
@@ -179,22 +178,22 @@ def memory_view(prediction: MemoryPrediction) -> RenderableType:
     if prediction.is_lower_bound:
         lines += ["", f"A lower bound: {prediction.unknown_because}"]
     if prediction.is_upper_bound:
-        lines += ["", UPPER_BOUND]
+        fused = "XLA fuses operations, whose intermediate results then take no memory."
+        lines += ["", f"An upper bound: {fused}"]
     shown = (plain(line) if isinstance(line, str) else line for line in lines)
     return panel(shown, "Predicted memory")
 
 
 def _headline(prediction: MemoryPrediction) -> str:
     batch = f"Batch of {prediction.batch_size:,}, {_STEPS[prediction.execution]}"
-    if prediction.is_lower_bound or prediction.is_upper_bound:
-        return f"{batch}: peak {predicted_peak(prediction)}"
-    peak, span = units.size(prediction.peak_bytes or 0), predicted_range(prediction, "total_bytes")
-    return f"{batch}: peak about {peak} ({span})"
+    peak, span = units.size(prediction.peak_bytes or 0), _predicted_range(prediction, "total_bytes")
+    is_bound = prediction.is_lower_bound or prediction.is_upper_bound
+    return f"{batch}: peak {span}" if is_bound else f"{batch}: peak about {peak} ({span})"
 
 
-def predicted_range(prediction: MemoryPrediction | None, field: str | None) -> str:
+def _predicted_range(prediction: MemoryPrediction, field: str) -> str:
     """Returns the range that is predicted for a field of `MemoryByCause`; "" if it is unknown."""
-    if field is None or prediction is None or prediction.low is None or prediction.high is None:
+    if prediction.low is None or prediction.high is None:
         return ""
     sizes = sorted((getattr(prediction.low, field), getattr(prediction.high, field)))
     low, high = map(units.size, sizes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from keras_gpukit.records.machine import MemoryRecord, UtilizationRecord, mean_busy_percent
@@ -20,19 +21,6 @@ LEAST_SHARE = 0.005
 _LEAST_IN_SHORT = 0.02
 _PARTS_IN_SHORT = 4
 _CAPTURES_LISTED = 3
-
-MEMORY_CAUSES = {
-    "weights": "weights_bytes",
-    "optimizer slots": "slots_bytes",
-    "batch": "batch_bytes",
-    "activations": "activations_bytes",
-    "gradients": "gradients_bytes",
-    "workspace": "workspace_bytes",
-}
-"""Causes of memory use, each with its field in `MemoryByCause`."""
-UPPER_BOUND = (
-    "An upper bound: XLA fuses operations, whose intermediate results then take no memory."
-)
 
 
 def headline(summary: RunSummary) -> tuple[str, ...]:
@@ -178,6 +166,39 @@ def _input(summary: RunSummary, record: InputRecord) -> str:
     if record.stall_fraction is None:
         return "input stall unknown"
     return f"input {stall(record)} of the steps' time"
+
+
+def key_figures(summary: RunSummary) -> Iterator[tuple[str, str | None]]:
+    """Yields the most important figures as pairs of name and value; None if it is unknown."""
+    throughput, record = summary.throughput, summary.input
+    if throughput is not None:
+        where = " on each worker" if summary.environment.workers > 1 else ""
+        yield "step time", units.if_known(throughput.step_time_s, units.duration)
+        yield f"examples per second{where}", units.if_known(throughput.examples_per_s, units.number)
+    if record is not None and record.stall_fraction is not None:
+        share = input_share(summary)
+        name = "input, of the run" if share else "input, of the steps' time"
+        yield name, share or stall(record)
+    for gpu in summary.gpus:
+        busy = units.if_known(gpu.utilization_percent, units.number)
+        yield f"GPU {gpu.index} busy", busy and f"{busy} %"
+        tensor = units.if_known(gpu.tensor_active_percent, units.number)
+        yield f"GPU {gpu.index} tensor cores busy", tensor and f"{tensor} %"
+    for gpu in summary.gpus:
+        lost = gpu.lost_because
+        yield f"GPU {gpu.index}", lost and f"not read to the end: {lost}"
+    for device in summary.allocators:
+        yield f"{device.device} peak memory", units.size(device.needed_bytes)
+    memory = summary.memory
+    if memory is not None and memory.fullest is not None and memory.weights_bytes is not None:
+        yield "peak memory, predicted", predicted_peak(memory.prediction)
+        yield "weights", units.size(memory.weights_bytes)
+        yield "optimizer slots", units.if_known(memory.slots_bytes, units.size)
+        steps_bytes = memory.steps_bytes(memory.fullest)
+        yield "activations, gradients and workspace", units.if_known(steps_bytes, units.size)
+    if throughput is not None:
+        yield "steps", f"{throughput.steps:,}"
+        yield "whole run", units.if_known(throughput.wall_s, units.duration)
 
 
 def _gpus(record: UtilizationRecord) -> list[str]:

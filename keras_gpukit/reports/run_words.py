@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from keras_gpukit.errors import one_line
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.profile import ProfileRecord
-from keras_gpukit.records.report import Report, RunReport
+from keras_gpukit.records.report import Report, RunReport, State
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.records.steps import Progress
 from keras_gpukit.reports import phrases, units
+from keras_gpukit.reports.evidence import capitalized
 from keras_gpukit.rules.input.input_bound import FROM_PROFILE
 from keras_gpukit.rules.slowdown.capture_triggers import CPU_AFTER_S, MOST_COMPUTES
 from keras_gpukit.rules.verdict import ENDED_BY
@@ -18,8 +19,6 @@ from keras_gpukit.rules.whole_run.endings import doing
 
 _RUNS_LISTED = 3
 NOTHING_FOUND = "Nothing was found that slows this run down."
-NOTHING_IN_PROFILE = "Nothing was found that slows the captured steps down."
-_INTERRUPTED = "The run was interrupted."
 ACCOUNT_OF_TIME = "low-compute-share"
 """Code of the rule that accounts for all of a run's time."""
 LEAST_LOOP_S = 5.0
@@ -43,11 +42,11 @@ def all_well(summary: RunSummary) -> str:
     A run whose speed could not be judged is not called free of problems.
     """
     if summary.ending == "interrupted":
-        return _INTERRUPTED
+        return "The run was interrupted."
     is_profile = summary.input is not None and summary.input.mechanism == FROM_PROFILE
     too_short = summary.verdict.too_short
     if is_judged(summary) and is_profile:
-        return NOTHING_IN_PROFILE
+        return "Nothing was found that slows the captured steps down."
     if is_judged(summary) and _is_short(summary):
         lasted = f" in {units.duration(summary.breakdown.wall_s)}" if summary.breakdown else ""
         waited = phrases.input_share(summary)
@@ -203,7 +202,7 @@ def verdict_line(run: RunReport) -> str:
         names_end = end is None or (finding is not None and finding.code in ENDED_BY)
         return line if names_end else f"{line}; {end}"
     sentences = (
-        None if end is None else f"{end[:1].upper()}{end[1:]}.",
+        None if end is None else f"{capitalized(end)}.",
         # Without a finding, an interrupted run's headline only says that it was interrupted.
         None if run.state == "interrupted" and finding is None else headline.text,
     )
@@ -235,6 +234,14 @@ def running(summary: RunSummary, progress: Progress | None) -> str:
         lines.append(f"So far: {found.title} ({found.code})")
         lines += [f"Next: {advice}" for advice in found.advice[:1]]
     return "\n".join(map(units.printable, lines))
+
+
+STATES: dict[State, str] = {
+    "completed": "completed",
+    "interrupted": "interrupted",
+    "running": "running",
+    "unfinished": "end unknown",
+}
 
 
 def state_note(run: RunReport) -> str | None:

@@ -31,8 +31,8 @@ def setup_panel(
     are arguments that have no effect without a GPU, and `notes` say what the strategy does to the
     loss and the batch, or why none is used.
     """
-    count = f"{replicas} replica{'s' if replicas > 1 else ''}"
     name = strategy or "No distribution strategy"
+    count = units.count(replicas, "replica")
     parts = [
         gpu_table(devices, state) if devices else no_gpu_text(causes, not_applied),
         *([actions_table(actions)] if actions else []),

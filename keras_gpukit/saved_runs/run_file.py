@@ -14,8 +14,8 @@ import msgspec
 from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.names import SCHEMA
 from keras_gpukit.records.report import RunReport
+from keras_gpukit.saved_runs.folding import SERIES_POINTS
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS
-from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS
 from keras_gpukit.saved_runs.run_lines import RunLine, RunLines
 
 MOST_DETAILED = 4
@@ -111,10 +111,7 @@ class RunFile:
 
     @property
     def _run(self) -> RunLines:
-        if self._current is None:
-            self._start("It has lost its beginning.")
-        assert self._current is not None
-        return self._current
+        return self._current or self._start("It has lost its beginning.")
 
     def _begin_run(self, line: RunLine) -> None:
         schema = msgspec.json.decode(line.record, type=_Head).schema
@@ -126,7 +123,7 @@ class RunFile:
             )
         self._start(newer)
 
-    def _start(self, note: str | None = None) -> None:
+    def _start(self, note: str | None) -> RunLines:
         if self._current is not None:
             self._skipped_too_much |= not self._current.is_over
             self._ended.append(self._current.report(None))
@@ -137,6 +134,7 @@ class RunFile:
         name = self._name if self._begun == 1 else f"{self._name} #{self._begun}"
         points = MOST_POINTS if self._detail == "full" else SERIES_POINTS
         self._current = RunLines(name, note, self._folder, points)
+        return self._current
 
 
 class _Head(msgspec.Struct):

@@ -29,8 +29,8 @@ from keras_gpukit.records.run import Ending, Overhead, RunEnd, RunHeader, RunSum
 from keras_gpukit.records.script import StackTimes
 from keras_gpukit.records.steps import InputRecord, Progress, StepWindow, ThroughputRecord
 from keras_gpukit.rules import judge_run
+from keras_gpukit.saved_runs.folding import RunFold
 from keras_gpukit.saved_runs.folding.downsampling import Downsampler
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
 from keras_gpukit.saved_runs.folding.tags import (
     SHOWN_OF_GPU,
     SHOWN_OF_STEPS,

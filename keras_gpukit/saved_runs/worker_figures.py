@@ -96,10 +96,9 @@ def own_figures(run: RunReport) -> WorkerFigures | None:
     if worker is None or worker.index is None:
         return None
     saved = run.summary.workers
-    own = (member for member in saved.members if member.index == worker.index) if saved else ()
-    found = next(iter(own), None)
-    if found is not None:
-        return found
+    for member in saved.members if saved else ():
+        if member.index == worker.index:
+            return member
     profiles = (report.profile for report in run.captures if report.profile is not None)
     steps = tuple(step for profile in profiles for step in compared_steps(profile))
     return replace(figures_of(worker.index, run.summary), compared=steps)
@@ -172,8 +171,7 @@ def _compared(chief: RunReport, runs: Sequence[RunReport]) -> RunReport:
     if own is None or count is None:
         return chief
     peers = _peers(chief, own.index, runs)
-    others = [member for member in map(own_figures, peers.values()) if member is not None]
-    known = comparison(own, others, count)
+    known = comparison(own, filter(None, map(own_figures, peers.values())), count)
     saved = chief.summary.workers
     if saved is not None and len(saved.members) > len(known.members):
         return chief
@@ -217,5 +215,4 @@ def compare_in_folder(
         if not waits or now_s >= until_s:
             break
         sleep(LOOK_EVERY_S)
-    others = [member for member in map(own_figures, peers.values()) if member is not None]
-    return comparison(own, others, expected)
+    return comparison(own, filter(None, map(own_figures, peers.values())), expected)

@@ -277,7 +277,7 @@ class Conclusion:
 
 def _read(log_dirs: list[Path], since_s: float) -> Report | None:
     """Returns the runs since a time, newest first; None if there are no runs."""
-    from keras_gpukit.saved_runs import load_report
+    from keras_gpukit.saved_runs.log_folder import load_report
 
     reports = []
     for log_dir in log_dirs:

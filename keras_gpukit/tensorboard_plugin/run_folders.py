@@ -219,7 +219,7 @@ class ReportPages:
 
 class _ReportPage:
     def __init__(self, folder: TabFolder) -> None:
-        from keras_gpukit.saved_runs import LogFolder
+        from keras_gpukit.saved_runs.log_folder import LogFolder
 
         self._path, self._root = folder.path, folder.root
         self._log_folder = LogFolder(folder.path)

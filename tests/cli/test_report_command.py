@@ -13,7 +13,7 @@ from helpers.workers import write_worker
 
 from keras_gpukit.cli.main import main
 from keras_gpukit.records import Report, from_dict
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 
 @pytest.fixture

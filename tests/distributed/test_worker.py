@@ -7,7 +7,7 @@ import pytest
 
 from keras_gpukit.distributed.clusters import this_worker
 from keras_gpukit.records import Environment, RunReport, Worker
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 WORKERS = {"worker": ["a:1", "b:1", "c:1"]}
 WITH_CHIEF = {"chief": ["x:1"], "worker": ["a:1", "b:1"]}

@@ -11,7 +11,7 @@ from keras_gpukit.input.wait.closed_windows import ClosedWindows
 from keras_gpukit.input.wait.meters import WaitReading
 from keras_gpukit.input.wait.step_windows import StepWindows
 from keras_gpukit.input.wait.totals import StepTotals
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding import RunFold
 
 
 class Pipeline:

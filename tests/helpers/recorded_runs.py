@@ -33,7 +33,7 @@ from keras_gpukit.records import (
     WaitDistribution,
 )
 from keras_gpukit.rules import judge
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 from keras_gpukit.saved_runs.writing.run_log import JsonLines
 
 GIB = 2**30

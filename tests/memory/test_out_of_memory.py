@@ -10,7 +10,7 @@ import pytest
 from helpers import prepared
 from helpers.processes import environment
 
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 CASE = Path(__file__).parent / "cases" / "runs_out.py"
 MIB = 2**20

@@ -21,7 +21,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.reports import units
 from keras_gpukit.reports.memory import memory_view as render
 from keras_gpukit.reports.terminal import print_anywhere
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 CASES = Path(__file__).parent / "cases"
 X, Y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")

@@ -16,7 +16,7 @@ from keras_gpukit.monitoring import hangs, sampling
 from keras_gpukit.monitoring.hangs import Frame, HangWatch, describe
 from keras_gpukit.records import Hang, RunReport
 from keras_gpukit.reports.run_words import state_note
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 LIBRARY = "/usr/lib/python3/site-packages"
 TF, KERAS = f"{LIBRARY}/tensorflow/python", f"{LIBRARY}/keras/src"

@@ -20,7 +20,7 @@ from keras_gpukit.monitoring import call_frame
 from keras_gpukit.monitoring.call_frame import CallFrame
 from keras_gpukit.monitoring.replaced_attribute import ReplacedAttribute
 from keras_gpukit.records import EpochMemory, GPUSample, HostSample, StepWindow
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding import RunFold
 from keras_gpukit.sensors.interpreter import NewThreadsSensor, ThreadTimes
 from keras_gpukit.sensors.other_processes import OtherProcessesSensor
 

@@ -11,7 +11,7 @@ from helpers.processes import wait_for
 import keras_gpukit as gpukit
 from keras_gpukit.monitoring import session
 from keras_gpukit.records import Ceilings, DeviceBenchmark, GPUInfo
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 from keras_gpukit.sensors.host import results_file
 
 CARD = "NVIDIA H100 PCIe"

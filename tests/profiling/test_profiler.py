@@ -23,7 +23,7 @@ from keras_gpukit.monitoring import call_frame
 from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.capture import profile_name, write_profile
 from keras_gpukit.profiling.capturing.capture_settings import RequestFile, next_scheduled
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 

@@ -9,7 +9,7 @@ import pytest
 from helpers import prepared
 from helpers.clusters import LocalCluster
 
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 CASES = Path(__file__).parent / "cases"
 WORKERS = 3

@@ -13,7 +13,7 @@ from helpers.synthetic_xplane import COMPUTE, Capture
 
 from keras_gpukit.records import Report, RunHeader
 from keras_gpukit.reports.html import render
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 from keras_gpukit.saved_runs.run_lines import _KINDS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

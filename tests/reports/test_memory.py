@@ -17,9 +17,8 @@ from keras_gpukit.records import (
     OutOfMemory,
 )
 from keras_gpukit.reports.evidence import evidence_sentences
-from keras_gpukit.reports.html.words import key_figures
 from keras_gpukit.reports.memory import note
-from keras_gpukit.reports.phrases import headline
+from keras_gpukit.reports.phrases import headline, key_figures
 from keras_gpukit.rules import judge
 
 MIB, GIB = 2**20, 2**30

@@ -23,7 +23,7 @@ from keras_gpukit.reports.units import percentage
 from keras_gpukit.rules import judge, judge_run
 from keras_gpukit.rules.comparing.compare import compare_runs
 from keras_gpukit.rules.savings import of_rates
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 from keras_gpukit.tensorboard_plugin.run_folders import ReportPages, find_run_folders
 from keras_gpukit.tuning.diagnose import conclude
 

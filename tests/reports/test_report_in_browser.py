@@ -13,7 +13,7 @@ from helpers.series import series_of_points
 
 from keras_gpukit.records import MOST_COMPARED, Ceilings, StepFlops
 from keras_gpukit.reports.html import render
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.browser
 TIMELINE, BUSY = ".plot[id$='-timeline']", ".plot[id$='-busy']"

@@ -24,8 +24,7 @@ from keras_gpukit.records import (
     from_dict,
     to_dict,
 )
-from keras_gpukit.reports.html.words import key_figures
-from keras_gpukit.reports.phrases import headline
+from keras_gpukit.reports.phrases import headline, key_figures
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.cluster.replica_advice import advise
 from keras_gpukit.rules.comparing.pairs import setup

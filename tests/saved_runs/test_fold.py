@@ -17,7 +17,7 @@ from helpers.training import fast_dataset, small_model
 from keras_gpukit import Monitor
 from keras_gpukit.records import GPUInfo
 from keras_gpukit.rules.rule import MINIMUM_SAMPLES
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.tensorflow
 

@@ -35,8 +35,8 @@ from keras_gpukit.records import (
 )
 from keras_gpukit.reports.html import render
 from keras_gpukit.rules.slowdown.shifts import shifts_of
-from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
+from keras_gpukit.saved_runs.log_folder import LogFolder, load_report
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
 INTERRUPTED = replace(SUMMARY, ending="interrupted")

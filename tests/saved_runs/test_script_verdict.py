@@ -11,8 +11,7 @@ from rich.console import Console
 from keras_gpukit.records import Calls, LineTime, ScriptRecord
 from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.html import render
-from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.log_folder import main_run
+from keras_gpukit.saved_runs.log_folder import load_report, main_run
 
 ADAPT = LineTime("train.py:31", "<module>", "TextVectorization.adapt", "text.adapt(rows)", 250.0)
 SCRIPT = ScriptRecord(400.0, 9.0, 30.0, (Calls("fit", "train.py:45", 1, 61.0),), (ADAPT,), ())

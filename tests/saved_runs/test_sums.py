@@ -19,8 +19,8 @@ from keras_gpukit.records import (
     ThroughputRecord,
     UtilizationRecord,
 )
+from keras_gpukit.saved_runs.folding import SERIES_POINTS, RunFold
 from keras_gpukit.saved_runs.folding.downsampling import MOST_EVENTS
-from keras_gpukit.saved_runs.folding.run_fold import SERIES_POINTS, RunFold
 
 
 def folded(kind, records) -> UtilizationRecord:

@@ -17,8 +17,7 @@ from keras_gpukit.records import Progress, RunHeader, TimeBreakdown
 from keras_gpukit.reports.html import render
 from keras_gpukit.reports.run_words import state_note, verdict_line
 from keras_gpukit.rules.whole_run.endings import doing
-from keras_gpukit.saved_runs import load_report
-from keras_gpukit.saved_runs.log_folder import LogFolder
+from keras_gpukit.saved_runs.log_folder import LogFolder, load_report
 from keras_gpukit.saved_runs.writing import run_log
 from keras_gpukit.saved_runs.writing.run_log import own_identity
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY
 from helpers.workers import LATE, four, write_worker
 
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 from keras_gpukit.saved_runs.worker_figures import compare_in_folder, figures_of
 
 EVEN = four(2).members

@@ -12,7 +12,7 @@ from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
 from keras_gpukit.records import Calls, Progress, ScriptError, ScriptRecord, TimeBreakdown
 from keras_gpukit.reports.phrases import account
 from keras_gpukit.rules import judge
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 from keras_gpukit.scripts.conclusion import REPORT, Conclusion
 from keras_gpukit.scripts.run_folder import RunFolder
 from keras_gpukit.scripts.watched_fits import WatchedFits

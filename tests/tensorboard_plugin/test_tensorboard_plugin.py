@@ -418,12 +418,16 @@ class TestHugeLogDirectories:
         write_run(tmp_path / "zz" / "deep")
         return tmp_path
 
-    def test_the_search_ends_and_says_so_and_runs_near_the_top_are_found_first(self, logdir):
+    def test_the_search_ends_and_says_so_and_runs_near_the_top_are_found_first(
+        self, logdir, monkeypatch
+    ):
         assert find_run_files(logdir)[1] is True
-        assert find_run_files(logdir, most_folders=50) == ([], False)
         assert find_run_files(logdir, within_s=-1.0) == ([], False)
+        monkeypatch.setattr(search, "MOST_FOLDERS", 50)
+        assert find_run_files(logdir) == ([], False)
         record = write_run(logdir / "zz")
-        assert find_run_files(logdir, most_folders=204) == ([record], False)
+        monkeypatch.setattr(search, "MOST_FOLDERS", 204)
+        assert find_run_files(logdir) == ([record], False)
 
     def test_the_tab_says_that_it_did_not_see_all(self, logdir, monkeypatch):
         monkeypatch.setattr(run_folders, "WITHIN_S", -1.0)

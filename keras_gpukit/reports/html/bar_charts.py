@@ -8,8 +8,16 @@ from keras_gpukit.records.cluster import WorkerFigures
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, bar, draw_bars, label, row_bars
-from keras_gpukit.reports.html.words import unrecorded
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Omitted,
+    bar,
+    draw_bars,
+    label,
+    row_bars,
+    unrecorded,
+)
 from keras_gpukit.reports.phrases import compared
 from keras_gpukit.reports.tables import Table, stage_cost, stages_table
 from keras_gpukit.reports.text import operations_table, placement_tables, placement_words

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports.tables import Table
 
 # Contrast of each colour: at least 3:1 to white and to near black, 4.5:1 to black text on it.
@@ -57,6 +58,16 @@ class Omitted:
 
     because: str
     is_flat: bool = False
+
+
+def unrecorded(run: RunReport, because: str) -> str:
+    """Explains a missing figure that runs record at their end and after their first seconds.
+
+    `because` is the explanation for a run that ended with a summary.
+    """
+    if run.state == "unfinished":
+        return "the run ended before it was recorded"
+    return "it is not known yet" if run.state == "running" else because
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:
@@ -113,25 +124,6 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     """Returns a Plotly axis with a title."""
     heading = {"text": title, "font": {"size": 13}, "standoff": 8}
     return {"title": heading, "automargin": True, "zeroline": False, **more}
-
-
-def marked_line(x: float, text: str, yref: str, *, on_right: bool, **line: Any) -> dict[str, Any]:
-    """Returns a labelled vertical line, as a Plotly shape, with properties such as its `dash`.
-
-    It spans the figure if `yref` is "paper", the panel of the first y-axis if it is "y domain".
-    """
-    return {
-        "type": "line",
-        **{"x0": x, "x1": x, "yref": yref, "y0": 0, "y1": 1},
-        "line": {"width": 1.5, **line},
-        "label": {
-            "text": text,
-            "textposition": "end",
-            "textangle": 0,
-            "xanchor": "left" if on_right else "right",
-            "yanchor": "top",
-        },
-    }
 
 
 def names_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -7,13 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from keras_gpukit.records.profile import (
-    KernelProfile,
     LayerProfile,
     MissedCapture,
-    OperationProfile,
     ProfileRecord,
     StepPart,
-    StepProfile,
 )
 from keras_gpukit.records.report import CaptureReport, RunReport
 from keras_gpukit.reports import units
@@ -26,7 +23,7 @@ from keras_gpukit.reports.layers import (
     kinds_table,
     layers_table,
     limited_by,
-    names_of,
+    named_layers,
 )
 from keras_gpukit.reports.tables import Table
 from keras_gpukit.rules.compute.roofline import Roofline, roofline_of
@@ -44,7 +41,6 @@ _PARTS: dict[StepPart, str] = {
     "between steps": "#a58b6f",
     "idle": COLORS["other"],
 }
-_TENSOR_CORES = {True: "yes", False: "no", None: "unknown"}
 _NOTHING = "nothing was captured; keras_gpukit.Profiler takes profiles of a few steps"
 
 
@@ -114,12 +110,6 @@ def _detail_tables(
         longest = sorted(profile.kinds_s.items(), key=lambda kind: -kind[1])
         rows = tuple((KINDS.get(kind, kind), units.duration(spent_s)) for kind, spent_s in longest)
         yield "computation by kind", Table(("kind", "time per step"), rows)
-    if profile.operations and not profile.layers:
-        operations = [(operation, operation.kind) for operation in profile.operations]
-        yield "longest operations", _longest(profile, "operation", "kind", operations)
-    if profile.kernels and not profile.layers:
-        kernels = [(kernel, _TENSOR_CORES[kernel.tensor_core]) for kernel in profile.kernels]
-        yield "longest kernels", _longest(profile, "kernel", "Tensor Cores", kernels)
     if profile.stages:
         stages = tuple(
             (
@@ -133,26 +123,6 @@ def _detail_tables(
         )
         heads = ("stage", "kind", "blocked per step", "share of the wait", "busy per step")
         yield "stages that training waited for", Table(heads, stages)
-
-
-def _longest(
-    profile: ProfileRecord,
-    what: str,
-    remark: str,
-    found: Sequence[tuple[OperationProfile | KernelProfile, str]],
-) -> Table:
-    steps = max(profile.steps, 1)
-    rows = tuple(
-        (
-            shortened(profiled.name),
-            remarked,
-            units.duration(profiled.time_s / steps),
-            units.number(profiled.count / steps),
-            units.percentage(profiled.share),
-        )
-        for profiled, remarked in found[:_MOST_ROWS]
-    )
-    return Table((what, remark, "time per step", "count per step", "share"), rows)
 
 
 def _captures_words(captures: Sequence[CaptureReport], newest: CaptureReport | None) -> str:
@@ -180,8 +150,8 @@ def _captures_words(captures: Sequence[CaptureReport], newest: CaptureReport | N
     return f"{words} {', '.join(busy)}." if busy else words
 
 
-def _captured_ms(of: Sequence[ProfileRecord | StepProfile]) -> dict[StepPart, list[float | None]]:
-    """Returns the milliseconds of each part, per step or capture, without parts that none has."""
+def _captured_ms(of: Sequence[ProfileRecord]) -> dict[StepPart, list[float | None]]:
+    """Returns the milliseconds of each part per capture, without parts that none has."""
     spent_s = {part: [profile.parts_s.get(part) for profile in of] for part in _PARTS}
     return {
         part: [None if each_s is None else round(each_s * 1e3, 5) for each_s in all_s]
@@ -235,7 +205,7 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
     whole_s = sum(layer.time_s for layer in profile.layers)
     if not whole_s:
         return Omitted("no operation in the profile names its layer")
-    named = [*zip(names_of(profile.layers), profile.layers, strict=True)]
+    named = named_layers(profile)
     named.sort(key=lambda layer: (layer[1].role == "other", -layer[1].time_s))
     inside = sum(layer.role != "other" for _, layer in named)
     left_out = named[_MOST_DRAWN:inside]

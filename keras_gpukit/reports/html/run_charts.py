@@ -8,9 +8,18 @@ from typing import Any
 from keras_gpukit.records.report import Band, RunReport, TimeSeries
 from keras_gpukit.records.script import ScriptRecord
 from keras_gpukit.reports import units
-from keras_gpukit.reports.html.chart import COLORS, Chart, Omitted, axis, bar, draw, scaled
+from keras_gpukit.reports.evidence import capitalized
+from keras_gpukit.reports.html.chart import (
+    COLORS,
+    Chart,
+    Omitted,
+    axis,
+    bar,
+    draw,
+    scaled,
+    unrecorded,
+)
 from keras_gpukit.reports.html.over_time import TOO_SHORT, Curve, TimeAxis, WindowAreas, time_unit
-from keras_gpukit.reports.html.words import unrecorded
 from keras_gpukit.reports.phrases import account, correction, parts_of, time_spent
 from keras_gpukit.reports.tables import Table
 
@@ -223,8 +232,9 @@ def _memory(
     most = max((curve.band.highest or 0 for curve in curves), default=0)
     size, unit = (_GIB, "GiB") if most >= _GIB else (_MIB, "MiB")
     flat = f"hardly changed: {text}" if all(curve.is_flat for curve in curves) else None
-    caption = f"{text[:1].upper()}{text[1:]}."
-    return _draw(curves, time, caption, flat, unit, size, unit, because, rangemode="tozero")
+    return _draw(
+        curves, time, f"{capitalized(text)}.", flat, unit, size, unit, because, rangemode="tozero"
+    )
 
 
 def _at_most(what: str, series: TimeSeries, used: str, limit: str) -> list[str]:

@@ -12,7 +12,6 @@ from keras_gpukit.records.comparison import MOST_COMPARED
 from keras_gpukit.records.machine import mean_busy_percent
 from keras_gpukit.records.report import RunReport
 from keras_gpukit.reports import comparison, units
-from keras_gpukit.reports.html import words
 from keras_gpukit.reports.html.chart import (
     PALETTE,
     Chart,
@@ -24,7 +23,7 @@ from keras_gpukit.reports.html.chart import (
     scaled,
 )
 from keras_gpukit.reports.html.over_time import TimeAxis, corners
-from keras_gpukit.reports.run_words import headline_of
+from keras_gpukit.reports.run_words import STATES, headline_of
 from keras_gpukit.reports.tables import Table
 from keras_gpukit.rules.comparing.compare import compare_runs
 from keras_gpukit.rules.comparing.pairs import settings_of
@@ -231,7 +230,7 @@ def _cells(run: RunReport) -> dict[str, RunCell]:
         "peak memory": _cell(peak, units.size),
         "steps": _cell(summary.steps, units.number),
         "ran for": _cell(lasted_s, units.duration),
-        "state": RunCell("", badge=(run.state, words.STATES[run.state])),
+        "state": RunCell("", badge=(run.state, STATES[run.state])),
         "began": RunCell(units.moment(run.began_s), run.began_s),
     }
 

@@ -19,7 +19,6 @@ from keras_gpukit.reports.html.chart import (
     Values,
     axis,
     draw,
-    marked_line,
     names_axis,
     scaled,
     step_time_unit,
@@ -291,20 +290,27 @@ def _change_lines(run: RunReport, time: TimeAxis) -> list[dict[str, Any]]:
         if shift.series == STEP_TIME and shift.kind == "level"
     ]
     largest = sorted(shifts, key=lambda shift: -abs(shift.after - shift.before))[:_MOST_LABELLED]
-    return [
-        marked_line(
-            time.place((run.began_s or 0.0) + shift.elapsed_s),
-            f"{two_digits(shift.after / shift.before)}× slower"
-            if shift.after > shift.before
-            else f"{two_digits(shift.before / shift.after)}× faster",
-            "y domain",
-            on_right=shift.elapsed_s < _LEFT * time.lasted_s,
-            dash="dash",
-            color=_CHANGES,
-        )
-        for shift in largest
-        if shift.before > 0 and shift.after > 0
-    ]
+    lines = []
+    for shift in largest:
+        if shift.before > 0 and shift.after > 0:
+            label = f"{two_digits(shift.before / shift.after)}× faster"
+            if shift.after > shift.before:
+                label = f"{two_digits(shift.after / shift.before)}× slower"
+            at = time.place((run.began_s or 0.0) + shift.elapsed_s)
+            is_left = shift.elapsed_s < _LEFT * time.lasted_s
+            lines.append(
+                {
+                    "type": "line",
+                    **{"x0": at, "x1": at, "yref": "y domain", "y0": 0, "y1": 1},
+                    "line": {"width": 1.5, "dash": "dash", "color": _CHANGES},
+                    "label": {
+                        "text": label,
+                        **{"textposition": "end", "textangle": 0, "yanchor": "top"},
+                        "xanchor": "left" if is_left else "right",
+                    },
+                }
+            )
+    return lines
 
 
 def _change(shift: Shift) -> str:

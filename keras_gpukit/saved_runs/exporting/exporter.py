@@ -15,8 +15,8 @@ from keras_gpukit.records import names
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.reports.run_words import headline_of
 from keras_gpukit.reports.text import markdown
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
-from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
+from keras_gpukit.saved_runs.folding import RunFold
+from keras_gpukit.saved_runs.writing import Record, Writer
 
 POINT_EVERY_S = 10.0
 """Minimum seconds between two points of a figure. Our choice: 360 points an hour, where each may be

@@ -15,7 +15,7 @@ from typing import Any
 from keras_gpukit.records.finding import Finding
 from keras_gpukit.records.run import RunSummary
 from keras_gpukit.saved_runs.exporting.exporter import Exporter
-from keras_gpukit.saved_runs.writing.writer_thread import Record
+from keras_gpukit.saved_runs.writing import Record
 from keras_gpukit.version import __version__
 
 STALL, STEP_TIME = "keras_gpukit.input.stall", "keras_gpukit.step.duration"

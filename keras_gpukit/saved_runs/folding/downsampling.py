@@ -98,7 +98,7 @@ def merged_events(one: RunEvent, other: RunEvent) -> RunEvent:
 
 
 class Aggregate(NamedTuple):
-    """One figure in one point: weight, weighted sum, lowest, highest and last value.
+    """One figure in one point: weight, weighted sum, lowest and highest value.
 
     Without a known value, the weight is 0.
     """
@@ -107,7 +107,6 @@ class Aggregate(NamedTuple):
     total: float = 0.0
     low: float = LARGEST
     high: float = -LARGEST
-    last: Any = None
 
     def joined(self, other: Aggregate) -> Aggregate:
         """Returns this cell with a later one."""
@@ -116,7 +115,6 @@ class Aggregate(NamedTuple):
             self.total + other.total,
             min(self.low, other.low),
             max(self.high, other.high),
-            self.last if other.last is None else other.last,
         )
 
     @property
@@ -249,7 +247,7 @@ def _cell(values: Sequence[float | None], weights: Sequence[float]) -> Aggregate
         values, weights = zip(*known, strict=True)
     numbers = cast("Sequence[float]", values)
     total = sum(map(operator.mul, numbers, weights))
-    return Aggregate(sum(weights), total, min(numbers), max(numbers), numbers[-1])
+    return Aggregate(sum(weights), total, min(numbers), max(numbers))
 
 
 def _band(cells: Sequence[Aggregate]) -> Band:

@@ -36,13 +36,8 @@ OVERHEAD: Tags = {"step_s": (names.OVERHEAD, 1e6)}
 SHOWN_OF_STEPS, SHOWN_OF_GPU = len(STEPS), 10
 OF_STEPS = (*STEPS, "most_stall_fraction")
 OF_HOST = tuple(HostSample.__dataclass_fields__)
-OF_GPU = (
-    *("utilization_percent", "memory_used_bytes", "memory_total_bytes"),
-    *("power_watts", "temperature_celsius", "sm_clock_mhz"),
-    *("sm_active_percent", "tensor_active_percent", "memory_bandwidth_percent"),
-    *("throttled", "memory_others_bytes"),
-)
-OF_MEMORY = ("current_bytes", "peak_bytes", "limit_bytes")
+OF_GPU = (*names.GPU_FIGURES, "memory_total_bytes", "throttled", "memory_others_bytes")
+OF_MEMORY = (*names.MEMORY_FIGURES, "limit_bytes")
 host_values, memory_values = operator.attrgetter(*OF_HOST), operator.attrgetter(*OF_MEMORY)
 _gpu_values = operator.attrgetter(*(name for name in OF_GPU if name != "throttled"))
 

@@ -24,7 +24,7 @@ from keras_gpukit.records.names import FOLDER, SCHEMA, is_first, record_name
 from keras_gpukit.records.run import ProcessIdentity, RunHeader
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.saved_runs.folding.tags import tags_of
-from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer, WriterThread
+from keras_gpukit.saved_runs.writing import Record, Writer, WriterThread
 from keras_gpukit.whole_files import AppendFile
 
 _BOOT = "/proc/sys/kernel/random/boot_id"

@@ -15,7 +15,7 @@ import keras_gpukit as gpukit
 from keras_gpukit.input.wait.meters import PipelineStart
 from keras_gpukit.input.wait.totals import StepTotals, WaitHistogram
 from keras_gpukit.records import StepWindow, WaitDistribution, from_dict, to_dict
-from keras_gpukit.saved_runs.folding.run_fold import RunFold
+from keras_gpukit.saved_runs.folding import RunFold
 
 BATCHES = 30
 

@@ -19,7 +19,7 @@ from keras_gpukit.profiling import read_profile
 from keras_gpukit.records import DeviceProfile, Environment, GPUInfo, ProfileRecord, RunSummary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.savings import time_of_steps_s
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 RESULTS = ROOT / "benchmarks/results/gpu"
 MEASURED = json.loads((RESULTS / "compute.all.json").read_text())["measured"]

@@ -13,10 +13,10 @@ import pytest
 from helpers.processes import environment, wait_for
 from helpers.recorded_runs import SUMMARY, run_lines
 
-from keras_gpukit.saved_runs.exporting import services
+from keras_gpukit.saved_runs import exporting
+from keras_gpukit.saved_runs.exporting import check_log_to, start_logging
 from keras_gpukit.saved_runs.exporting.exporter import Exporter, MLflowRun, figures_of
-from keras_gpukit.saved_runs.exporting.services import check_log_to, start_logging
-from keras_gpukit.saved_runs.writing.writer_thread import Record
+from keras_gpukit.saved_runs.writing import Record
 
 CASE = Path(__file__).parent / "cases" / "logged_elsewhere.py"
 CODES = ", ".join(each.code for each in SUMMARY.findings)
@@ -152,7 +152,7 @@ def test_a_server_that_hangs_is_waited_for_once(monkeypatch, caplog):
 
     monkeypatch.setattr(MLflowRun, "__init__", hangs)
     monkeypatch.setattr(MLflowRun, "close", lambda self: None)
-    monkeypatch.setattr(services, "CLOSE_WITHIN_S", 0.01)
+    monkeypatch.setattr(exporting, "CLOSE_WITHIN_S", 0.01)
     thread = start_logging("mlflow")
     thread.close()
     assert start_logging("mlflow") is None
@@ -172,9 +172,9 @@ def test_names_are_checked_and_a_missing_package_names_its_extra(monkeypatch):
         check_log_to([["otel"]])
     with pytest.raises(TypeError, match="log_to=7"):
         check_log_to(7)
-    monkeypatch.setattr(services, "find_spec", lambda name: find_spec("json"))
+    monkeypatch.setattr(exporting, "find_spec", lambda name: find_spec("json"))
     assert check_log_to(["otel", "mlflow", "otel"]) == ("otel", "mlflow")
     assert check_log_to("wandb") == ("wandb",)
-    monkeypatch.setattr(services, "find_spec", lambda name: None)
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r'pip install ".*\[wandb\]"'):
         check_log_to(["wandb"])

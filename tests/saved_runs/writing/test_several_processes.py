@@ -11,7 +11,7 @@ import pytest
 from helpers.processes import environment
 
 from keras_gpukit.records import Worker
-from keras_gpukit.saved_runs import load_report
+from keras_gpukit.saved_runs.log_folder import load_report
 
 pytestmark = pytest.mark.heavy
 
@@ -20,9 +20,10 @@ PROCESS = """
 import sys, time
 from pathlib import Path
 from keras_gpukit.distributed.clusters import this_worker
-from keras_gpukit.saved_runs.writing import run_log, writer_thread
+from keras_gpukit.saved_runs import writing
+from keras_gpukit.saved_runs.writing import run_log
 
-writer_thread.FLUSH_EVERY_S = 0.001
+writing.FLUSH_EVERY_S = 0.001
 log = run_log.RunLog(Path(sys.argv[1]), this_worker())
 while not log.opening_cpu_s:
     time.sleep(0.01)

@@ -20,15 +20,15 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from keras_gpukit.records import SCHEMA, Hang, HostSample, PlacementRecord, StepWindow
+from keras_gpukit.saved_runs import writing
 from keras_gpukit.saved_runs.folding.tags import tags_of
-from keras_gpukit.saved_runs.writing import writer_thread
+from keras_gpukit.saved_runs.writing import Record, Writer
 from keras_gpukit.saved_runs.writing.run_log import WRITERS, EventFile, JsonLines, RunLog
-from keras_gpukit.saved_runs.writing.writer_thread import Record, Writer
 
 
 @pytest.fixture(autouse=True)
 def _quick_flushes(monkeypatch):
-    monkeypatch.setattr(writer_thread, "FLUSH_EVERY_S", 0.01)
+    monkeypatch.setattr(writing, "FLUSH_EVERY_S", 0.01)
 
 
 def event_files(folder: Path) -> list[Path]:
@@ -222,12 +222,13 @@ def test_a_full_disk_is_said_once_and_leaves_whole_files(tmp_path, overflow):
     code = f"""
         import resource, signal, sys, time
         from pathlib import Path
-        from keras_gpukit.saved_runs.writing import run_log, writer_thread
+        from keras_gpukit.saved_runs import writing
+        from keras_gpukit.saved_runs.writing import run_log
         from keras_gpukit.records import HostSample
 
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
-        writer_thread.FLUSH_EVERY_S = 0.01
+        writing.FLUSH_EVERY_S = 0.01
         flood = "x" * 100_000
         log = run_log.RunLog(Path(sys.argv[1]))
         log.write_record("host", HostSample(1.0), 1)
@@ -274,7 +275,7 @@ def test_taking_a_failed_write_back_spares_what_others_appended(tmp_path):
 
 def test_a_disk_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch, caplog):
     """Opening a pipe without a reader blocks, as a lost network disk does."""
-    monkeypatch.setattr(writer_thread, "CLOSE_WITHIN_S", 0.05)
+    monkeypatch.setattr(writing, "CLOSE_WITHIN_S", 0.05)
     (tmp_path / "gpukit").mkdir()
     pipe = tmp_path / "gpukit" / "run.jsonl"
     os.mkfifo(pipe)
@@ -283,7 +284,7 @@ def test_a_disk_that_hangs_does_not_hold_the_run_up(tmp_path, monkeypatch, caplo
     (warning,) = caplog.records
     assert "not done after" in warning.message
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # the disk is back: the thread ends
-    monkeypatch.setattr(writer_thread, "CLOSE_WITHIN_S", 30)
+    monkeypatch.setattr(writing, "CLOSE_WITHIN_S", 30)
     log.close()
     assert b'"schema"' in os.read(reader, 1_000)
     os.close(reader)

@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from wandb.proto.wandb_internal_pb2 import Record
 
 import keras_gpukit as gpukit
-from keras_gpukit.saved_runs.exporting.services import SERVICES, start_logging
+from keras_gpukit.saved_runs.exporting import SERVICES, start_logging
 
 folder = Path(sys.argv[1])
 reader, spans = InMemoryMetricReader(), InMemorySpanExporter()
