@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from keras_gpukit.frameworks.tf_functions import function_graph
+from keras_gpukit.frameworks.tf_functions import BRANCHES, CALLS, LOOPS, function_graph
 from keras_gpukit.profiling.graph_shapes import (
-    CALLS,
-    LOOPS,
     Open,
     called,
     inferred,
@@ -142,7 +140,6 @@ def flops_of(type_: str, inputs: Shapes, outputs: Shapes, attribute: Attribute) 
     return FORMULAS[type_](_Tensors(inputs), _Tensors(outputs), attribute)
 
 
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # They pass values on, describe them, or make none.
 _MOVE_NOTHING = frozenset(
     {"Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "VarHandleOp", "NoOp", "Const"}
@@ -199,7 +196,7 @@ def _count(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> _Count
             if trips is None and (body.by_dtype or body.unknown):
                 count.unknown.append(f"how often the loop {operation.name} runs")
             count.add(body, 1 if trips is None else trips)
-        elif type_ in _BRANCHES:
+        elif type_ in BRANCHES:
             branches = [
                 _count(function, taken[1:], batch_size) for function in _branches(graph, operation)
             ]

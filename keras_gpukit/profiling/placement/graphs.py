@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from keras_gpukit.frameworks.tf_functions import BRANCHES, CALLS, LOOPS
 from keras_gpukit.profiling.placement.copies import is_copy
 from keras_gpukit.profiling.placement.operation_names import (
     dtype_name,
@@ -24,12 +25,11 @@ BOOKKEEPING = frozenset(
     | {"NoOp", "Const", "_HostConst", "Identity", "IdentityN", "ControlTrigger"}
     | {"Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond"}
 )
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
 _MUST_COMPILE = "_XlaMustCompile"
 _COLOCATED = "loc:@"
 STEP_CALL = "StatefulPartitionedCall"
-_CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+_CONTROL_FLOW = LOOPS | BRANCHES
 
 Library = Mapping[str, Any]
 """Functions that nodes may call, by name."""
@@ -104,13 +104,7 @@ def read_step(graphs: StepGraphs) -> StepOperations:
         library = functions | _library(partition)
         for node in partition.node:
             operations += _operations(node, library, requests)
-    compiled = any(operation.kind.compiled for operation in operations)
-    return StepOperations(
-        tuple(operations),
-        between.total(),
-        "xla" if compiled else "graph",
-        dict(sorted(between.items())),
-    )
+    return StepOperations(tuple(operations), dict(sorted(between.items())))
 
 
 def _path(send: Any) -> str:
@@ -189,7 +183,7 @@ def _colocated(node: Any, prefix: str, name: str) -> str:
 
 def _called(node: Any, library: Library) -> list[Any]:
     """Returns the functions that a node calls; they cannot be recursive in TensorFlow."""
-    if node.op not in _CALLS | _XLA_CALLS | _CONTROL_FLOW:
+    if node.op not in CALLS | _XLA_CALLS | _CONTROL_FLOW:
         return []
     values = node.attr.values()
     names = [function.name for value in values for function in (value.func, *value.list.func)]
