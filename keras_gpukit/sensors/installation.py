@@ -101,8 +101,7 @@ def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
     """Looks for the CUDA libraries that this TensorFlow needs."""
     if not build.cuda or sys.platform != "linux":
         return ()
-    names = needed_libraries(build.cuda_version, build.cudnn_version)
-    return find_libraries(names)
+    return find_libraries(needed_libraries(build.cuda_version, build.cudnn_version))
 
 
 def read_environment() -> dict[str, str]:

@@ -205,13 +205,11 @@ class NVMLSensor:
 
     def _throttle_mask(self, handle: Any) -> int:
         nvml = self._nvml
-        mask: int
         try:
-            mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+            return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
         except nvml.NVMLError_FunctionNotFound:
             # Drivers before 535 know the function only by its old name.
-            mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        return mask
+            return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
     def _memory_by_process(self, handle: Any) -> ProcessMemory:
         listed = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)

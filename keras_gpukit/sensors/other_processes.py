@@ -64,9 +64,7 @@ class OtherProcessesSensor:
         self._now = now
         self._ended_s = ended_s
         self._cores = psutil.cpu_count() or 1
-        self._looks: tuple[_ProcessTimes, _ProcessTimes] | None = (
-            None  # the first one and the latest
-        )
+        self._looks: tuple[_ProcessTimes, _ProcessTimes] | None = None  # the first and the latest
         self._children: set[int] = set()
         self._of_job: dict[tuple[int, str], bool] = {}  # of each process, looked up once
         self._due_s = now() + FIRST_LOOK_AFTER_S
