@@ -90,7 +90,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         captures = self._captures
         if phase != session.phase or captures is None:
             return
-        session.steps.of(phase).restore()
         try:
             captures.close()
         finally:

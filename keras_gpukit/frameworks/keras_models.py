@@ -79,13 +79,8 @@ def is_default(hook: Any) -> bool:
     return hasattr(hook, "_is_default")
 
 
-def profiles_batches(tensorboard: Any) -> bool:
-    """Whether Keras' `TensorBoard` captures profiles; False if unknown."""
-    return bool(getattr(tensorboard, "_should_trace", False))
-
-
 def profiled_batches(tensorboard: Any) -> tuple[int, int]:
-    """Returns the first and last batch that Keras' `TensorBoard` captures; 0 if unknown."""
+    """Returns the first and last batch that Keras' `TensorBoard` captures; 0 if none or unknown."""
     return getattr(tensorboard, "_start_batch", 0), getattr(tensorboard, "_stop_batch", 0)
 
 

@@ -110,10 +110,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
         "stall_unknown_because": None if waits_known else "no fetch of a batch is in the profile",
         "devices": tuple(
-            replace(
-                profile_of(gpu, steps.counted),
-                collectives_s=exposed_collectives_s(gpu, steps),
-            )
+            replace(profile_of(gpu, steps.counted), collectives_s=exposed_collectives_s(gpu, steps))
             for gpu in gpus.members
         ),
         "operations": top_operations(host, gpus, steps.counted),

@@ -129,7 +129,6 @@ def _memory_limit_mib(gpu: Any) -> tuple[int, ...] | None:
 # https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ lists each release's component versions.
 _LIBRARIES = ["cudart", "cublas", "cublasLt", "cufft", "cusolver", "cusparse"]
 _BY_CUDA_MAJOR = {
-    11: ["11.0", "11", "11", "10", "11", "11"],
     12: ["12", "12", "12", "11", "11", "12"],
     13: ["13", "13", "13", "12", "12", "12"],
 }
@@ -231,13 +230,12 @@ def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
 
 
 def _version(name: str, number: int | None) -> str | None:
-    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2, and 8907 is 8.9.7."""
+    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2."""
     if number is None:
         return None
     if name.startswith("libcudart."):
         return f"{number // 1000}.{number % 1000 // 10}"
-    major = 10_000 if number >= 90_000 else 1_000
-    return f"{number // major}.{number % major // 100}.{number % 100}"
+    return f"{number // 10_000}.{number % 10_000 // 100}.{number % 100}"
 
 
 def read_packages(

@@ -152,7 +152,6 @@ def test_the_loaders_own_order_is_kept(tmp_path):
 def test_the_libraries_needed_follow_the_build():
     assert "libcublas.so.12" in needed_libraries("12.5.1", "9")
     assert needed_libraries("12.5.1", "9")[-1] == "libcudnn.so.9"
-    assert "libcudart.so.11.0" in needed_libraries("11.8", "8")
     assert needed_libraries(None, None) == ()
     assert needed_libraries("99.0", "9") == ()
 
@@ -182,7 +181,6 @@ def test_a_library_that_does_not_load_has_the_loaders_message(tmp_path):
     ("name", "source", "expected"),
     [
         ("libcudnn.so.9", "unsigned long cudnnGetVersion() { return 91002; }", "9.10.2"),
-        ("libcudnn.so.8", "unsigned long cudnnGetVersion() { return 8907; }", "8.9.7"),
         ("libcudart.so.12", "int cudaRuntimeGetVersion(int *v) { *v = 12050; return 0; }", "12.5"),
         ("libcublas.so.12", "void __attribute__((constructor)) f() { __builtin_trap(); }", None),
     ],

@@ -72,11 +72,7 @@ _MESSAGES = {
         "stat_metadata": "5 *Entry",
         "stats": "6 *Stat",
     },
-    "Space": {
-        "planes": "1 *Plane",
-        "errors": "2 *bytes",
-        "warnings": "3 *bytes",
-    },
+    "Space": {"planes": "1 *Plane", "errors": "2 *bytes", "warnings": "3 *bytes"},
     "OpMetadata": {"op_type": "1 bytes", "op_name": "2 bytes"},
     "Instruction": {
         "name": "1 bytes",
