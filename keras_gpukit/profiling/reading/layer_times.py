@@ -229,15 +229,11 @@ def place_of(operation: str, numbered: bool) -> Place:
 
 def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationProfile, ...]:
     """Returns the operations that took the most time, on the GPUs or, without one, on the host."""
-    runs = ((launched_by or name, time_s) for name, launched_by, time_s in _kernels(gpus, counted))
-    if not gpus.members:
-        events = host.events
-        chosen = host.operations & counted.holds(events.begin_ps)
-        runs = (
-            (events.operation(index), float(events.duration_ps[index]) * PS)
-            for index in np.flatnonzero(chosen).tolist()
-        )
-    most = _most((operation_name(event), time_s) for event, time_s in runs)
+    kernels = [(gpu.plane.events, gpu.kernels) for gpu in gpus.members]
+    runs = _timed(kernels or [(host.events, host.operations)], counted)
+    most = _most(
+        (operation_name(launched_by or name), time_s) for name, launched_by, time_s in runs
+    )
     return tuple(
         OperationProfile(name, kind, kind_of(kind), time_s, count, share)
         for (name, kind), time_s, count, share in most
@@ -246,7 +242,7 @@ def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationPro
 
 def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
     """Returns the kernels that took the most time, and what launched each most often."""
-    kernels = list(_kernels(gpus, counted))
+    kernels = list(_timed([(gpu.plane.events, gpu.kernels) for gpu in gpus.members], counted))
     launches = Counter((name, launched_by) for name, launched_by, _ in kernels)
     launchers = dict(launch for launch, _ in reversed(launches.most_common()))
     return tuple(
@@ -275,12 +271,11 @@ def _most(runs: Iterable[tuple[T, float]]) -> Iterator[tuple[T, float, int, floa
         yield key, time_s, counts[key], time_s / total_s
 
 
-def _kernels(gpus: GPUs, counted: Spans) -> Iterator[tuple[str, str, float]]:
-    """Yields each kernel's name, the operation that launched it, and its time in seconds."""
-    for gpu in gpus.members:
-        events = gpu.plane.events
-        for index in np.flatnonzero(gpu.kernels & counted.holds(events.begin_ps)):
-            stats = events.stats[index]
-            launched_by = str(stats.get("tf_op") or stats.get("hlo_op") or "")
+def _timed(
+    chosen: Iterable[tuple[Events, Mask]], counted: Spans
+) -> Iterator[tuple[str, str, float]]:
+    """Yields name, launching operation and seconds of each chosen event that began in the steps."""
+    for events, mask in chosen:
+        for index in np.flatnonzero(mask & counted.holds(events.begin_ps)).tolist():
             name = events.names[events.kind[index]]
-            yield name, launched_by, float(events.duration_ps[index]) * PS
+            yield name, events.launched_by(index), float(events.duration_ps[index]) * PS
