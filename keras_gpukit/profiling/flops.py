@@ -108,10 +108,6 @@ def _recurrent(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int
     return 2 * prod(steps) * gates * units * (features + units)
 
 
-def _recurrent_gradient(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * _recurrent(inputs, outputs, attribute)
-
-
 FORMULAS: dict[str, Formula] = {
     "MatMul": _product("transpose_a"),
     "BatchMatMul": _product("adj_x"),
@@ -130,7 +126,7 @@ FORMULAS: dict[str, Formula] = {
     "DepthwiseConv2dNativeBackpropInput": _DEPTHWISE_INPUT_GRADIENT,
     "DepthwiseConv2dNativeBackpropFilter": _DEPTHWISE_FILTER_GRADIENT,
     "CudnnRNNV3": _recurrent,
-    "CudnnRNNBackpropV3": _recurrent_gradient,
+    "CudnnRNNBackpropV3": lambda *step: 2 * _recurrent(*step),
 }
 """By the type of an operation. All other types are not counted."""
 

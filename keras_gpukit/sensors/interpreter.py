@@ -159,7 +159,7 @@ class NewThreadsSensor:
         self._now = now
         self._compiled = compiled
         # The time they used before the first reading cancels out, since all readings include it.
-        self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
+        self._old_s = dict.fromkeys(threads() if threads else _listed() or _own_threads(), 0.0)
         self._new: dict[int, ThreadTimes] = {}  # the latest times of those whose name was read
         self._last: tuple[float, float, Compilations | None] | None = None
         # Processor time of new threads, and the time in which they used it.
@@ -202,10 +202,6 @@ class NewThreadsSensor:
         queued_s = [thread.queued_s for thread in times if thread.queued_s is not None]
         computed_s = sum(thread.computed_s for thread in times)
         return sum(queued_s) / computed_s if computed_s and len(queued_s) == len(times) else None
-
-
-def _own_ids() -> list[int]:
-    return _listed() or list(_own_threads())
 
 
 def _listed() -> list[int]:

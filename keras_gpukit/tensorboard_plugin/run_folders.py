@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -202,27 +202,23 @@ class ReportPages:
 
     def __init__(self) -> None:
         self._making = threading.Lock()
-        self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
+        self._page = functools.lru_cache(maxsize=KEPT)(_ReportPage)
 
     def page(self, folder: TabFolder, known: Mapping[str, TabFolder]) -> str:
         """Returns a folder's report as HTML, with links to other known folders with single runs."""
         with self._making:
-            page = self._kept.setdefault(folder.id, _ReportPage(folder))
-            self._kept.move_to_end(folder.id)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            stamp = folder.stamp()
+            page, stamp = self._page(folder.path, folder.root), folder.stamp()
             if stamp != page.stamp:
                 page.html, page.stamp = page.render(known), stamp
             return page.html
 
 
 class _ReportPage:
-    def __init__(self, folder: TabFolder) -> None:
+    def __init__(self, path: Path, root: Path | None) -> None:
         from keras_gpukit.saved_runs import LogFolder
 
-        self._path, self._root = folder.path, folder.root
-        self._log_folder = LogFolder(folder.path)
+        self._path, self._root = path, root
+        self._log_folder = LogFolder(path)
         self.stamp = self.html = ""
 
     def render(self, known: Mapping[str, TabFolder]) -> str:

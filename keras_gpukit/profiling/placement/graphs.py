@@ -135,7 +135,8 @@ def _operation(node: Any, requests: Requests, prefix: str, caller: Operation | N
     name = operation_name(prefix + node.name)
     asked, colocated = requests.get(name, ("", ""))
     device, ignored = short_device(node.device), ""
-    compiled = node.op in _XLA_CALLS or _must_compile(node)
+    must_compile = _MUST_COMPILE in node.attr and bool(node.attr[_MUST_COMPILE].b)
+    compiled = must_compile or node.op in _XLA_CALLS
     if caller and caller.kind.compiled:  # one kernel: its parts run on the device of the call
         device, asked, ignored, compiled = caller.device, caller.kind.requested, asked, True
     elif caller and ":" not in device:
@@ -188,10 +189,6 @@ def _called(node: Any, library: Library) -> list[Any]:
     values = node.attr.values()
     names = [function.name for value in values for function in (value.func, *value.list.func)]
     return [library[name] for name in names if name in library]
-
-
-def _must_compile(node: Any) -> bool:
-    return _MUST_COMPILE in node.attr and bool(node.attr[_MUST_COMPILE].b)
 
 
 def _library(graph: Any) -> dict[str, Any]:
