@@ -13,7 +13,7 @@ import tensorflow as tf
 from helpers.training import FEATURES, input_of, sleep_in_tensorflow, small_model
 from tensorflow.core.framework import model_pb2
 
-from keras_gpukit.frameworks.tf_iterators import read_model
+from keras_gpukit.frameworks.tf_datasets import read_model
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
@@ -478,7 +478,7 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
 def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
     script = """
 import tensorflow as tf
-from keras_gpukit.frameworks.tf_iterators import host_iterator, read_model
+from keras_gpukit.frameworks.tf_datasets import host_iterator, read_model
 from keras_gpukit.input.wait.watch import PipelineWatch
 
 cpus = tf.config.list_physical_devices("CPU")
