@@ -12,7 +12,6 @@ from keras_gpukit.profiling.placement.operation_names import (
     dtype_name,
     is_own,
     operation_name,
-    requested_device,
     short_device,
 )
 from keras_gpukit.records.placement import Operation, OperationKind, StepOperations
@@ -156,7 +155,8 @@ def _types(node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _requests(nodes: Any, library: Library) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields name and request of each operation for which a device was requested."""
     for name, node, prefix in _traced(nodes, library):
-        request = requested_device(node.device), _colocated(node, prefix, name)
+        # A name such as "/job:worker" asks for no device.
+        request = node.device.partition("device:")[2], _colocated(node, prefix, name)
         if any(request):
             yield name, request
 
