@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, find_run_files
+from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, find_run_files, readable
 
 if TYPE_CHECKING:  # TensorBoard waits while this module is imported
     from keras_gpukit.records.profile import CaptureRecord
@@ -158,11 +158,6 @@ def _log_dir(root: Path, record: Path) -> Path:
     """
     folder = record.parents[3 if record.match(f"plugins/profile/*/*{PROFILE_SUFFIX}") else 1]
     return folder if folder.is_relative_to(root) else root
-
-
-def readable(path: str | Path) -> str:
-    """Returns a path as valid Unicode text; bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def log_dirs(logdir: str | None, logdir_spec: str | None) -> dict[str, Path]:

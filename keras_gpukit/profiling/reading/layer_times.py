@@ -155,21 +155,23 @@ def _layer(
         kernels=total.count / steps,
         tensor_core_fraction=total.tensor_core_ps / total.time_ps if of_gpu else None,
         largest=tuple(
-            KernelProfile(
-                name=name,
-                kind=kind_of(name if of_gpu else operation_name(operation)[1]),
-                time_s=ps * PS,
-                count=total.counts[name, operation],
-                share=ps / total.time_ps,
-                tensor_core=uses_tensor_cores(name) if of_gpu else None,
-                operation=operation_name(operation)[0] or None,
-            )
+            _kernel(*key, ps * PS, total.counts[key], ps / total.time_ps, of_gpu=of_gpu)
             # What belongs to no layer is divided later, by what made its operations.
-            for (name, operation), ps in total.largest_ps.most_common(
+            for key, ps in total.largest_ps.most_common(
                 OUTSIDE_LAYERS if role == "other" else LARGEST
             )
         ),
     )
+
+
+def _kernel(
+    name: str, operation: str, time_s: float, count: int, share: float, *, of_gpu: bool = True
+) -> KernelProfile:
+    """Describes a kernel, and the operation that launched it; without a GPU, an operation."""
+    launched_by, type_ = operation_name(operation)
+    kind = kind_of(name if of_gpu else type_)
+    tensor_core = uses_tensor_cores(name) if of_gpu else None
+    return KernelProfile(name, kind, time_s, count, share, tensor_core, launched_by or None)
 
 
 def _runs(events: Events, chosen: Mask, computed: Spans) -> Iterator[tuple[str, str, int, int]]:
@@ -246,15 +248,7 @@ def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
     launches = Counter((name, launched_by) for name, launched_by, _ in kernels)
     launchers = dict(launch for launch, _ in reversed(launches.most_common()))
     return tuple(
-        KernelProfile(
-            name=name,
-            kind=kind_of(name),
-            time_s=time_s,
-            count=count,
-            share=share,
-            tensor_core=uses_tensor_cores(name),
-            operation=operation_name(launchers[name])[0] or None,
-        )
+        _kernel(name, launchers[name], time_s, count, share)
         for name, time_s, count, share in _most((name, time_s) for name, _, time_s in kernels)
     )
 
