@@ -110,8 +110,8 @@ class Spans:
         return cls(begin_ps[first], end_ps[last])
 
     @classmethod
-    def of(cls, events: Events, chosen: Mask) -> Spans:
-        """Returns the union of the chosen events' intervals."""
+    def of(cls, events: Events, chosen: Mask | Numbers) -> Spans:
+        """Returns the union of the intervals of events, chosen by a mask or by their indices."""
         return cls.union(events.begin_ps[chosen], events.end_ps[chosen])
 
     @property
