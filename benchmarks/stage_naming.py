@@ -25,7 +25,7 @@ from planted.slow_stages import BATCH, CASES, FEATURES, STEPS, Case, sleep_then
 from results_file import save
 from rich import print as show
 
-from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
+from keras_gpukit.frameworks.tf_datasets import parse_model, read_model
 from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.records.pipeline import PipelineRecord
 from keras_gpukit.rules.input.pipeline_causes import name_bottleneck

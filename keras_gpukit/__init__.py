@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from keras_gpukit.callbacks.input_stall import InputStall as InputStall
     from keras_gpukit.callbacks.monitor import Monitor as Monitor
     from keras_gpukit.callbacks.profiler import Profiler as Profiler
-    from keras_gpukit.callbacks.scaled_learning_rate import (
-        ScaledLearningRate as ScaledLearningRate,
-    )
+    from keras_gpukit.callbacks.scaled_learning_rate import ScaledLearningRate as ScaledLearningRate
     from keras_gpukit.callbacks.throughput import Throughput as Throughput
     from keras_gpukit.callbacks.utilization import Utilization as Utilization
     from keras_gpukit.configure.api import configure_gpus as configure_gpus
@@ -33,12 +31,8 @@ if TYPE_CHECKING:
     from keras_gpukit.tuning.find_batch_size import find_batch_size as find_batch_size
     from keras_gpukit.tuning.predict_memory import predict_memory as predict_memory
     from keras_gpukit.tuning.tune import tune as tune
-    from keras_gpukit.tuning.tune_input import (
-        TunedInput as TunedInput,
-    )
-    from keras_gpukit.tuning.tune_input import (
-        tune_input as tune_input,
-    )
+    from keras_gpukit.tuning.tune_input import TunedInput as TunedInput
+    from keras_gpukit.tuning.tune_input import tune_input as tune_input
 
 _HOMES = {
     "DevicePlacement": "keras_gpukit.callbacks.device_placement",

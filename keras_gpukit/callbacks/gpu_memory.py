@@ -15,7 +15,7 @@ from keras_gpukit.monitoring.step_prediction import PredictionWatch
 from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
 from keras_gpukit.records.memory import OutOfMemory
 from keras_gpukit.records.steps import Phase
-from keras_gpukit.sensors.allocator import AllocatorSensor
+from keras_gpukit.sensors.allocator import NO_ALLOCATOR, AllocatorSensor
 
 
 class GPUMemory(WatchingCallback[MemoryRecord]):
@@ -91,11 +91,11 @@ class GPUMemory(WatchingCallback[MemoryRecord]):
         self.out_of_memory = found = errors.found
         causes = prediction.causes()
         steps = session.steps.step - session.steps.first_step
-        read = sensor.summarize(only_first_step=steps <= session.model.steps_per_execution)
-        _write(session, read.devices)
+        is_first = steps <= session.model.steps_per_execution
+        _write(session, sensor.read_allocators(only_first_step=is_first))
         record = replace(
             causes,
-            unknown_because=read.unknown_because,
+            unknown_because=None if sensor.devices else NO_ALLOCATOR,
             prediction=found.prediction if found else causes.prediction,
             not_predicted_because=None if found else causes.not_predicted_because,
             fits=self.fits.readings() if epochs else (),

@@ -120,13 +120,12 @@ class InputStall(StepWatchingCallback[InputRecord]):
             input_cores=threads.cores() if threads and not gpus else None,
             input_queued_ratio=threads.queued_ratio() if threads else None,
         )
-        shapes = self._open_shapes
         return replace(
             record,
             python=python,
             pipeline=_by_its_slowest(record.pipeline, python),
             contention=contention,
-            open_shapes=shapes,
+            open_shapes=self._open_shapes,
         )
 
     def _python_record(self, phase: Phase, step_time_s: float | None) -> PythonSourceRecord | None:

@@ -71,12 +71,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         self._captures: CaptureWatch | None = None
 
     @property
-    def summary(self) -> ProfilerRecord | None:
-        """Record of the captures of the last run; None before the first run."""
-        self._end_if_over()
-        return self._summary
-
-    @property
     def so_far(self) -> ProfilerRecord | None:
         """Record of the captures so far."""
         return self._captures.profiler_record if self._captures else self._summary
@@ -96,7 +90,6 @@ class Profiler(WatchingCallback[ProfilerRecord]):
         captures = self._captures
         if phase != session.phase or captures is None:
             return
-        session.steps.of(phase).restore()
         try:
             captures.close()
         finally:

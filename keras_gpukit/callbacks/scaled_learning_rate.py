@@ -90,8 +90,7 @@ class ScaledLearningRate(keras.callbacks.Callback):
             )
         factor = self._factor
         if factor is None:
-            strategy = self.model.distribute_strategy
-            factor = 1 if strategy is None else strategy.num_replicas_in_sync
+            factor = self.model.distribute_strategy.num_replicas_in_sync
         self.warm_up = WarmUp(float(factor), self._updates(inner))
         self._settled = False
 

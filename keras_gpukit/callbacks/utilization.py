@@ -11,11 +11,7 @@ from keras_gpukit.monitoring.run_output import RunOutput
 from keras_gpukit.monitoring.sampling import Sampling
 from keras_gpukit.monitoring.session import Session
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import (
-    GPUUtilization,
-    HostUtilization,
-    UtilizationRecord,
-)
+from keras_gpukit.records.machine import GPUUtilization, HostUtilization, UtilizationRecord
 from keras_gpukit.records.steps import Phase
 from keras_gpukit.sensors.host import SHORTEST_S, HostSensor
 from keras_gpukit.sensors.nvml import NVMLSensor

@@ -79,13 +79,8 @@ def is_default(hook: Any) -> bool:
     return hasattr(hook, "_is_default")
 
 
-def profiles_batches(tensorboard: Any) -> bool:
-    """Whether Keras' `TensorBoard` captures profiles; False if unknown."""
-    return bool(getattr(tensorboard, "_should_trace", False))
-
-
 def profiled_batches(tensorboard: Any) -> tuple[int, int]:
-    """Returns the first and last batch that Keras' `TensorBoard` captures; 0 if unknown."""
+    """Returns the first and last batch that Keras' `TensorBoard` captures; 0 if none or unknown."""
     return getattr(tensorboard, "_start_batch", 0), getattr(tensorboard, "_stop_batch", 0)
 
 
@@ -133,12 +128,6 @@ def within(context: Any) -> Iterator[None]:
         yield
     finally:
         set_global_attribute(_CONTEXT, before)
-
-
-def layers_within(model: Any) -> list[Any]:
-    """Returns the layers of a model, including those within other layers if they can be found."""
-    flatten = getattr(model, "_flatten_layers", lambda: model.layers)
-    return [layer for layer in flatten() if layer is not model]
 
 
 def graph_of(model: Any) -> Any:

@@ -25,14 +25,6 @@ def trainer_class(module: Any) -> Any:
     return getattr(module, "TensorFlowTrainer", None) or module.Trainer
 
 
-def fetches_within_the_step() -> bool:
-    """Whether the function that Keras calls for a step also fetches its batch.
-
-    It then reads back from the device whether there was a batch, and returns after the step.
-    """
-    return hasattr(trainer_module(), "TensorFlowTrainer")
-
-
 def gpu_runs_ahead(steps_per_execution: int) -> bool:
     """Whether a GPU may still compute a step when the host fetches the next batch.
 
@@ -43,8 +35,8 @@ def gpu_runs_ahead(steps_per_execution: int) -> bool:
     """
     import tensorflow as tf
 
-    fetches_apart = steps_per_execution == 1 and not fetches_within_the_step()
-    return fetches_apart and bool(tf.config.list_logical_devices("GPU"))
+    older = hasattr(trainer_module(), "TensorFlowTrainer")
+    return steps_per_execution == 1 and not older and bool(tf.config.list_logical_devices("GPU"))
 
 
 @functools.cache

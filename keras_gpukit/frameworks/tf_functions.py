@@ -13,6 +13,10 @@ from keras_gpukit.records.steps import RetraceCause
 Change = tuple[RetraceCause, str | None]
 """Difference between two tracings of a function: the cause, and the name of its argument."""
 _LITERAL = "Literal"  # TensorFlow's type of a Python value
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+LOOPS = frozenset({"While", "StatelessWhile"})
+BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+"""Types of operations that call functions, in graphs before they are lowered."""
 
 
 def op_def(operation_type: str) -> Any | None:

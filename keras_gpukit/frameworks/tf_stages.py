@@ -145,7 +145,9 @@ def with_buffer(stage: Dataset, below: Dataset, buffer_size: int) -> Dataset:
 
 
 def _made(stage: Any, below: Dataset) -> Dataset:
+    """Gives a copy of a stage its input, and the operation that makes it; returns the copy."""
     import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
 
     operation, names = OPERATIONS[kind(stage)]
     stage._input_dataset = below
@@ -157,12 +159,13 @@ def _made(stage: Any, below: Dataset) -> Dataset:
             del common["output_types"]
         arguments = {name: _argument(stage, name) for name in names.split()}
         variant = made(input_dataset=variant, **arguments, **common)
-    _initialize(stage, variant, below)
+    dataset_ops.UnaryDataset.__init__(stage, below, variant)
     return stage
 
 
 def _random(stage: Any) -> Dataset:
     import tensorflow as tf
+    from tensorflow.python.data.ops import dataset_ops
 
     if not stage._rerandomize:
         return stage  # it yields the same numbers in each iteration
@@ -174,7 +177,7 @@ def _random(stage: Any) -> Dataset:
         rerandomize_each_iteration=True,
         **stage._common_args,
     )
-    _initialize(made, variant)
+    dataset_ops.DatasetSource.__init__(made, variant)
     return made
 
 
@@ -207,13 +210,3 @@ def _nest() -> Any:
     from tensorflow.python.data.util import nest
 
     return nest
-
-
-def _initialize(stage: Any, variant: Any, below: Any = None) -> None:
-    """Gives a copy of a stage the operation that makes it, and its input; None for a source."""
-    from tensorflow.python.data.ops import dataset_ops
-
-    if below is None:
-        dataset_ops.DatasetSource.__init__(stage, variant)
-    else:
-        dataset_ops.UnaryDataset.__init__(stage, below, variant)

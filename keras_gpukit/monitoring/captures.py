@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_gpukit.errors import GPUKitError, Guard, logger
-from keras_gpukit.frameworks.keras_models import profiles_batches
+from keras_gpukit.frameworks.keras_models import profiled_batches
 from keras_gpukit.monitoring.automatic_capture import (
     INTERRUPTED,
     AutomaticCapture,
@@ -178,5 +178,5 @@ def _tensorboards_that_capture() -> list[Any]:
     return [
         callback
         for callback in callbacks_of_fit()
-        if isinstance(callback, keras.callbacks.TensorBoard) and profiles_batches(callback)
+        if isinstance(callback, keras.callbacks.TensorBoard) and any(profiled_batches(callback))
     ]

@@ -17,7 +17,7 @@ from dataclasses import replace
 from traceback import FrameSummary
 from typing import Any, NamedTuple
 
-from keras_gpukit.frameworks.tf_functions import called_graphs, step_graph
+from keras_gpukit.frameworks.tf_functions import LOOPS, called_graphs, step_graph
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.layer_names import forward_of, is_backward
 from keras_gpukit.monitoring.script_globals import is_of_the_script
@@ -26,7 +26,6 @@ from keras_gpukit.records.profile import KernelProfile, LayerProfile, LayerRole,
 _KERAS = os.path.join("keras", "src", "")
 _METRICS = os.path.join(_KERAS, "metrics", "")
 _LAYERS = os.path.join(_KERAS, "layers", "")
-_LOOPS = ("While", "StatelessWhile")
 # Files of metrics, and of the losses that metrics may be, but for those that many metrics share.
 _OF_METRICS = _METRICS, os.path.join(_KERAS, "losses", "")
 _SHARED = ("metric.py", "metrics_utils.py", "reduction_metrics.py")
@@ -91,7 +90,7 @@ class _Makers:
     def loops(self) -> tuple[str, ...]:
         """Returns the lines of the script that make loops, but for those of Keras' layers."""
         called = (op for graphs in self._called.values() for op in graphs)
-        loops = (op for op in (*self._own.values(), *called) if op.type in _LOOPS)
+        loops = (op for op in (*self._own.values(), *called) if op.type in LOOPS)
         makers = (_maker(loop.traceback) for loop in loops if not _is_of_layer(loop.traceback))
         places = dict.fromkeys(maker.place for maker in makers if maker is not None)
         return tuple(line for line in places if line)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from keras_gpukit.errors import GPUKitError, Guard
 from keras_gpukit.frameworks.keras_trainer import epoch_dataset
 from keras_gpukit.frameworks.older_keras import gpu_runs_ahead
-from keras_gpukit.frameworks.tf_iterators import host_iterator
+from keras_gpukit.frameworks.tf_datasets import host_iterator
 from keras_gpukit.input.pipelines.randomness import repeated_batches
 from keras_gpukit.input.pipelines.rebuilding import times_its_fetches
 from keras_gpukit.input.wait.calls import (

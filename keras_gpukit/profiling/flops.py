@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from keras_gpukit.frameworks.tf_functions import function_graph
+from keras_gpukit.frameworks.tf_functions import BRANCHES, CALLS, LOOPS, function_graph
 from keras_gpukit.profiling.graph_shapes import (
-    CALLS,
-    LOOPS,
     Open,
     called,
     inferred,
@@ -110,10 +108,6 @@ def _recurrent(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int
     return 2 * prod(steps) * gates * units * (features + units)
 
 
-def _recurrent_gradient(inputs: _Tensors, outputs: _Tensors, attribute: Attribute) -> int:
-    return 2 * _recurrent(inputs, outputs, attribute)
-
-
 FORMULAS: dict[str, Formula] = {
     "MatMul": _product("transpose_a"),
     "BatchMatMul": _product("adj_x"),
@@ -132,7 +126,7 @@ FORMULAS: dict[str, Formula] = {
     "DepthwiseConv2dNativeBackpropInput": _DEPTHWISE_INPUT_GRADIENT,
     "DepthwiseConv2dNativeBackpropFilter": _DEPTHWISE_FILTER_GRADIENT,
     "CudnnRNNV3": _recurrent,
-    "CudnnRNNBackpropV3": _recurrent_gradient,
+    "CudnnRNNBackpropV3": lambda *step: 2 * _recurrent(*step),
 }
 """By the type of an operation. All other types are not counted."""
 
@@ -142,7 +136,6 @@ def flops_of(type_: str, inputs: Shapes, outputs: Shapes, attribute: Attribute) 
     return FORMULAS[type_](_Tensors(inputs), _Tensors(outputs), attribute)
 
 
-_BRANCHES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 # They pass values on, describe them, or make none.
 _MOVE_NOTHING = frozenset(
     {"Placeholder", "PlaceholderWithDefault", "ReadVariableOp", "VarHandleOp", "NoOp", "Const"}
@@ -199,7 +192,7 @@ def _count(graph: Any, shapes: Sequence[Open], batch_size: int | None) -> _Count
             if trips is None and (body.by_dtype or body.unknown):
                 count.unknown.append(f"how often the loop {operation.name} runs")
             count.add(body, 1 if trips is None else trips)
-        elif type_ in _BRANCHES:
+        elif type_ in BRANCHES:
             branches = [
                 _count(function, taken[1:], batch_size) for function in _branches(graph, operation)
             ]

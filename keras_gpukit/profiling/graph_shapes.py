@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from keras_gpukit.frameworks.tf_functions import function_graph
+from keras_gpukit.frameworks.tf_functions import CALLS, LOOPS, function_graph
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-LOOPS = frozenset({"While", "StatelessWhile"})
 Open = tuple[int | None, ...] | None
 """A shape whose sizes may be unknown; None if even their number is."""
 

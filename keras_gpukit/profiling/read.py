@@ -69,10 +69,11 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
         raise ProfileError(f"{_what_it_is(data)} Received: path={str(path)!r}")
     host = _host_events(space)
     steps, gpus = find_steps(host), gpus_of(space)
+    unread = "; ".join(space.incomplete)
     record: dict[str, object] = {
         "captured_s": _captured_s(space),
         "problems": _problems(space),
-        "incomplete_because": _incomplete(space),
+        "incomplete_because": f"Not all of the file could be read: {unread}." if unread else None,
     }
     if len(steps) and steps.counted.total_ps:
         record |= _of_steps(steps, sort_out(host), gpus)
@@ -84,7 +85,6 @@ def read_profile(path: str | os.PathLike[str]) -> ProfileRecord:
 
 
 def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
-    """Returns the record's fields about steps."""
     per_execution = steps.per_execution or 1
     if steps.per_execution is None and host.loops:
         began_ps = host.computations[0]
@@ -110,10 +110,7 @@ def _of_steps(steps: Steps, host: Host, gpus: GPUs) -> dict[str, object]:
         "stall_fraction": (waits & steps.counted).total_ps / total_ps if waits_known else None,
         "stall_unknown_because": None if waits_known else "no fetch of a batch is in the profile",
         "devices": tuple(
-            replace(
-                profile_of(gpu, steps.counted),
-                collectives_s=exposed_collectives_s(gpu, steps),
-            )
+            replace(profile_of(gpu, steps.counted), collectives_s=exposed_collectives_s(gpu, steps))
             for gpu in gpus.members
         ),
         "operations": top_operations(host, gpus, steps.counted),
@@ -165,12 +162,6 @@ def _captured_s(space: Space) -> float | None:
         if isinstance(began_ns := plane.stats.get("profile_start_time"), int):
             return began_ns / 1e9
     return None
-
-
-def _incomplete(space: Space) -> str | None:
-    if not space.incomplete:
-        return None
-    return f"Not all of the file could be read: {'; '.join(space.incomplete)}."
 
 
 def _problems(space: Space) -> tuple[str, ...]:

@@ -200,6 +200,11 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
 MOST_FOLDERS = 20_000
 
 
+def readable(path: str | Path) -> str:
+    """Returns a path as valid Unicode text; bytes that are not UTF-8 are replaced."""
+    return os.fsencode(path).decode("utf-8", "replace")
+
+
 def find_run_files(
     root: Path, *, within_s: float = math.inf, profiles: bool = False
 ) -> tuple[list[Path], bool]:

@@ -67,20 +67,18 @@ class SentTensor:
 
 @dataclass(frozen=True)
 class StepOperations:
-    """Operations of one step, as one way of reading placement sees them.
+    """Operations of one step, and what they exchange.
 
     Attributes:
-        transfers: Number of copies between devices; None if this way cannot see them.
-        sent: Copied tensors; None if this way cannot see them.
+        transfers_between: Number of copies between devices, such as "CPU:0 to GPU:0".
+        sent: Copied tensors.
         python_bytes: Bytes that operations which call Python take and return, by their type, as far
             as their size is known.
     """
 
     operations: tuple[Operation, ...]
-    transfers: int | None
-    mechanism: str
     transfers_between: Mapping[str, int] = field(default_factory=dict)
-    sent: tuple[SentTensor, ...] | None = None
+    sent: tuple[SentTensor, ...] = ()
     python_bytes: Mapping[str, int] = field(default_factory=dict)
 
 

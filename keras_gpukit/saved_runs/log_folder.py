@@ -23,6 +23,7 @@ from keras_gpukit.records.names import (
     SCRIPT_FILE,
     find_profiles,
     find_run_files,
+    readable,
 )
 from keras_gpukit.records.profile import ProfileRecord
 from keras_gpukit.records.report import CaptureReport, Report, RunReport
@@ -121,7 +122,7 @@ class LogFolder:
         if len(runs) > MOST_LISTED:
             notes.append(f"Only the newest {MOST_LISTED} runs are shown.")
         return Report(
-            log_dir=_text(str(self.path)),
+            log_dir=readable(self.path),
             made_s=now_s,
             version=__version__,
             runs=tuple(
@@ -164,7 +165,7 @@ class LogFolder:
         """
         self._files = {
             path: self._files.get(path)
-            or RunFile(path, _run_name(self.path, path), _text(_folder_of(self.path, path)))
+            or RunFile(path, _run_name(self.path, path), readable(_folder_of(self.path, path)))
             for path in files
         }
         found: dict[Path, tuple[RunReport, ...]] = {}
@@ -302,7 +303,7 @@ def _run_name(root: Path, file: Path) -> str:
         name += ", evaluator" if worker == "evaluator" else f", worker {worker}"
     if process is not None:
         name += f", process {process}"
-    return _text(name)
+    return readable(name)
 
 
 def _folder_of(root: Path, file: Path) -> str:
@@ -310,11 +311,6 @@ def _folder_of(root: Path, file: Path) -> str:
     log_dir = file.parent.parent
     below = log_dir.relative_to(root) if log_dir.is_relative_to(root) else Path()
     return below.as_posix() if below.parts else ""
-
-
-def _text(name: str) -> str:
-    """Decodes a file name, with a replacement character for bytes that are not UTF-8."""
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _newest_first(found: dict[Path, tuple[RunReport, ...]]) -> list[tuple[Path, RunReport]]:

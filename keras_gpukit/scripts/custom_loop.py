@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.frameworks.tf_iterators import has_model, read_model, shows_model, wrap_takes
+from keras_gpukit.frameworks.tf_datasets import has_model, read_model, shows_model, wrap_takes
 from keras_gpukit.input.pipelines.places import place
 from keras_gpukit.monitoring.script_globals import is_of_the_script
 from keras_gpukit.records.run import RunSummary

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 
 from keras_gpukit.records.environment import GPUInfo
-from keras_gpukit.records.machine import DeviceMemory, MemoryRecord
+from keras_gpukit.records.machine import DeviceMemory
 from keras_gpukit.sensors.devices import visible_devices
 
 NO_ALLOCATOR = (
@@ -37,15 +36,19 @@ class AllocatorSensor:
         """Names of the devices that are read, such as "GPU:0"."""
         return tuple(self._limits)
 
-    def read_allocators(self) -> tuple[DeviceMemory, ...]:
-        """Reads each device once."""
+    def read_allocators(self, *, only_first_step: bool = False) -> tuple[DeviceMemory, ...]:
+        """Reads each device once.
+
+        In a run of one step, what is in use after it belongs to a validation, and is no peak of
+        steps.
+        """
         readings = []
         for device, limit in self._limits.items():
             info = self._config.get_memory_info(device)
             current, peak = info["current"], info["peak"]
             first, after_first = self._first.get(device, (None, None))
             # Any later step allocates, which raises the counter above its value at the reset.
-            is_later = after_first is not None and peak > after_first
+            is_later = after_first is not None and peak > after_first and not only_first_step
             readings.append(
                 DeviceMemory(
                     device, current, max(peak, first or 0), limit, first, peak if is_later else None
@@ -63,17 +66,6 @@ class AllocatorSensor:
     def limit_bytes(self, device: str) -> int | None:
         """Returns the limit of TensorFlow's memory on a device; None if unknown."""
         return self._limits.get(device)
-
-    def summarize(self, *, only_first_step: bool = False) -> MemoryRecord:
-        """Reads each device a last time, and returns the readings, or why there are none.
-
-        In a run of one step, what is in use after it belongs to a validation, and is no peak of
-        steps.
-        """
-        readings = self.read_allocators()
-        if only_first_step:
-            readings = tuple(replace(reading, later_peak_bytes=None) for reading in readings)
-        return MemoryRecord(readings, None if self._limits else NO_ALLOCATOR)
 
     def _reset(self) -> None:
         for device in self._limits:

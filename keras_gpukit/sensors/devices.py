@@ -103,7 +103,7 @@ def cuda_devices(load: Callable[[str], Any] = ctypes.CDLL) -> tuple[CUDADevice, 
     """Returns each GPU in CUDA's order, which is TensorFlow's; empty if unknown.
 
     CUDA_VISIBLE_DEVICES hides and reorders GPUs, and without it the fastest one comes first. So
-    positions do not identify the same GPUs in NVML, but UUIDs do. Untested on a GPU.
+    positions do not identify the same GPUs in NVML, but UUIDs do.
 
     Call it only after TensorFlow has listed its devices: the first start of CUDA in a process
     determines which GPUs are visible.

@@ -1,8 +1,4 @@
-"""The NVIDIA driver, every GPU that it lists, and the processes on them, through NVML.
-
-The driver is not read on a GPU yet: it is tested with NVIDIA's binding over a stand-in for the
-library.
-"""
+"""The NVIDIA driver, every GPU that it lists, and the processes on them, through NVML."""
 
 from __future__ import annotations
 

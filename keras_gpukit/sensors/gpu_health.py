@@ -1,8 +1,4 @@
-"""Health of the machine's GPUs: what can prevent training, from NVML and the kernel's log.
-
-This module has not run on a GPU yet. It is tested with NVIDIA's binding over a stand-in for the
-library.
-"""
+"""Health of the machine's GPUs: what can prevent training, from NVML and the kernel's log."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -101,8 +101,7 @@ def read_libraries(build: Build) -> tuple[CUDALibrary, ...]:
     """Looks for the CUDA libraries that this TensorFlow needs."""
     if not build.cuda or sys.platform != "linux":
         return ()
-    names = needed_libraries(build.cuda_version, build.cudnn_version)
-    return find_libraries(names)
+    return find_libraries(needed_libraries(build.cuda_version, build.cudnn_version))
 
 
 def read_environment() -> dict[str, str]:
@@ -130,7 +129,6 @@ def _memory_limit_mib(gpu: Any) -> tuple[int, ...] | None:
 # https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/ lists each release's component versions.
 _LIBRARIES = ["cudart", "cublas", "cublasLt", "cufft", "cusolver", "cusparse"]
 _BY_CUDA_MAJOR = {
-    11: ["11.0", "11", "11", "10", "11", "11"],
     12: ["12", "12", "12", "11", "11", "12"],
     13: ["13", "13", "13", "12", "12", "12"],
 }
@@ -165,27 +163,20 @@ def needed_libraries(cuda_version: str | None, cudnn_version: str | None) -> tup
     return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else tuple(names)
 
 
-def find_libraries(
-    names: tuple[str, ...],
-    search_path: list[str] | None = None,
-    load: Callable[[str], Any] = ctypes.CDLL,
-    first: str | None = None,
-) -> tuple[CUDALibrary, ...]:
+def find_libraries(names: tuple[str, ...]) -> tuple[CUDALibrary, ...]:
     """Looks for each library in the places where the loader looks for TensorFlow 2.21.
 
     TensorFlow's own libraries name the folders of NVIDIA's pip packages as RUNPATH. The loader
     searches these after LD_LIBRARY_PATH and before the system's folders: see `man ld.so`. Packages
-    are in the folders of `sys.path`, or others; `first` takes the place of LD_LIBRARY_PATH.
+    are in the folders of `sys.path`.
     """
-    before = os.environ.get("LD_LIBRARY_PATH", "") if first is None else first
+    before = os.environ.get("LD_LIBRARY_PATH", "")
     folders = [Path(entry) for entry in before.split(os.pathsep) if entry]
-    packages = [Path(entry) / "nvidia" for entry in search_path or sys.path]
-    return tuple(_find(name, folders, packages, load) for name in names)
+    packages = [Path(entry) / "nvidia" for entry in sys.path]
+    return tuple(_find(name, folders, packages) for name in names)
 
 
-def _find(
-    name: str, folders: list[Path], packages: list[Path], load: Callable[[str], Any]
-) -> CUDALibrary:
+def _find(name: str, folders: list[Path], packages: list[Path]) -> CUDALibrary:
     for path in (folder / name for folder in folders):
         if path.exists():
             return CUDALibrary(name, str(path), "LD_LIBRARY_PATH")
@@ -193,7 +184,7 @@ def _find(
         for path in folder.glob(f"*/lib/{name}"):
             return CUDALibrary(name, str(path), "pip")
     try:
-        load(name)
+        ctypes.CDLL(name)
     except OSError as error:
         return CUDALibrary(name, error=str(error))
     return CUDALibrary(name, "system", "system")
@@ -232,26 +223,22 @@ def try_loading(libraries: tuple[CUDALibrary, ...]) -> tuple[CUDALibrary, ...]:
 
 
 def _version(name: str, number: int | None) -> str | None:
-    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2, and 8907 is 8.9.7."""
+    """Returns a version in the usual notation: 91002 of cuDNN is 9.10.2."""
     if number is None:
         return None
     if name.startswith("libcudart."):
         return f"{number // 1000}.{number % 1000 // 10}"
-    major = 10_000 if number >= 90_000 else 1_000
-    return f"{number // major}.{number % major // 100}.{number % 100}"
+    return f"{number // 10_000}.{number % 10_000 // 100}.{number % 100}"
 
 
-def read_packages(
-    requires: Callable[[str], Sequence[str] | None] = metadata.requires,
-    version: Callable[[str], str] = metadata.version,
-) -> tuple[CUDAPackage, ...]:
+def read_packages() -> tuple[CUDAPackage, ...]:
     """Returns the packages of TensorFlow's extra `and-cuda`, with their installed versions.
 
     TensorFlow's build info contains only cuDNN's major version. The extra names the lowest version
     that TensorFlow was built for.
     """
     try:
-        listed = requires("tensorflow") or ()
+        listed = metadata.requires("tensorflow") or ()
     except metadata.PackageNotFoundError:
         return ()
     found = []
@@ -262,7 +249,7 @@ def read_packages(
         if need.marker.evaluate({"extra": ""}):  # one that every installation needs
             continue
         try:
-            installed = version(need.name)
+            installed = metadata.version(need.name)
         except metadata.PackageNotFoundError:
             found.append(CUDAPackage(need.name, str(need.specifier)))
             continue

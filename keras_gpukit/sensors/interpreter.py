@@ -7,7 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +24,7 @@ class ContentionSensor:
     """Takes short naps, and records how late it wakes and how much processor time the process used.
 
     Lateness that comes from waiting for a core does not count, if Linux says how long that was: on
-    busy cores it would look like a wait for the GIL. `queued` opens a clock of how long the calling
-    thread has waited for a core; `stolen_s` is how long a core was given to other guests.
+    busy cores it would look like a wait for the GIL.
     """
 
     def __init__(
@@ -34,24 +33,19 @@ class ContentionSensor:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.perf_counter,
         process_s: Callable[[], float] = time.process_time,
-        cores: int | None = None,
-        queued: Callable[[], AbstractContextManager[Callable[[], float]]] | None = None,
-        stolen_s: Callable[[], float] | None = None,
     ) -> None:
         self._sleep = sleep
         self._now = now
         self._process_s = process_s
-        self._cores = cores or usable_cores()
-        self._queued = queued or _queued_for_a_core
-        self._stolen_s = stolen_s or _stolen_from_a_core_s
+        self._cores = usable_cores()
         self._began_s, self._process_began_s = now(), process_s()
-        self._stolen_before_s = self._stolen_s()
+        self._stolen_before_s = _stolen_from_a_core_s()
         self._late_s: list[float] = []
 
     def take_naps(self) -> None:
         """Takes the naps of one tick: three of one millisecond each."""
         late = []
-        with self._queued() as queued_s:
+        with _queued_for_a_core() as queued_s:
             for _ in range(NAPS):
                 queued_before_s, lay_down_s = queued_s(), self._now()
                 self._sleep(NAP_S)
@@ -70,7 +64,7 @@ class ContentionSensor:
         wall_s = self._now() - self._began_s
         process_s = self._process_s() - self._process_began_s
         # What other guests got, no thread of this process could have used.
-        provided_s = self._cores * (wall_s - (self._stolen_s() - self._stolen_before_s))
+        provided_s = self._cores * (wall_s - (_stolen_from_a_core_s() - self._stolen_before_s))
         return ContentionRecord(
             gil_wait_s=statistics.median(self._late_s) if self._late_s else None,
             cores_busy_fraction=process_s / provided_s if provided_s > 0 else None,
@@ -159,7 +153,7 @@ class NewThreadsSensor:
         self._now = now
         self._compiled = compiled
         # The time they used before the first reading cancels out, since all readings include it.
-        self._old_s = dict.fromkeys(_own_ids() if threads is None else threads(), 0.0)
+        self._old_s = dict.fromkeys(threads() if threads else _listed() or _own_threads(), 0.0)
         self._new: dict[int, ThreadTimes] = {}  # the latest times of those whose name was read
         self._last: tuple[float, float, Compilations | None] | None = None
         # Processor time of new threads, and the time in which they used it.
@@ -202,10 +196,6 @@ class NewThreadsSensor:
         queued_s = [thread.queued_s for thread in times if thread.queued_s is not None]
         computed_s = sum(thread.computed_s for thread in times)
         return sum(queued_s) / computed_s if computed_s and len(queued_s) == len(times) else None
-
-
-def _own_ids() -> list[int]:
-    return _listed() or list(_own_threads())
 
 
 def _listed() -> list[int]:

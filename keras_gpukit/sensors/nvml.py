@@ -1,9 +1,8 @@
 """Reads NVIDIA GPUs through NVML.
 
-It has run on H100s (driver 580); what it read there was not held against another tool. It is tested
-with NVIDIA's binding over a stand-in for the library. From Hopper on, NVML's performance monitoring
-(GPM) says which units were busy, where utilization only says that some kernel ran. That has not run
-on a GPU yet: https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html
+From Hopper on, NVML's performance monitoring (GPM) says which units were busy, where utilization
+only says that some kernel ran. That has not run on a GPU yet:
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html
 """
 
 from __future__ import annotations
@@ -205,13 +204,11 @@ class NVMLSensor:
 
     def _throttle_mask(self, handle: Any) -> int:
         nvml = self._nvml
-        mask: int
         try:
-            mask = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+            return int(nvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
         except nvml.NVMLError_FunctionNotFound:
             # Drivers before 535 know the function only by its old name.
-            mask = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        return mask
+            return int(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
 
     def _memory_by_process(self, handle: Any) -> ProcessMemory:
         listed = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
@@ -233,10 +230,7 @@ class NVMLSensor:
 
 
 def other_holders(gpu: GPUInfo, nvml: Any = None) -> tuple[GPUHolder, ...] | None:
-    """Returns the other processes on a GPU, largest first; None if they are not visible.
-
-    Untested on a real GPU.
-    """
+    """Returns the other processes on a GPU, largest first; None if they are not visible."""
     try:
         sensor = NVMLSensor([gpu], nvml)
     except Exception:  # no driver, or it is unknown which GPU it is

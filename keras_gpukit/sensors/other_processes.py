@@ -43,30 +43,18 @@ class _ProcessTimes(NamedTuple):
     children_s: float
 
 
-def _ended_children_s() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
-
-
 class OtherProcessesSensor:
     """Compares the processor times of all processes, from the first look to the latest.
 
     A look takes about ten milliseconds, so the time from each look to the next doubles.
     """
 
-    def __init__(
-        self,
-        now: Callable[[], float] = time.perf_counter,
-        ended_s: Callable[[], float] = _ended_children_s,
-    ) -> None:
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         import psutil
 
         self._now = now
-        self._ended_s = ended_s
         self._cores = psutil.cpu_count() or 1
-        self._looks: tuple[_ProcessTimes, _ProcessTimes] | None = (
-            None  # the first one and the latest
-        )
+        self._looks: tuple[_ProcessTimes, _ProcessTimes] | None = None  # the first and the latest
         self._children: set[int] = set()
         self._of_job: dict[tuple[int, str], bool] = {}  # of each process, looked up once
         self._due_s = now() + FIRST_LOOK_AFTER_S
@@ -101,7 +89,9 @@ class OtherProcessesSensor:
         self._children |= children
         spent_s = self._read()
         alive_s = sum(seconds for (pid, _), seconds in spent_s.items() if pid in children)
-        latest = _ProcessTimes(spent_s, self._now(), self._ended_s() + alive_s)
+        ended = os.times()
+        children_s = alive_s + ended.children_user + ended.children_system
+        latest = _ProcessTimes(spent_s, self._now(), children_s)
         first, _ = self._looks or (latest, latest)
         self._looks = first, latest
         self._due_s = latest.at_s + max(latest.at_s - first.at_s, FIRST_LOOKS_APART_S)

@@ -7,9 +7,9 @@ as eager while it is traced.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os.path import join
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
@@ -30,28 +30,23 @@ Kind = Literal[
     "start",  # what is outside the script
 ]
 
-
-def _path(*parts: str) -> str:
-    return os.path.join(*parts)
-
-
 _KINDS: tuple[tuple[str, Kind], ...] = (
-    (_path("keras_gpukit", "scripts", "main_module.py"), "start"),
-    (_path("keras_gpukit", "scripts", "script_calls.py"), "around"),
-    (_path("keras_gpukit", ""), "own"),
+    (join("keras_gpukit", "scripts", "main_module.py"), "start"),
+    (join("keras_gpukit", "scripts", "script_calls.py"), "around"),
+    (join("keras_gpukit", ""), "own"),
     ("traceback_utils.py", "hidden"),
-    (_path("util", "dispatch.py"), "hidden"),
+    (join("util", "dispatch.py"), "hidden"),
     ("contextlib.py", "hidden"),
-    (_path("keras", "src", "callbacks", "callback.py"), "hidden"),
+    (join("keras", "src", "callbacks", "callback.py"), "hidden"),
     ("<frozen importlib", "import"),
-    (_path("eager", "polymorphic_function", ""), "not eager"),
-    (_path("tensorflow", "python", "data", ""), "not eager"),
-    (_path("keras", "src", "callbacks", "callback_list.py"), "callbacks"),
-    (_path("keras", "src", "trainers", "data_adapters", ""), "python"),
-    (_path("tensorflow", "python", "ops", "script_ops.py"), "python"),
-    (_path("keras", "src", "backend", "tensorflow", "trainer.py"), "trainer"),
-    (_path("keras", "src", ""), "framework"),
-    (_path("tensorflow", "python", ""), "framework"),
+    (join("eager", "polymorphic_function", ""), "not eager"),
+    (join("tensorflow", "python", "data", ""), "not eager"),
+    (join("keras", "src", "callbacks", "callback_list.py"), "callbacks"),
+    (join("keras", "src", "trainers", "data_adapters", ""), "python"),
+    (join("tensorflow", "python", "ops", "script_ops.py"), "python"),
+    (join("keras", "src", "backend", "tensorflow", "trainer.py"), "trainer"),
+    (join("keras", "src", ""), "framework"),
+    (join("tensorflow", "python", ""), "framework"),
 )
 _NAMELESS = ("hidden", "own", "callbacks")
 

@@ -13,13 +13,12 @@ from tensorboard.plugins import base_plugin
 from werkzeug import Request, Response
 
 from keras_gpukit.errors import logger
-from keras_gpukit.records.names import FOLDER, RUN_FILE
+from keras_gpukit.records.names import FOLDER, RUN_FILE, readable
 from keras_gpukit.tensorboard_plugin.run_folders import (
     ReportPages,
     RunFolders,
     TabFolder,
     log_dirs,
-    readable,
 )
 
 # TensorBoard's page waits for `is_active`, so the first search may delay it by this much only.

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, find_run_files
+from keras_gpukit.records.names import FOLDER, PROFILE_SUFFIX, find_run_files, readable
 
 if TYPE_CHECKING:  # TensorBoard waits while this module is imported
     from keras_gpukit.records.profile import CaptureRecord
@@ -160,11 +160,6 @@ def _log_dir(root: Path, record: Path) -> Path:
     return folder if folder.is_relative_to(root) else root
 
 
-def readable(path: str | Path) -> str:
-    """Returns a path as valid Unicode text; bytes that are not UTF-8 are replaced."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
 def log_dirs(logdir: str | None, logdir_spec: str | None) -> dict[str, Path]:
     """Returns the local log directories by the names that TensorBoard shows.
 
@@ -202,27 +197,23 @@ class ReportPages:
 
     def __init__(self) -> None:
         self._making = threading.Lock()
-        self._kept: OrderedDict[str, _ReportPage] = OrderedDict()
+        self._page = functools.lru_cache(maxsize=KEPT)(_ReportPage)
 
     def page(self, folder: TabFolder, known: Mapping[str, TabFolder]) -> str:
         """Returns a folder's report as HTML, with links to other known folders with single runs."""
         with self._making:
-            page = self._kept.setdefault(folder.id, _ReportPage(folder))
-            self._kept.move_to_end(folder.id)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            stamp = folder.stamp()
+            page, stamp = self._page(folder.path, folder.root), folder.stamp()
             if stamp != page.stamp:
                 page.html, page.stamp = page.render(known), stamp
             return page.html
 
 
 class _ReportPage:
-    def __init__(self, folder: TabFolder) -> None:
+    def __init__(self, path: Path, root: Path | None) -> None:
         from keras_gpukit.saved_runs.log_folder import LogFolder
 
-        self._path, self._root = folder.path, folder.root
-        self._log_folder = LogFolder(folder.path)
+        self._path, self._root = path, root
+        self._log_folder = LogFolder(path)
         self.stamp = self.html = ""
 
     def render(self, known: Mapping[str, TabFolder]) -> str:

@@ -18,6 +18,7 @@ from helpers.training import (
 import keras_gpukit as gpukit
 from keras_gpukit import records
 from keras_gpukit.records import SCHEMA, RunSummary, from_dict, to_dict
+from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
@@ -146,6 +147,7 @@ def test_monitor_measures_every_kind_of_input(data, tmp_path, caplog):
     assert 0 <= summary.input_wait_s <= summary.step_time_s
     assert 0 <= summary.input_stall_fraction <= 1
     assert summary.memory_peak_bytes == {}
+    assert summary.memory.unknown_because == NO_ALLOCATOR
     placement = next(line["record"] for line in records_in(tmp_path) if line["kind"] == "placement")
     assert placement["unknown_because"] is None
     assert summary.placement["CPU:0"] > 10

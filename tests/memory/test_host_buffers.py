@@ -10,7 +10,7 @@ import tensorflow as tf
 from helpers.training import sleeping_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
+from keras_gpukit.frameworks.tf_datasets import parse_model, read_model
 from keras_gpukit.input.pipelines.host_buffers import TENSOR_BYTES, host_buffers
 from keras_gpukit.input.wait.readings import measured_element_bytes
 from keras_gpukit.saved_runs.log_folder import load_report

@@ -89,6 +89,6 @@ def test_of_many_operations_those_that_a_table_leaves_out_are_counted(monkeypatc
     kinds = ["MatMul"] * 2 + ["Relu"] * 3 + ["Add"] * 4
     ran = tuple(Operation(OperationKind(each), "op", "CPU:0") for each in kinds)
     around = Surroundings(("CPU:0",), knows_gpu_kernels=False, has_strategy=False)
-    record = make_record(StepOperations(ran, 0, "graph"), around, lambda type_: None)
+    record = make_record(StepOperations(ran), around, lambda type_: None)
     (row,) = record.rows
     assert (record.rows_left_out, record.operations_left_out) == (2, 9 - row.count)

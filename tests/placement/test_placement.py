@@ -134,7 +134,8 @@ def test_partitions_give_operations_by_device_and_transfers():
         ("IteratorGetNext", "CPU:0", ""),
     ]
     assert reading.operations[0].kind.types == (("T", ("float32",)),)
-    assert (reading.transfers, reading.mechanism) == (1, "graph")
+    record = make_record(reading, ON_GPU_MACHINE, {}.get)
+    assert (record.transfers, record.mechanism) == (1, "graph")
 
 
 @needs_gpu_kernels
@@ -153,8 +154,8 @@ def test_fallbacks_beside_a_gpu():
 def test_what_xla_compiles_counts_where_the_call_runs():
     # On a GPU, which no test machine has.
     reading = read_step(step_graphs(COMPILED))
-    assert reading.mechanism == "xla"
     record = make_record(reading, ON_GPU_MACHINE, operation_kernels)
+    assert record.mechanism == "xla"
     assert record.operations == {
         "CPU:0": {"IteratorGetNext": 1},
         "GPU:0": {"MatMul": 1, "AsString": 1, "Relu": 1},
@@ -209,7 +210,7 @@ def test_a_step_whose_graphs_other_threads_split_is_read_as_a_whole():
 
 
 def test_without_gpu_kernels_nothing_is_predicted():
-    reading = StepOperations((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),), 0, "graph")
+    reading = StepOperations((Operation(OperationKind("CPUOnly"), "t", "CPU:0"),))
     around = Surroundings(("CPU:0",), knows_gpu_kernels=False, has_strategy=False)
     record = make_record(reading, around, {}.get)
     assert record.operations == {"CPU:0": {"CPUOnly": 1}}

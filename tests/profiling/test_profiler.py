@@ -19,6 +19,7 @@ from helpers.processes import wait_for
 from helpers.training import BATCH, SlowPyDataset, arrays, fast_dataset, slow_dataset, small_model
 
 import keras_gpukit as gpukit
+from keras_gpukit.frameworks.keras_models import profiled_batches
 from keras_gpukit.monitoring import call_frame
 from keras_gpukit.profiling.capturing import capture
 from keras_gpukit.profiling.capturing.capture import profile_name, write_profile
@@ -614,7 +615,8 @@ def test_without_training_nothing_is_captured_and_that_is_told(tmp_path, call):
 
 
 def test_the_callback_of_keras_still_says_whether_it_captures(tmp_path):
-    assert keras.callbacks.TensorBoard(tmp_path, profile_batch=(3, 4))._should_trace
+    callback = keras.callbacks.TensorBoard(tmp_path, profile_batch=(3, 4))
+    assert profiled_batches(callback) == (3, 4)
     seen = []
     look = At(2, lambda: seen.append(call_frame.callbacks_of_fit()))
     fit(look)

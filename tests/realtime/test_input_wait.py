@@ -105,7 +105,7 @@ import json
 import keras, tensorflow as tf
 from helpers.training import fast_dataset, sleeping_model, slow_dataset
 import keras_gpukit as gpukit
-from keras_gpukit.frameworks import tf_iterators
+from keras_gpukit.frameworks import tf_datasets
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -124,7 +124,7 @@ def mirrored():
         return sleeping_model(0.02)
 
 records = {"replicas": stalls(mirrored())}
-tf_iterators.HIDE_MODELS = ("CPU:1",)  # stand in for GPUs, where tf.data's model is not read
+tf_datasets.HIDE_MODELS = ("CPU:1",)  # stand in for GPUs, where tf.data's model is not read
 to_device = tf.data.experimental.prefetch_to_device("CPU:1")
 records["a device"] = stalls(sleeping_model(0.02), lambda data: data.apply(to_device))
 print(json.dumps(records))

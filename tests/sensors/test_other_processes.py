@@ -32,7 +32,8 @@ class FakeHost:
             lambda process, recursive: [SimpleNamespace(pid=pid) for pid in self.children],
         )
         self.ended_s = 0.0
-        self.sensor = OtherProcessesSensor(lambda: self.now_s, lambda: self.ended_s)
+        monkeypatch.setattr(os, "times", lambda: os.times_result((0, 0, self.ended_s, 0, 0)))
+        self.sensor = OtherProcessesSensor(lambda: self.now_s)
 
     def processes(self, names):
         self.looks += 1

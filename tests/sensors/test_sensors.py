@@ -18,10 +18,9 @@ import pytest
 import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
 
-from keras_gpukit.records import GPUInfo, GPUSample, MemoryRecord, from_dict
+from keras_gpukit.records import GPUInfo, GPUSample
 from keras_gpukit.rules.setup.gpus import LIMITS
 from keras_gpukit.sensors import devices, driver
-from keras_gpukit.sensors.allocator import NO_ALLOCATOR
 from keras_gpukit.sensors.devices import CUDADevice
 from keras_gpukit.sensors.host import HostSensor, _own_usage
 from keras_gpukit.sensors.installation import read_state
@@ -328,7 +327,7 @@ at_first = sensor.read_allocators()
 big = tf.zeros((2_000_000,))
 with_it = sensor.read_allocators()
 del big
-after, summary = sensor.read_allocators(), sensor.summarize()
+after = sensor.read_allocators()
 steps = AllocatorSensor([])
 big = tf.zeros((2_000_000,))
 del big
@@ -339,9 +338,8 @@ del small
 print(json.dumps({
     "devices": sensor.devices,
     "steps": [to_dict(reading) for reading in (*first, *steps.read_allocators())],
-    "only first": [to_dict(each) for each in steps.summarize(only_first_step=True).devices],
+    "only first": [to_dict(each) for each in steps.read_allocators(only_first_step=True)],
     "readings": [to_dict(reading) for reading in (at_first, with_it, after)],
-    "summary": to_dict(summary),
 }))
 """
 
@@ -354,8 +352,6 @@ def test_an_allocator_that_counts_has_current_and_peak_and_that_of_later_steps(r
     assert at_first["peak_bytes"] < 4_000_000  # that of before is forgotten
     assert with_it["current_bytes"] - at_first["current_bytes"] >= size
     assert after["current_bytes"] < size <= after["peak_bytes"]
-    assert result["summary"]["devices"][0]["peak_bytes"] == after["peak_bytes"]
-    assert result["summary"]["unknown_because"] is None
     assert after["limit_bytes"] is None
     first, later = result["steps"]
     assert first["first_step_peak_bytes"] == first["peak_bytes"] >= size
@@ -369,7 +365,6 @@ def test_an_allocator_that_counts_has_current_and_peak_and_that_of_later_steps(r
 def test_an_allocator_that_counts_little_or_nothing_is_unknown(run_script):
     result = json.loads(run_script(READINGS, TF_CPU_ALLOCATOR_USE_BFC="false").stdout)
     assert result["devices"] == []
-    assert from_dict(result["summary"], MemoryRecord) == MemoryRecord((), NO_ALLOCATOR)
 
 
 # The sampling thread

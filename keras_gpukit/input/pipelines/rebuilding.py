@@ -17,13 +17,13 @@ from keras_gpukit.frameworks.tf_datasets import (
     Dataset,
     functions,
     inputs,
+    is_autotuned,
     is_readable,
     kind,
     setting,
     unwrapped,
 )
 from keras_gpukit.frameworks.tf_functions import is_stateful
-from keras_gpukit.frameworks.tf_iterators import is_autotuned
 from keras_gpukit.frameworks.tf_stages import can_be_rebuilt, over
 from keras_gpukit.input.pipelines.functions import helper_of, operations
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from keras_gpukit.errors import failure, give_up
-from keras_gpukit.frameworks.tf_iterators import host_iterator
+from keras_gpukit.frameworks.tf_datasets import host_iterator
 from keras_gpukit.input.wait.calls import NOTHING, CallTimes, StepFunction, is_end_of_data
 from keras_gpukit.input.wait.meters import RequestMeter
 from keras_gpukit.input.wait.step_windows import StepWindows

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from keras_gpukit.frameworks.keras_trainer import is_made_by_keras
-from keras_gpukit.frameworks.tf_iterators import empty_iterator
+from keras_gpukit.frameworks.tf_datasets import empty_iterator
 from keras_gpukit.input.wait.meters import CallWindow, Times, WaitReading
 
 EMPTY_CALLS = 4

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_gpukit.errors import Guard, logger
-from keras_gpukit.frameworks import keras_trainer, tf_iterators
+from keras_gpukit.frameworks import keras_trainer, tf_datasets
 from keras_gpukit.frameworks.tf_runtime import is_deterministic
 from keras_gpukit.input.pipelines.rebuilding import (
     fetch_time,
@@ -82,7 +82,7 @@ class MeterChoice:
             return NOT_READ
 
     def _chosen(self, iterator: Any) -> Meter:
-        feed = feed_of(tf_iterators.host_dataset(iterator))
+        feed = feed_of(tf_datasets.host_dataset(iterator))
         if feed is not None:
             return BatchArrivalMeter(feed, self._calls, self._steps_per_execution)
         total_s = fetch_time(iterator)
@@ -92,13 +92,13 @@ class MeterChoice:
             )
             try:
                 meter = FetchLatencyMeter(total_s, overlaps=overlaps)
-                host = tf_iterators.host_iterator(iterator)
-                if host is not None and self.pipeline.is_due and tf_iterators.has_model(host):
+                host = tf_datasets.host_iterator(iterator)
+                if host is not None and self.pipeline.is_due and tf_datasets.has_model(host):
                     self.pipeline.follow(host)  # for its stages until the first batch
                 return meter
             except Exception as error:
                 logger.debug("keras_gpukit: the times of fetches cannot be read: %s", error)
-        if not tf_iterators.shows_model(tf_iterators.host_iterator(iterator)):
+        if not tf_datasets.shows_model(tf_datasets.host_iterator(iterator)):
             raise NotMeasurable(ON_DEVICE)
         if self._is_unreadable:
             raise NotMeasurable(NOT_READ)
@@ -115,7 +115,7 @@ class MeterChoice:
         if self._runs_ahead:
             meter.confidence = "upper bound"
         if watches_stages:
-            self.pipeline.follow(tf_iterators.host_iterator(iterator))
+            self.pipeline.follow(tf_datasets.host_iterator(iterator))
         return meter
 
 
@@ -152,7 +152,7 @@ def _measurable(epoch_iterator: Any, is_short: bool) -> Any:
     import tensorflow as tf
 
     given, adapter = keras_trainer.epoch_dataset(epoch_iterator), epoch_iterator.data_adapter
-    if not all(map(tf_iterators.shows_models, buffering_devices(given))):
+    if not all(map(tf_datasets.shows_models, buffering_devices(given))):
         # Deterministic operations would make a pipeline with side effects serial.
         return None if is_deterministic() else with_timed_feed(given)
     is_distributed = not isinstance(given, tf.data.Dataset)
@@ -162,7 +162,7 @@ def _measurable(epoch_iterator: Any, is_short: bool) -> Any:
     dataset = adapter.get_tf_dataset() if is_distributed else given
     if is_short and not is_distributed and epoch_iterator.steps_per_execution == 1:
         return with_timed_fetches(dataset)
-    if tf_iterators.is_autotuned(dataset):
+    if tf_datasets.is_autotuned(dataset):
         return None
     if is_distributed:
         strategy = keras_trainer.strategy_of_epochs(epoch_iterator)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_gpukit.frameworks.tf_iterators import (
+from keras_gpukit.frameworks.tf_datasets import (
     check_model,
     has_model,
     host_iterator,

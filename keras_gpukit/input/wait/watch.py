@@ -9,8 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from keras_gpukit.errors import Guard
-from keras_gpukit.frameworks.tf_datasets import dataset_of, is_fed_by_another
-from keras_gpukit.frameworks.tf_iterators import parse_model, read_model
+from keras_gpukit.frameworks.tf_datasets import (
+    dataset_of,
+    is_fed_by_another,
+    parse_model,
+    read_model,
+)
 from keras_gpukit.input.pipelines.stage import Stage, read_stages
 from keras_gpukit.input.wait.bottleneck import complete, pool_threads, within_pool
 from keras_gpukit.input.wait.grain_times import TimedGrain, timed_grain
@@ -102,7 +106,7 @@ class PipelineWatch:
     ```python
     watch = PipelineWatch()
     watch.follow(iterator)                                            # at each new iterator
-    watch.add_reading(tf_iterators.read_model(iterator))              # now and then
+    watch.add_reading(tf_datasets.read_model(iterator))              # now and then
     watch.pipeline_record(wait_s=0.01).stages
     ```
     """

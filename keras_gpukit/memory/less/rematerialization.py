@@ -21,11 +21,11 @@ from keras_gpukit.frameworks.keras_models import (
     call_context,
     call_node,
     graph_of,
-    layers_within,
     nodes_of,
     with_mask_of,
     within,
 )
+from keras_gpukit.layer_names import layers_in
 from keras_gpukit.memory.less import check_compiled, replaced
 
 
@@ -159,7 +159,7 @@ def _layered(model: Any, layers: Sequence[Any]) -> list[tuple[Any, str, Any]]:
 
 
 def _find(model: Any, layer: Any) -> Any:
-    within = layers_within(model)
+    within = dict.fromkeys(layers_in(model))
     for candidate in within:
         if candidate is layer or candidate.name == layer:
             return candidate

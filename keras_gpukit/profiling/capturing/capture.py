@@ -34,8 +34,6 @@ MARK = "train"
 LARGEST_AMENDED_BYTES = 256 * 2**20
 
 _HOST = "/host:CPU"
-_STEP_NUMBER = "step_num"
-_ITERATION = "iter_num"
 # Events that carry the number of a loop's iteration. The tab groups them by that number.
 _IN_LOOPS = (
     "ExecutorState::Process",
@@ -244,8 +242,8 @@ def _amend_host(plane: Any, steps: range | None) -> bool:
     """Amends the host's plane; returns whether anything had to change."""
     marks = set() if steps is None else _ids(plane.event_metadata, (MARK,))
     in_loops = _ids(plane.event_metadata, _IN_LOOPS)
-    step_number = _ids(plane.stat_metadata, (_STEP_NUMBER,))
-    iteration = _ids(plane.stat_metadata, (_ITERATION,))
+    step_number = _ids(plane.stat_metadata, ("step_num",))
+    iteration = _ids(plane.stat_metadata, ("iter_num",))
     amended = False
     for line in plane.lines:
         strangers = []

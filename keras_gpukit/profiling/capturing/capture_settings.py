@@ -58,11 +58,6 @@ class CaptureSettings:
         return replace(self, at_steps=() if in_cluster else (20,))
 
 
-def profiles_bytes(log_dir: Path) -> int:
-    """Returns the disk space that the profiles in a log directory take."""
-    return sum(status.st_size for _, status in profile_files(log_dir / PROFILES))
-
-
 def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Yields the profile files in a folder of profiles, each with its status from `os.lstat`.
 
@@ -77,30 +72,23 @@ def profile_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 class Limits:
-    """Limits the captures of a run: their number and disk space."""
+    """Limits the captures of a run: their number and disk space. `taken` are those that ended."""
 
     def __init__(self, log_dir: Path, settings: CaptureSettings) -> None:
         self._log_dir = log_dir
         self._settings = settings
-        self._taken = 0
+        self.taken = 0
 
     @functools.cached_property
     def room_bytes(self) -> int:
         """Disk space left for profiles; first computed when a capture is due."""
-        return self._settings.max_bytes - profiles_bytes(self._log_dir)
-
-    def note_end(self) -> None:
-        """Notes that a capture has ended."""
-        self._taken += 1
-
-    def note_size(self, profile_bytes: int | None) -> None:
-        """Subtracts a written profile from the disk space left; None if none was written."""
-        self.room_bytes -= profile_bytes or 0
+        profiles = profile_files(self._log_dir / PROFILES)
+        return self._settings.max_bytes - sum(status.st_size for _, status in profiles)
 
     def refusal(self) -> str | None:
         """Returns why a capture may not be taken; None if it may."""
         settings = self._settings
-        if self._taken >= settings.max_captures:
+        if self.taken >= settings.max_captures:
             return f"max_captures={settings.max_captures} were taken"
         if self.room_bytes <= 0:
             return f"the profiles take max_bytes={settings.max_bytes:,}"

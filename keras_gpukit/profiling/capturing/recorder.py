@@ -217,7 +217,7 @@ class Recorder:
         if capture is None:
             return  # another thread has ended it meanwhile
         self._ended.append(capture)
-        self._limits.note_end()
+        self._limits.taken += 1
         steps = self._step + 1 - capture.record.first_step
         capture.end(steps, because, self._limits.room_bytes, self._keep)
         self._capture = None
@@ -256,7 +256,7 @@ class Recorder:
         """Stores a capture's final record; usually runs on the thread that wrote the profile."""
         self._give_way_no_more()
         self._records.append(record)
-        self._limits.note_size(record.profile_bytes)
+        self._limits.room_bytes -= record.profile_bytes or 0
         if record.failed_because is not None:
             self._warn(f"a capture failed: {record.failed_because}", record.trigger)
         if record.incomplete_because is not None:

@@ -58,19 +58,20 @@ def make_record(
     sorted_rows = sorted(
         (replace(row, count=count) for row, count in rows.items()), key=by_likely_mistake
     )
+    compiled_parts = _compiled_parts(ran.operations)
     return PlacementRecord(
         operations=_count(ran.operations, registry),
         fallbacks=tuple(_completed(fallback, ran, around.layers) for fallback in fallbacks),
         predicted=around.predicted,
-        transfers=ran.transfers,
-        mechanism=ran.mechanism,
+        transfers=sum(ran.transfers_between.values()),
+        mechanism="xla" if compiled_parts else "graph",
         transfers_between=dict(ran.transfers_between),
         rows=tuple(sorted_rows[:MOST_ROWS]),
         rows_left_out=len(sorted_rows[MOST_ROWS:]),
         operations_left_out=sum(row.count for row in sorted_rows[MOST_ROWS:]),
-        compiled_parts=_compiled_parts(ran.operations),
+        compiled_parts=compiled_parts,
         not_compilable=not_compilable(ran.operations, xla_refuses),
-        copies=None if ran.sent is None else sum_copies(ran.sent, around.layers),
+        copies=sum_copies(ran.sent, around.layers),
     )
 
 

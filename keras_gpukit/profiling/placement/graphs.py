@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from keras_gpukit.frameworks.tf_functions import BRANCHES, CALLS, LOOPS
 from keras_gpukit.profiling.placement.copies import is_copy
 from keras_gpukit.profiling.placement.operation_names import (
     dtype_name,
     is_own,
     operation_name,
-    requested_device,
     short_device,
 )
 from keras_gpukit.records.placement import Operation, OperationKind, StepOperations
@@ -24,12 +24,11 @@ BOOKKEEPING = frozenset(
     | {"NoOp", "Const", "_HostConst", "Identity", "IdentityN", "ControlTrigger"}
     | {"Enter", "Exit", "Switch", "Merge", "NextIteration", "LoopCond"}
 )
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _XLA_CALLS = frozenset({"XlaLaunch", "XlaLaunchV2", "_XlaCompile"})
 _MUST_COMPILE = "_XlaMustCompile"
 _COLOCATED = "loc:@"
 STEP_CALL = "StatefulPartitionedCall"
-_CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
+_CONTROL_FLOW = LOOPS | BRANCHES
 
 Library = Mapping[str, Any]
 """Functions that nodes may call, by name."""
@@ -104,13 +103,7 @@ def read_step(graphs: StepGraphs) -> StepOperations:
         library = functions | _library(partition)
         for node in partition.node:
             operations += _operations(node, library, requests)
-    compiled = any(operation.kind.compiled for operation in operations)
-    return StepOperations(
-        tuple(operations),
-        between.total(),
-        "xla" if compiled else "graph",
-        dict(sorted(between.items())),
-    )
+    return StepOperations(tuple(operations), dict(sorted(between.items())))
 
 
 def _path(send: Any) -> str:
@@ -141,7 +134,8 @@ def _operation(node: Any, requests: Requests, prefix: str, caller: Operation | N
     name = operation_name(prefix + node.name)
     asked, colocated = requests.get(name, ("", ""))
     device, ignored = short_device(node.device), ""
-    compiled = node.op in _XLA_CALLS or _must_compile(node)
+    must_compile = _MUST_COMPILE in node.attr and bool(node.attr[_MUST_COMPILE].b)
+    compiled = must_compile or node.op in _XLA_CALLS
     if caller and caller.kind.compiled:  # one kernel: its parts run on the device of the call
         device, asked, ignored, compiled = caller.device, caller.kind.requested, asked, True
     elif caller and ":" not in device:
@@ -161,7 +155,8 @@ def _types(node: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _requests(nodes: Any, library: Library) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields name and request of each operation for which a device was requested."""
     for name, node, prefix in _traced(nodes, library):
-        request = requested_device(node.device), _colocated(node, prefix, name)
+        # A name such as "/job:worker" asks for no device.
+        request = node.device.partition("device:")[2], _colocated(node, prefix, name)
         if any(request):
             yield name, request
 
@@ -189,15 +184,11 @@ def _colocated(node: Any, prefix: str, name: str) -> str:
 
 def _called(node: Any, library: Library) -> list[Any]:
     """Returns the functions that a node calls; they cannot be recursive in TensorFlow."""
-    if node.op not in _CALLS | _XLA_CALLS | _CONTROL_FLOW:
+    if node.op not in CALLS | _XLA_CALLS | _CONTROL_FLOW:
         return []
     values = node.attr.values()
     names = [function.name for value in values for function in (value.func, *value.list.func)]
     return [library[name] for name in names if name in library]
-
-
-def _must_compile(node: Any) -> bool:
-    return _MUST_COMPILE in node.attr and bool(node.attr[_MUST_COMPILE].b)
 
 
 def _library(graph: Any) -> dict[str, Any]:

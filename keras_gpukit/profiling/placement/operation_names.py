@@ -43,11 +43,6 @@ def short_device(device: str) -> str:
     return device.rpartition("device:")[2]
 
 
-def requested_device(device: str) -> str:
-    """Returns "GPU:0" for "/device:GPU:0"; empty if the name is not the name of a device."""
-    return short_device(device) if "device:" in device else ""
-
-
 @cache
 def dtype_name(number: int) -> str:
     """Returns the name of a dtype, such as "float32", given its enum number (DT_FLOAT)."""

@@ -50,11 +50,14 @@ class Events:
         """Returns a mask of the events on lines whose names are `wanted`."""
         return np.array([wanted(name) for name in self.lines], bool)[self.line]
 
-    def operation(self, index: int) -> str:
-        """Returns the operation that an event computes: of an instruction of XLA's, its origin."""
+    def launched_by(self, index: int) -> str:
+        """Returns the operation of a kernel, or the origin of an instruction of XLA's; or ""."""
         stats = self.stats[index]
-        named = stats.get("tf_op") or stats.get("hlo_op") or self.names[self.kind[index]]
-        return str(named)
+        return str(stats.get("tf_op") or stats.get("hlo_op") or "")
+
+    def operation(self, index: int) -> str:
+        """Returns the operation that launched an event, or that it is."""
+        return self.launched_by(index) or self.names[self.kind[index]]
 
     @cached_property
     def duration_ps(self) -> Numbers:
@@ -107,8 +110,8 @@ class Spans:
         return cls(begin_ps[first], end_ps[last])
 
     @classmethod
-    def of(cls, events: Events, chosen: Mask) -> Spans:
-        """Returns the union of the chosen events' intervals."""
+    def of(cls, events: Events, chosen: Mask | Numbers) -> Spans:
+        """Returns the union of the intervals of events, chosen by a mask or by their indices."""
         return cls.union(events.begin_ps[chosen], events.end_ps[chosen])
 
     @property

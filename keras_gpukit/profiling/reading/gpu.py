@@ -12,7 +12,7 @@ kind is that of the outermost operation ("TensorConversionOp" is a cast).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache, reduce
 from operator import attrgetter, or_
 
@@ -105,15 +105,12 @@ def uses_tensor_cores(kernel: str) -> bool | None:
 
 
 @dataclass(frozen=True)
-class GPU:
-    """Classified events of one GPU's streams, and the time in which each class ran.
+class _Activity:
+    """Time in which each class of events ran.
 
     Collectives are kernels that exchange data between GPUs. Other kernels are computing.
     """
 
-    plane: Plane
-    kernels: Mask
-    computing: Mask
     compute: Spans
     collectives: Spans
     from_host: Spans
@@ -121,14 +118,19 @@ class GPU:
 
 
 @dataclass(frozen=True)
-class GPUs:
+class GPU(_Activity):
+    """Classified events of one GPU's streams."""
+
+    plane: Plane
+    kernels: Mask
+    computing: Mask
+
+
+@dataclass(frozen=True)
+class GPUs(_Activity):
     """All GPUs, and the time in which any of them was active."""
 
     members: tuple[GPU, ...]
-    compute: Spans
-    collectives: Spans
-    from_host: Spans
-    other_copies: Spans
 
     @property
     def computing(self) -> Spans:
@@ -140,10 +142,10 @@ def gpus_of(space: Space) -> GPUs:
     """Classifies the activity of the GPUs; without a GPU, everything is empty."""
     gpus = tuple(_sort_out(plane) for plane in space.named(PLANE))
     of_any = {
-        name: reduce(or_, map(attrgetter(name), gpus), NOTHING)
-        for name in ("compute", "collectives", "from_host", "other_copies")
+        each.name: reduce(or_, map(attrgetter(each.name), gpus), NOTHING)
+        for each in fields(_Activity)
     }
-    return GPUs(gpus, **of_any)
+    return GPUs(members=gpus, **of_any)
 
 
 def profile_of(gpu: GPU, counted: Spans) -> DeviceProfile:
@@ -178,8 +180,8 @@ def _sort_out(plane: Plane) -> GPU:
     from_host = events.of(is_host_to_device)
     kernels = on_stream & ~copies
     return GPU(
-        plane,
-        kernels,
+        plane=plane,
+        kernels=kernels,
         computing=kernels & ~collectives,
         compute=Spans.of(events, kernels & ~collectives),
         collectives=Spans.of(events, kernels & collectives),

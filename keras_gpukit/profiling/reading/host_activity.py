@@ -11,7 +11,6 @@ from keras_gpukit.profiling.reading.events import NOTHING, Events, Mask, Numbers
 from keras_gpukit.profiling.reading.gpu import kind_of
 from keras_gpukit.records.placement import PYTHON_OPERATIONS
 
-COLLECTIVE = "collective"
 # Name of Keras' inlined step function, which is part of the names of all the step's operations.
 STEP = "StatefulPartitionedCall/"
 # A whole step, compiled by XLA for a CPU.
@@ -77,7 +76,9 @@ def sort_out(events: Events) -> Host:
     fetches = events.of(lambda name: name.startswith(_FETCH) and not name.endswith(_SEND))
     nested = _nested(events, fetches)
     launches = events.of(lambda name: name.startswith((*_LAUNCHES, _FUNCTION)))
-    exchanges = operations & events.of(lambda name: kind_of(operation_name(name)[1]) == COLLECTIVE)
+    exchanges = operations & events.of(
+        lambda name: kind_of(operation_name(name)[1]) == "collective"
+    )
     in_python = operations & events.of(lambda name: operation_name(name)[1] in PYTHON_OPERATIONS)
     return Host(
         events,
@@ -135,12 +136,8 @@ def operation_name(event: str) -> tuple[str, str]:
         kind = event.removesuffix("Op::DoCompute")
         return kind, kind
     name, _, kind = event.rpartition(":")
-    return short_name(name or event), kind if name else re.sub(r"[._]\d+$", "", event)
-
-
-def short_name(operation: str) -> str:
-    """Returns an operation's name without the names of functions it was inlined from."""
-    return operation.rsplit(STEP, 1)[-1]
+    own = (name or event).rsplit(STEP, 1)[-1]  # without the functions it was inlined from
+    return own, kind if name else re.sub(r"[._]\d+$", "", event)
 
 
 def computations(events: Events) -> tuple[Numbers, Numbers]:

@@ -155,21 +155,23 @@ def _layer(
         kernels=total.count / steps,
         tensor_core_fraction=total.tensor_core_ps / total.time_ps if of_gpu else None,
         largest=tuple(
-            KernelProfile(
-                name=name,
-                kind=kind_of(name if of_gpu else operation_name(operation)[1]),
-                time_s=ps * PS,
-                count=total.counts[name, operation],
-                share=ps / total.time_ps,
-                tensor_core=uses_tensor_cores(name) if of_gpu else None,
-                operation=operation_name(operation)[0] or None,
-            )
+            _kernel(*key, ps * PS, total.counts[key], ps / total.time_ps, of_gpu=of_gpu)
             # What belongs to no layer is divided later, by what made its operations.
-            for (name, operation), ps in total.largest_ps.most_common(
+            for key, ps in total.largest_ps.most_common(
                 OUTSIDE_LAYERS if role == "other" else LARGEST
             )
         ),
     )
+
+
+def _kernel(
+    name: str, operation: str, time_s: float, count: int, share: float, *, of_gpu: bool = True
+) -> KernelProfile:
+    """Describes a kernel, and the operation that launched it; without a GPU, an operation."""
+    launched_by, type_ = operation_name(operation)
+    kind = kind_of(name if of_gpu else type_)
+    tensor_core = uses_tensor_cores(name) if of_gpu else None
+    return KernelProfile(name, kind, time_s, count, share, tensor_core, launched_by or None)
 
 
 def _runs(events: Events, chosen: Mask, computed: Spans) -> Iterator[tuple[str, str, int, int]]:
@@ -229,15 +231,11 @@ def place_of(operation: str, numbered: bool) -> Place:
 
 def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationProfile, ...]:
     """Returns the operations that took the most time, on the GPUs or, without one, on the host."""
-    runs = ((launched_by or name, time_s) for name, launched_by, time_s in _kernels(gpus, counted))
-    if not gpus.members:
-        events = host.events
-        chosen = host.operations & counted.holds(events.begin_ps)
-        runs = (
-            (events.operation(index), float(events.duration_ps[index]) * PS)
-            for index in np.flatnonzero(chosen).tolist()
-        )
-    most = _most((operation_name(event), time_s) for event, time_s in runs)
+    kernels = [(gpu.plane.events, gpu.kernels) for gpu in gpus.members]
+    runs = _timed(kernels or [(host.events, host.operations)], counted)
+    most = _most(
+        (operation_name(launched_by or name), time_s) for name, launched_by, time_s in runs
+    )
     return tuple(
         OperationProfile(name, kind, kind_of(kind), time_s, count, share)
         for (name, kind), time_s, count, share in most
@@ -246,19 +244,11 @@ def top_operations(host: Host, gpus: GPUs, counted: Spans) -> tuple[OperationPro
 
 def top_kernels(gpus: GPUs, counted: Spans) -> tuple[KernelProfile, ...]:
     """Returns the kernels that took the most time, and what launched each most often."""
-    kernels = list(_kernels(gpus, counted))
+    kernels = list(_timed([(gpu.plane.events, gpu.kernels) for gpu in gpus.members], counted))
     launches = Counter((name, launched_by) for name, launched_by, _ in kernels)
     launchers = dict(launch for launch, _ in reversed(launches.most_common()))
     return tuple(
-        KernelProfile(
-            name=name,
-            kind=kind_of(name),
-            time_s=time_s,
-            count=count,
-            share=share,
-            tensor_core=uses_tensor_cores(name),
-            operation=operation_name(launchers[name])[0] or None,
-        )
+        _kernel(name, launchers[name], time_s, count, share)
         for name, time_s, count, share in _most((name, time_s) for name, _, time_s in kernels)
     )
 
@@ -275,12 +265,11 @@ def _most(runs: Iterable[tuple[T, float]]) -> Iterator[tuple[T, float, int, floa
         yield key, time_s, counts[key], time_s / total_s
 
 
-def _kernels(gpus: GPUs, counted: Spans) -> Iterator[tuple[str, str, float]]:
-    """Yields each kernel's name, the operation that launched it, and its time in seconds."""
-    for gpu in gpus.members:
-        events = gpu.plane.events
-        for index in np.flatnonzero(gpu.kernels & counted.holds(events.begin_ps)):
-            stats = events.stats[index]
-            launched_by = str(stats.get("tf_op") or stats.get("hlo_op") or "")
+def _timed(
+    chosen: Iterable[tuple[Events, Mask]], counted: Spans
+) -> Iterator[tuple[str, str, float]]:
+    """Yields name, launching operation and seconds of each chosen event that began in the steps."""
+    for events, mask in chosen:
+        for index in np.flatnonzero(mask & counted.holds(events.begin_ps)).tolist():
             name = events.names[events.kind[index]]
-            yield name, launched_by, float(events.duration_ps[index]) * PS
+            yield name, events.launched_by(index), float(events.duration_ps[index]) * PS

@@ -10,7 +10,7 @@ from heapq import nlargest
 import numpy as np
 
 from keras_gpukit.input.pipelines.functions import kind_of, spoken
-from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Numbers, Spans, Value
+from keras_gpukit.profiling.reading.events import NOTHING, PS, Events, Spans, Value
 from keras_gpukit.profiling.reading.host_activity import Host
 from keras_gpukit.records.profile import StageProfile
 
@@ -48,10 +48,10 @@ def rank_stages(host: Host, waits: Spans, counted: Spans, steps: int) -> tuple[S
     ):
         indices = calls[stage]
         kind = _kind(events, indices)
-        below = _spans(events, inner[stage]) if stage in inner else NOTHING
+        below = Spans.of(events, np.array(inner[stage])) if stage in inner else NOTHING
         if kind == "Generator":
             below |= host.nested_fetches
-        own = _spans(events, indices) - below
+        own = Spans.of(events, np.array(indices)) - below
         blocked_ps, own_ps = (
             int(spans.covered_ps(own.begin_ps, own.end_ps).sum()) for spans in (waits, counted)
         )
@@ -96,8 +96,3 @@ def _names(events: Events, calls: Mapping[Value, list[int]]) -> dict[Value, str]
         numbers[name] += 1
         names[stage] = name if numbers[name] == 1 else f"{name} {numbers[name]}"
     return names
-
-
-def _spans(events: Events, indices: list[int]) -> Spans:
-    chosen: Numbers = np.array(indices)
-    return Spans.union(events.begin_ps[chosen], events.end_ps[chosen])

@@ -13,7 +13,7 @@ import tensorflow as tf
 from helpers.training import FEATURES, input_of, sleep_in_tensorflow, small_model
 from tensorflow.core.framework import model_pb2
 
-from keras_gpukit.frameworks.tf_iterators import read_model
+from keras_gpukit.frameworks.tf_datasets import read_model
 from keras_gpukit.input.pipelines import stage as stage_module
 from keras_gpukit.input.pipelines.functions import work_of
 from keras_gpukit.input.pipelines.stage import read_stages
@@ -24,7 +24,7 @@ from keras_gpukit.input.wait.readings import MeasuredNode, ModelReading, Node, r
 from keras_gpukit.input.wait.watch import PipelineWatch
 from keras_gpukit.records import CallLine
 from keras_gpukit.rules.input.pipeline_causes import name_bottleneck
-from keras_gpukit.sensors.interpreter import ContentionSensor
+from keras_gpukit.sensors import interpreter
 
 HERE = "tests/input/wait/test_stages.py"
 
@@ -478,7 +478,7 @@ def test_without_names_stages_go_by_their_kinds(monkeypatch, caplog):
 def test_replicas_that_share_a_pipeline_are_out_of_sight(run_script):
     script = """
 import tensorflow as tf
-from keras_gpukit.frameworks.tf_iterators import host_iterator, read_model
+from keras_gpukit.frameworks.tf_datasets import host_iterator, read_model
 from keras_gpukit.input.wait.watch import PipelineWatch
 
 cpus = tf.config.list_physical_devices("CPU")
@@ -523,17 +523,17 @@ def contention_of(late_s=0.005, *, readings=1, cores=4, process=0.0, queued=0.0,
         nonlocal now_s
         now_s += seconds + late_s
 
-    sensor = ContentionSensor(
-        sleep=sleep,
-        now=lambda: now_s,
-        process_s=lambda: process * now_s,
-        cores=cores,
-        queued=lambda: contextlib.nullcontext(lambda: queued * now_s),
-        stolen_s=lambda: stolen * now_s,
-    )
-    for _ in range(readings):
-        sensor.take_naps()
-    return sensor.contention_record()
+    with pytest.MonkeyPatch.context() as patch:
+        clock = contextlib.nullcontext(lambda: queued * now_s)
+        patch.setattr(interpreter, "usable_cores", lambda: cores)
+        patch.setattr(interpreter, "_queued_for_a_core", lambda: clock)
+        patch.setattr(interpreter, "_stolen_from_a_core_s", lambda: stolen * now_s)
+        sensor = interpreter.ContentionSensor(
+            sleep=sleep, now=lambda: now_s, process_s=lambda: process * now_s
+        )
+        for _ in range(readings):
+            sensor.take_naps()
+        return sensor.contention_record()
 
 
 @pytest.mark.parametrize(("late_s", "busy"), [(0.0001, 0.95), (0.005, 0.5)])

@@ -10,10 +10,10 @@ import tensorflow as tf
 from helpers.training import fast_dataset, mirrored_cpus, small_model
 
 import keras_gpukit as gpukit
-from keras_gpukit.frameworks import tf_iterators
+from keras_gpukit.frameworks import tf_datasets
 
 # Logical CPUs stand in for GPUs.
-tf_iterators.HIDE_MODELS = ("CPU:1",)
+tf_datasets.HIDE_MODELS = ("CPU:1",)
 strategy = mirrored_cpus()
 to_device = tf.data.experimental.prefetch_to_device("CPU:1")
 
