@@ -208,7 +208,7 @@ def _add_first_fit(subparsers: Any) -> None:
     )
     sizes.add_argument("--max", type=positive, metavar="N", help="largest batch size to try")
     sizes.add_argument(
-        "--seconds", type=positive, default=90, metavar="N", help="how long to search (default: 90)"
+        "--seconds", type=above_0, default=90, metavar="N", help="how long to search (default: 90)"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -72,6 +74,14 @@ class StackTimes:
             for line in self.lines
             if line.part == part and entry_place in (None, line.entry_place)
         )
+
+
+def seconds_at_places(lines: Iterable[LineTime]) -> dict[str, float]:
+    """Returns the seconds of each place, whatever its line called."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for line in lines:
+        seconds[line.place] += line.seconds
+    return seconds
 
 
 Method = Literal[

@@ -227,7 +227,7 @@ def diagnose(
         diagnosis.ceiling_gain  # 1.4: steps are up to 1.4× faster with a better pipeline
         ```
     """
-    check_experiment("diagnose", seconds)
+    check_experiment("diagnose", seconds=seconds)
     check_model(model)
     if summary is not None and not isinstance(summary, RunSummary):
         refuse("summary", "a RunSummary, such as Monitor.summary", summary, TypeError)

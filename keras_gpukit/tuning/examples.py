@@ -11,7 +11,14 @@ import numpy as np
 
 from keras_gpukit.records.tuning import Rate
 from keras_gpukit.tuning.measured_rates import rate_of, run_for, summarize, without_model
-from keras_gpukit.tuning.sources import check_arrays, endless, no_batch, without_lists, wrong_kind
+from keras_gpukit.tuning.sources import (
+    check_arrays,
+    endless,
+    fed_as,
+    no_batch,
+    without_lists,
+    wrong_kind,
+)
 
 # On a CPU, examples take memory from the allocator that is measured, so they must be few.
 HELD_EXAMPLES = 64
@@ -79,7 +86,8 @@ def examples_of(dataset: Any) -> Examples:
     if isinstance(dataset, tuple):
         total = check_arrays(tf.nest.flatten(dataset))
         parts = tf.nest.map_structure(lambda array: array[:HELD_EXAMPLES], without_lists(dataset))
-        return Examples(_first(tf.nest.map_structure(_as_fed, parts)), None, total)
+        fed = tf.nest.map_structure(lambda part: _as_rows(part).astype(fed_as(part)), parts)
+        return Examples(_first(fed), None, total)
     if isinstance(dataset, tf.data.Dataset):
         _check_spec(dataset)
         batches = list(dataset.take(_LOOKED_AT).as_numpy_iterator())
@@ -92,7 +100,7 @@ def examples_of(dataset: Any) -> Examples:
         raise wrong_kind(dataset)
     if not batches:
         raise no_batch(dataset)
-    parts = max((tf.nest.map_structure(_as_fed, batch) for batch in batches), key=_example_bytes)
+    parts = max((tf.nest.map_structure(_as_rows, batch) for batch in batches), key=_example_bytes)
     rows = [_rows(batch) for batch in batches]
     if len(rows) == count:
         return Examples(_first(parts), max(rows), sum(rows))
@@ -117,17 +125,14 @@ def _check_spec(dataset: Any) -> None:
             )
 
 
-def _as_fed(array: Any) -> np.ndarray:
-    """Returns an array as Keras feeds it: float64 becomes `floatx`."""
-    import keras
-
+def _as_rows(array: Any) -> np.ndarray:
     found = np.asarray(array)
     if not found.shape:
         raise ValueError(
             "`dataset` must give batches, arrays with a row for each example. "
             f"Received: a batch with {reprlib.repr(array)} in it"
         )
-    return found.astype(keras.config.floatx()) if found.dtype == np.float64 else found
+    return found
 
 
 def _rows(batch: Any) -> int:

@@ -90,7 +90,7 @@ def find_batch_size(
         found.largest, found.fastest  # 1210, 256
         ```
     """
-    check_experiment("find_batch_size", seconds)
+    check_experiment("find_batch_size", seconds=seconds)
     check_whole("max_batch_size", max_batch_size, optional=True)
     check_flag("isolated", isolated)
     check_verbose(verbose)

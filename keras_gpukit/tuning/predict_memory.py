@@ -17,7 +17,7 @@ from keras_gpukit.reports.memory import memory_view as render
 from keras_gpukit.reports.terminal import print_anywhere
 from keras_gpukit.sensors.allocator import AllocatorSensor
 from keras_gpukit.sensors.devices import visible_gpus
-from keras_gpukit.tuning.sources import check_arrays, check_model, check_one_device
+from keras_gpukit.tuning.sources import check_arrays, check_model, check_one_device, fed_as
 
 
 def predict_memory(
@@ -139,16 +139,10 @@ def _spec(batch: Any) -> tuple[Any, int | None]:
 
 
 def _as_specs(batch: Any) -> Any:
-    """Returns the specification of arrays as Keras feeds them: float64 becomes `floatx`."""
-    import keras
+    """Returns the specification of arrays as Keras feeds them."""
     import tensorflow as tf
 
-    def as_spec(array: Any) -> Any:
-        dtype = keras.backend.standardize_dtype(array.dtype)
-        dtype = keras.backend.floatx() if dtype == "float64" else dtype
-        return tf.TensorSpec(array.shape, dtype)
-
-    return tf.nest.map_structure(as_spec, batch)
+    return tf.nest.map_structure(lambda array: tf.TensorSpec(array.shape, fed_as(array)), batch)
 
 
 def _largest(memory: StepMemory, limit_bytes: int, size: int) -> int | None:

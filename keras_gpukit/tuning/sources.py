@@ -18,8 +18,8 @@ from keras_gpukit.arguments import check_number, check_whole, refuse
 _ANSWERS_WITHIN_S = 5.0
 
 
-def check_experiment(name: str, seconds: Any) -> None:
-    """Checks that Keras runs on TensorFlow, and that `seconds` is a number above 0."""
+def check_experiment(name: str, **duration: Any) -> None:
+    """Checks that Keras runs on TensorFlow, and that a duration is a number above 0."""
     import keras
 
     if keras.backend.backend() != "tensorflow":
@@ -27,7 +27,8 @@ def check_experiment(name: str, seconds: Any) -> None:
             f"{name} needs Keras with TensorFlow as its backend. "
             f"Received: backend={keras.backend.backend()!r}"
         )
-    check_number("seconds", seconds, "a number above 0", lambda v: v > 0)
+    for argument, value in duration.items():
+        check_number(argument, value, "a number above 0", lambda v: v > 0)
 
 
 def check_model(model: Any) -> None:
@@ -191,20 +192,25 @@ def _from_py_dataset(dataset: Any) -> Any:
     )
 
 
+def fed_as(array: Any) -> str:
+    """Returns the type in which Keras feeds an array's numbers: `floatx` for all floating ones.
+
+    Batches of a `tf.data.Dataset` and of a `PyDataset` keep their types.
+    """
+    import keras
+
+    dtype = keras.backend.standardize_dtype(array.dtype)
+    return str(keras.config.floatx() if keras.backend.is_float_dtype(dtype) else dtype)
+
+
 def _from_arrays(arrays: tuple[Any, ...], batch_size: int) -> Any:
     """Makes batches of arrays as Keras does: shuffles and batches row numbers, gathers the rows."""
-    import keras
     import tensorflow as tf
 
     check_whole("batch_size", batch_size)
     rows = check_arrays(tf.nest.flatten(arrays))
-
-    def on_host(array: Any) -> Any:
-        floating = keras.backend.is_float_dtype(keras.backend.standardize_dtype(array.dtype))
-        return tf.convert_to_tensor(array, keras.config.floatx() if floating else None)
-
     with tf.device("CPU:0"):
-        tensors = tf.nest.map_structure(on_host, arrays)
+        tensors = tf.nest.map_structure(lambda array: tf.cast(array, fed_as(array)), arrays)
     numbers = tf.data.Dataset.range(rows).shuffle(rows).batch(batch_size)
     return numbers.map(
         lambda chosen: tf.nest.map_structure(lambda tensor: tf.gather(tensor, chosen), tensors),

@@ -74,7 +74,7 @@ def tune(
             found.best.gain  # 1.8
         ```
     """
-    check_experiment("tune", minutes)
+    check_experiment("tune", minutes=minutes)
     check_number("tolerance", tolerance, "a number above 0", lambda v: v > 0)
     check_whole("batch_size", batch_size, optional=True)
     check_verbose(verbose)

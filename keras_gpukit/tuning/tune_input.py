@@ -123,7 +123,7 @@ def tune_input(
             empty or cannot be restarted, the dataset writes a cache on disk that trials cannot
             leave out, nothing answers at `service`, or Keras' backend is not TensorFlow.
     """
-    check_experiment("tune_input", seconds)
+    check_experiment("tune_input", seconds=seconds)
     check_verbose(verbose)
     if dataset is None:
         model, dataset = None, model

@@ -164,7 +164,8 @@ class CommunicationBound(Rule):
             return None
         link = slow_link(comparison)
         if late_member(comparison) is None and link is not None:
-            return self.abstain(f"the slow network of worker {link.member.index} explains it")
+            who = f"{comparison.kind} {link.member.index}"
+            return self.abstain(f"the slow network of {who} explains it")
         all_s = exchanged_s * (summary.steps or 0)
         saving = of_run(summary, 0.0, all_s, basis="collectives", upper_bound=True)
         return self.find(

@@ -175,7 +175,7 @@ def _change(
 
 
 def _marked(change: FigureChange, how: Compared) -> FigureChange:
-    if how.is_better is None or change.change is None:
+    if how.is_better is None or change.change is None or change.low is None:
         return change
     mark: Mark = "no difference"
     if change.is_real:

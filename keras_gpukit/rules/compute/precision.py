@@ -57,11 +57,11 @@ class Float32OnTensorCores(Rule):
             return self.abstain()
         if environment.precision != "float32" or weakest < FLOAT16_FROM:
             return None
-        products = products_of(summary)
+        products, busy = products_of(summary), mean_busy_percent(gpu_readings(summary))
         matter = has_products(summary)
         if products is not None:
             matter = products.products >= WARNING_FRACTION
-        elif (mean_busy_percent(gpu_readings(summary)) or LOW_PERCENT) < LOW_PERCENT:
+        elif busy is not None and busy < LOW_PERCENT:
             return self.abstain("the GPUs are mostly idle, in whatever they compute")
         if not matter:
             return self.abstain() if matter is None else None

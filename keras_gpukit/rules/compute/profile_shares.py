@@ -117,13 +117,12 @@ class Products(NamedTuple):
 
 def products_of(summary: RunSummary) -> Products | None:
     """Returns what the run's profile shows of products; None without a profile of a GPU's steps."""
-    profile = summary.profile
-    if profile is None or not profile.devices or not profile.step_time_s:
+    profile, own_s = summary.profile, own_step_s(summary)
+    if profile is None or own_s is None or not profile.devices:
         return None
-    own_s = profile.step_time_s - profile.parts_s.get("input wait", 0.0)
     products_s = sum(profile.kinds_s.get(kind, 0.0) for kind in PRODUCT_KINDS)
     others_s = sum(profile.kinds_s.values()) - products_s
-    return Products(products_s / own_s, others_s / own_s) if own_s > 0 else None
+    return Products(products_s / own_s, others_s / own_s)
 
 
 def has_products(summary: RunSummary) -> bool | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from keras_gpukit.records.finding import Advice, Figure
 from keras_gpukit.records.pipeline import PipelineRecord, StageRecord
 from keras_gpukit.records.profile import CaptureRecord
 from keras_gpukit.records.run import RunSummary
+from keras_gpukit.records.script import seconds_at_places
 from keras_gpukit.records.steps import InputRecord, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Share, advise
 from keras_gpukit.rules.savings import WARNING_FRACTION
@@ -186,9 +186,7 @@ def slowest_line(summary: RunSummary, location: str | None) -> str:
     The code is defined at the location, such as "train.py:20".
     """
     lines = summary.stacks.of("python", location) if summary.stacks and location else ()
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for line in lines:
-        seconds[line.place] += line.seconds
+    seconds = seconds_at_places(lines)
     total_s = sum(seconds.values())
     if location is None or total_s < LEAST_S:
         return ""

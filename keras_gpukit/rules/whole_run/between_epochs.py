@@ -16,8 +16,13 @@ from keras_gpukit.rules.input.pipeline_causes import (
     slowest_at_start,
     slowest_line,
 )
-from keras_gpukit.rules.input.python_advice import ONE_PIPELINE, SLOW_ONES, starts_advice
-from keras_gpukit.rules.rule import Measure, Outcome, seconds
+from keras_gpukit.rules.input.python_advice import (
+    ONE_PIPELINE,
+    SLOW_ONES,
+    for_line,
+    starts_advice,
+)
+from keras_gpukit.rules.rule import Measure, Outcome, advise, seconds
 from keras_gpukit.rules.savings import (
     WARNING_FRACTION,
     lasting_time_s,
@@ -237,4 +242,5 @@ def _validation_cause(summary: RunSummary, record: InputRecord, wait_s: float) -
     if slowest is None:
         return PipelineCause("", (FASTER,))
     line = slowest_line(summary, slowest.location)
-    return PipelineCause(f"the bottleneck is {slowest.name}{slowest.where}{line}", lines)
+    advice = (*map(advise, for_line(line)), *lines)
+    return PipelineCause(f"the bottleneck is {slowest.name}{slowest.where}{line}", advice)

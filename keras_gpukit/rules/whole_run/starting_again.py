@@ -299,7 +299,7 @@ class TracingAgain(TimeRule):
             again = f"The step was traced again {times(parts.tracings)}"
             what, advice = f"{again} for batches of another size", (DROP_REMAINDER,)
         elif made_s >= retraced_s:
-            what, advice = f"{self.title} {parts.tracings} times", (STEP_FUNCTION,)
+            what, advice = f"{self.title} {times(parts.tracings)}", (STEP_FUNCTION,)
         else:
             what, advice = _function(retraced[0])
         return self.find(
@@ -322,7 +322,8 @@ def _shapes(summary: RunSummary, compilations: int) -> tuple[str, tuple[str, ...
     shape = shapes[0]
     lengths = shape.strip("()").split(", ")
     axes = [place for place, length in enumerate(lengths) if length == "None" and place]
-    title = f"XLA compiled the step again for {compilations} new batch shapes {shape}"
+    new = f"{compilations} new batch shapes" if compilations > 1 else "a new batch shape"
+    title = f"XLA compiled the step again for {new} {shape}"
     if len(lengths) == 4 and len(axes) > 1:
         return title, (RESIZE, WITHOUT_XLA)
     named = " and ".join(map(str, axes))

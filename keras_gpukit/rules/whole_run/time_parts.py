@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from bisect import bisect_left
+from dataclasses import replace
 from typing import ClassVar
 
 from keras_gpukit.records.names import STEP_TIME
 from keras_gpukit.records.run import RunSummary
-from keras_gpukit.records.script import LineTime
+from keras_gpukit.records.script import LineTime, seconds_at_places
 from keras_gpukit.records.steps import OWN_WORK, TimeBreakdown
 from keras_gpukit.rules.rule import Measure, Outcome, Rule, Share, seconds, too_short
 from keras_gpukit.rules.savings import of_callbacks, severity
@@ -37,8 +38,15 @@ def is_at_epochs(summary: RunSummary, name: str) -> bool:
 def slowest_line(summary: RunSummary, name: str) -> LineTime | None:
     """Returns the line that takes half or more of a callback's sampled time; None if none does."""
     lines = _lines(summary, name)
-    total_s = sum(line.seconds for line in lines)
-    return lines[0] if lines and lines[0].seconds >= MOSTLY * total_s else None
+    at_places = seconds_at_places(lines)
+    total_s = sum(at_places.values())
+    place = max(at_places, key=at_places.__getitem__, default=None)
+    if place is None or at_places[place] < MOSTLY * total_s:
+        return None
+    longest = next(line for line in lines if line.place == place)
+    # Otherwise it calls several functions, none of which takes most of the time.
+    is_one = longest.seconds >= MOSTLY * total_s
+    return longest if is_one else replace(longest, called=None, seconds=at_places[place])
 
 
 def growth(summary: RunSummary, name: str) -> tuple[float, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -38,7 +39,7 @@ class OwnProfile(ScriptRule):
         ]
         if not long:
             return None
-        most = max(long, key=lambda profile: profile.stop_s or 0.0)
+        most = max(long, key=lambda profile: math.inf if profile.stop_s is None else profile.stop_s)
         if most.stop_s is None:
             return self.find(
                 "warning",
