@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import glob
-import os
 import sys
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -130,8 +129,9 @@ def _shortened(a: str, b: str) -> tuple[str, str]:
     ours, theirs = list(Path(a).parts), list(Path(b).parts)
     while min(len(ours), len(theirs)) > 1 and ours[0] == theirs[0]:
         del ours[0], theirs[0]
-    names = (os.fsencode(Path(*parts)).decode("utf-8", "replace") for parts in (ours, theirs))
-    return next(names), next(names)
+    from keras_gpukit.records.names import readable
+
+    return readable(Path(*ours)), readable(Path(*theirs))
 
 
 def _read_runs(text: str) -> list[RunReport]:

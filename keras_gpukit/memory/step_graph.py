@@ -9,7 +9,13 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from keras_gpukit.frameworks.tf_functions import op_def, optimize_graph
+from keras_gpukit.frameworks.tf_functions import (
+    BRANCHES,
+    CALLS,
+    LOOPS,
+    op_def,
+    optimize_graph,
+)
 from keras_gpukit.memory.kernels import RNN_FORWARD, RNN_RESERVE, reserve_shape
 
 Source = tuple[str, int]
@@ -98,12 +104,7 @@ class StepGraph:
         return prod(shape) * self.by_name[source[0]].item_bytes[source[1]]
 
 
-_LOOPS = frozenset(
-    {
-        *("While", "StatelessWhile", "If", "StatelessIf", "Case"),
-        *("PartitionedCall", "StatefulPartitionedCall"),
-    }
-)
+_CALL_FUNCTIONS = LOOPS | BRANCHES | CALLS
 # The graph optimizer replaces a loop by several simpler operations. `LoopCond` identifies it.
 _LOWERED = {"LoopCond": "While"}
 
@@ -128,7 +129,9 @@ def trace_step(
     final = optimize_graph(traced, fetches) if optimized else traced
     shapes = {node.name: _shapes(node) for node in traced.node}
     nodes = tuple(_node(node, shapes) for node in final.node)
-    loops = frozenset(_LOWERED.get(node.operation, node.operation) for node in nodes) & _LOOPS
+    loops = (
+        frozenset(_LOWERED.get(node.operation, node.operation) for node in nodes) & _CALL_FUNCTIONS
+    )
     step_graph = StepGraph(nodes, frozenset(map(_source, results)), scales=scales, loops=loops)
     return step_graph, tuple(graph.variables)
 

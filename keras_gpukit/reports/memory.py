@@ -65,7 +65,9 @@ def figures(record: OutOfMemory) -> tuple[str, ...]:
     lines = [*_allocator(record)]
     prediction = record.prediction
     if prediction is not None and (span := _predicted(record, prediction)):
-        lines.append(f"A step with a batch of {prediction.batch_size} is predicted to need {span}.")
+        lines.append(
+            f"A step with a batch of {prediction.batch_size:,} is predicted to need {span}."
+        )
         if largest := named_sizes(prediction.largest[:_LARGEST_SHOWN]):
             lines.append(f"Largest tensors at its peak: {largest}.")
     if record.holders:
@@ -217,7 +219,7 @@ def split_view(plan: SplitPlan) -> RenderableType:
     """Returns a table of the stages with their memory, and the transfers between devices."""
     heading = (
         f"Split over {len(plan.stages)} devices, {_CHOSEN_BY[plan.chosen_by]}; activations of "
-        f"{plan.batch_size} examples, optimizer {plan.optimizer}."
+        f"{plan.batch_size:,} examples, optimizer {plan.optimizer}."
     )
     rows = []
     for stage in plan.stages:

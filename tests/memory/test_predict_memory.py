@@ -57,6 +57,12 @@ def test_weights_and_slots_are_exact_and_the_rest_is_a_range():
     assert low <= prediction.peak_bytes <= high
 
 
+def test_arrays_take_what_keras_makes_of_them():
+    as_fed = predict()
+    for dtype in ("float16", "float64"):
+        assert predict(batch=(X.astype(dtype), Y)).low == as_fed.low
+
+
 def test_activations_follow_the_batch():
     model = sequential(keras.layers.Dense(512, "relu"), keras.layers.Dense(1))
     small, large = (predict(model, batch_size=size) for size in (64, 256))

@@ -42,6 +42,11 @@ def test_a_callback_at_batches_is_named_with_its_line_and_what_that_calls():
     )
 
 
+def test_a_line_that_calls_several_functions_is_named_without_them():
+    calls = [line("train.py:31", 6.0, called=name) for name in ("Model.predict", "Model.evaluate")]
+    assert judged(1.0, [*calls, line("train.py:32", 7.0)]).title.endswith("mostly at train.py:31")
+
+
 def test_a_callback_at_epochs_is_advised_by_epochs():
     found = judged(17.0)
     assert found.title == "Scores takes 18 of 30 s"

@@ -703,6 +703,10 @@ ABSTAINS = [
         *("float32-on-tensor-cores", replace(in_full_precision(V100), utilization=busy(49.0))),
         "mostly idle",
     ),
+    (
+        *("float32-on-tensor-cores", replace(in_full_precision(V100), utilization=busy(0.0))),
+        "mostly idle",
+    ),
     ("memory-nearly-full", on_gpu(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "no GPU"),
     ("memory-mostly-unused", on_gpu(memory=memory(1, limit_bytes=None)), "limit"),

@@ -26,6 +26,7 @@ from keras_gpukit.reports.searches import batch_size_view as render
 from keras_gpukit.reports.terminal import as_text
 from keras_gpukit.tuning.examples import examples_of
 from keras_gpukit.tuning.isolated_trials import TrialJob
+from keras_gpukit.tuning.sources import endless
 from keras_gpukit.tuning.trainer import DoesNotFit, without_allocator_log
 
 CASES = Path(__file__).parent / "cases"
@@ -349,6 +350,17 @@ def test_a_smaller_last_batch_counts_as_what_it_is(rows, expected):
     data = tf.data.Dataset.from_tensor_slices((X[:rows], Y[:rows])).batch(8)
     search = gpukit.find_batch_size(small_model(), data, seconds=0.1, verbose=False)
     assert search.most_because == f"the data set has {expected} examples"
+
+
+def test_arrays_are_fed_in_keras_own_type_and_batches_in_theirs():
+    wide = X.astype("float64")
+    for array in (wide, X.astype("float16"), tf.constant(wide)):
+        assert examples_of((array, Y)).parts[0].dtype == "float32"
+        assert next(iter(endless((array, Y), 4)))[0].dtype == "float32"
+    batches = tf.data.Dataset.from_tensor_slices((wide, Y)).batch(8)
+    assert examples_of(batches).parts[0].dtype == "float64"
+    numbers = (np.arange(len(X)), Y)
+    assert examples_of(numbers).parts[0].dtype == "int64"
 
 
 def test_sequences_of_different_lengths_are_tried_by_the_longest():

@@ -111,6 +111,8 @@ def test_what_cannot_be_tried_is_refused():
     assert "no change to try for 'no-gpu'" in done.stderr
     with pytest.raises(TypeError, match="`build` must be a function"):
         gpukit.tune(small_model(), ())
+    with pytest.raises(ValueError, match="`minutes` must be a number above 0"):
+        gpukit.tune(small_model, (), minutes=0)
     with pytest.raises(ValueError, match="another process can import"):
         gpukit.tune(lambda: None, ())
 

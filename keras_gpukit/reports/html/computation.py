@@ -204,7 +204,7 @@ def layers_chart(profile: ProfileRecord | None) -> Chart | Omitted | None:
         return None
     whole_s = sum(layer.time_s for layer in profile.layers)
     if not whole_s:
-        return Omitted("no operation in the profile names its layer")
+        return Omitted("nothing was computed in the steps of the profile")
     named = named_layers(profile)
     named.sort(key=lambda layer: (layer[1].role == "other", -layer[1].time_s))
     inside = sum(layer.role != "other" for _, layer in named)

@@ -25,7 +25,7 @@ LEAST_SAVED = 0.4
 """Half of such layers' time was saved on an H100; the least is our choice."""
 FROZEN_SAVED = 0.8
 """Least part of the time of frozen layers that is saved. Our choice: it was all of it, and that of
-validation, with eight convolutions on two cores, whose 17 s of `fit` became less than 1 s."""
+validation, with eight convolutions on two cores."""
 
 
 class DenseEmbeddingUpdate(LayersRule):

@@ -305,6 +305,12 @@ def test_equal_code_is_called_equal_whatever_others_took():
     assert compared(alone, faster).figure("step_time").mark == "better"
 
 
+def test_without_windows_a_step_time_has_no_mark_whoever_uses_the_cores():
+    for percent in ((20.0, 20.0), (100.0, 40.0)):
+        short = [replace(on_host(*percent, step_ms=ms), series=()) for ms in (20.0, 40.0)]
+        assert compared(*short).figure("step_time").mark is None
+
+
 def test_a_script_that_takes_less_with_equal_steps_is_called_faster():
     long, short = (
         replace(summary(), script=records.ScriptRecord(wall_s, 9.0, 2.0))

@@ -164,8 +164,8 @@ def test_a_function_that_an_own_loop_traces_again_is_named_with_its_cause():
     assert "retracing" not in codes(records.RunSummary(records.Environment({}), script=rarely))
 
 
-def of_profile(profile):
-    script = ScriptRecord(42.0, 8.0, 2.0, profiles=(profile,))
+def of_profile(*profiles):
+    script = ScriptRecord(42.0, 8.0, 2.0, profiles=profiles)
     return finding("own-profile", RunSummary(Environment({}), script=script))
 
 
@@ -177,10 +177,12 @@ def test_a_profile_of_a_whole_fit_is_named_with_its_line_and_what_ending_it_took
     )
     assert (whole.severity, *bounds(whole)) == ("critical", pytest.approx(6.3), None)
     assert "TensorBoard(profile_batch=(20, 30))" in whole.advice[0]
-    assert of_profile(ScriptProfile("train.py:44", 15.0, 0, None)).title == (
-        "A TensorFlow profiler recorded 15 s (started at train.py:44), and was never stopped: "
-        "its profile is lost"
-    )
+    lost = ScriptProfile("train.py:44", 15.0, 0, None)
+    for profiles in ([lost], [lost, ScriptProfile("train.py:9", 12.0, 0, 0.3)]):
+        assert of_profile(*profiles).title == (
+            "A TensorFlow profiler recorded 15 s (started at train.py:44), and was never stopped: "
+            "its profile is lost"
+        )
 
 
 @pytest.mark.parametrize(
