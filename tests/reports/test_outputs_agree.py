@@ -60,7 +60,14 @@ RUNS = {
     "of a script": SUMMARY,
 }
 """Summaries of recorded runs, by what the run does; None of one that left no summary."""
+TITLE = "250 of 400 s passed before fit, in text.adapt(rows) (train.py:31)"
 SAVED = "1.6× to 3.5× faster (saves 24 to 45.6 of 64 s)"
+
+
+def write_script(logs):
+    """Writes the run of a script that spent most of its time before `fit`."""
+    write_lines(logs, run_lines())
+    (logs / "gpukit" / "script.json").write_bytes(msgspec.json.encode(SCRIPT))
 
 
 def outputs(logs, summary):
@@ -87,9 +94,10 @@ def _text(page: str) -> str:
 
 @pytest.mark.parametrize("what", RUNS)
 def test_each_output_of_a_run_has_the_same_figures(tmp_path, what):
-    write_lines(tmp_path, run_lines(summary=RUNS[what]))
     if what == "of a script":
-        (tmp_path / "gpukit" / "script.json").write_bytes(msgspec.json.encode(SCRIPT))
+        write_script(tmp_path)
+    else:
+        write_lines(tmp_path, run_lines(summary=RUNS[what]))
     (run,) = load_report(tmp_path).runs
     shown = outputs(tmp_path, run.summary)
     (written,) = json.loads(shown.pop("JSON"))["runs"]
@@ -97,6 +105,8 @@ def test_each_output_of_a_run_has_the_same_figures(tmp_path, what):
         each.title for each in run.summary.findings
     ]
     expected = [headline_of(run.summary).text, *filter(None, [time_spent(run.summary)])]
+    if what == "of a script":
+        assert expected[0] == TITLE
     if what == "waits":
         expected += [FIRST.title, SAVED, BUSY]
         first = written["summary"]["verdict"]["findings"][0]
@@ -112,6 +122,13 @@ def test_each_output_of_a_run_has_the_same_figures(tmp_path, what):
         said = "input, of the run {}" if output in ("report", "tab") else "input {} of the run"
         for part in (*expected, *([said.format(share)] if share else [])):
             assert part in words, output
+
+
+def test_a_folder_above_gives_the_same_verdicts(tmp_path):
+    for name in ("before/train-1", "after"):
+        write_script(tmp_path / name)
+    found = [[each.title for each in run.summary.findings] for run in load_report(tmp_path).runs]
+    assert [TITLE in titles for titles in found] == [True, True]
 
 
 def test_diagnose_speaks_of_the_same_run_in_the_same_seconds():

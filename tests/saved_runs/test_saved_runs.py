@@ -37,6 +37,7 @@ from keras_gpukit.reports.html import render
 from keras_gpukit.rules.slowdown.shifts import shifts_of
 from keras_gpukit.saved_runs import LogFolder, load_report
 from keras_gpukit.saved_runs.folding.downsampling import MOST_POINTS, Downsampler
+from keras_gpukit.saved_runs.log_folder import main_run
 from keras_gpukit.saved_runs.run_file import LONGEST_BYTES, MOST_DETAILED, MOST_LISTED, RunFile
 
 INTERRUPTED = replace(SUMMARY, ending="interrupted")
@@ -157,6 +158,14 @@ def test_runs_of_one_folder_and_of_several_come_newest_first(tmp_path):
         write_lines(tmp_path / name, run_lines(3 + number, began_s=BEGAN_S + 100 * number))
     found = [(run.name, run.steps.readings) for run in load_report(tmp_path).runs]
     assert found == [("a #2", 6), ("c", 5), ("a", 4), ("deep/b", 3)]
+
+
+def test_of_several_runs_the_longest_stands_for_their_script(tmp_path):
+    run = only_run(tmp_path, run_lines())
+    short = replace(run, ended_s=run.began_s + 5)
+    assert main_run([short, run]) == (run, "longest")
+    unfinished = replace(run, state="unfinished", ended_s=run.ended_s + 100)
+    assert main_run([unfinished, short]) == (short, "longest that ended")
 
 
 @pytest.mark.heavy
