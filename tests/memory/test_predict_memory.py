@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from helpers import prepared
 from helpers.processes import environment
-from helpers.training import sensitive_model, small_model
+from helpers.training import SlowPyDataset, compiled, sensitive_model, small_model
 from rich.console import Console
 
 import keras_gpukit as gpukit
@@ -31,12 +31,6 @@ def predict(model=None, batch=(X, Y), **options):
     return gpukit.predict_memory(model or small_model(), batch, verbose=False, **options)
 
 
-def sequential(*layers, features=(8,), optimizer="sgd"):
-    model = keras.Sequential([keras.Input(features), *layers])
-    model.compile(optimizer, "mse", jit_compile=False)
-    return model
-
-
 def shown(prediction):
     console = Console(width=120, record=True, file=io.StringIO())
     print_anywhere(render(prediction), console)
@@ -44,7 +38,7 @@ def shown(prediction):
 
 
 def test_weights_and_slots_are_exact_and_the_rest_is_a_range():
-    model = sequential(keras.layers.Dense(1), optimizer="adam")
+    model = small_model(optimizer="adam")
     prediction = predict(model)
     assert (prediction.batch_size, prediction.execution) == (64, "graph")
     # Nine weights, the loss with its count, and the optimizer's two slots of each and its own.
@@ -58,7 +52,7 @@ def test_weights_and_slots_are_exact_and_the_rest_is_a_range():
 
 
 def test_activations_follow_the_batch():
-    model = sequential(keras.layers.Dense(512, "relu"), keras.layers.Dense(1))
+    model = compiled(keras.layers.Dense(512, "relu"), keras.layers.Dense(1))
     small, large = (predict(model, batch_size=size) for size in (64, 256))
     assert small.largest[0].layer in {layer.name for layer in model.layers}
     assert small.largest[0].shape == (64, 512)
@@ -80,7 +74,7 @@ def test_with_a_limit_the_largest_batch_is_found_if_there_is_one(capsys):
 
 
 def test_what_is_held_in_a_loop_is_named_as_left_out_and_no_batch_is_said_to_fit():
-    model = sequential(keras.layers.LSTM(4), keras.layers.Dense(1), features=(5, 8))
+    model = compiled(keras.layers.LSTM(4), keras.layers.Dense(1), shape=(5, 8))
     found = predict(model, (np.ones((64, 5, 8), "float32"), Y), limit_bytes=2**20)
     assert "loops, branches and functions is not counted (While)" in found.unknown_because
     text = shown(found)
@@ -99,9 +93,8 @@ def with_cudnn(monkeypatch):
 
 
 def predicted_for(*layers, shape, batch_size):
-    model = keras.Sequential([keras.Input(shape), *layers, keras.layers.Dense(10)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("adam", loss, jit_compile=False)
+    model = compiled(*layers, keras.layers.Dense(10), shape=shape, optimizer="adam", loss=loss)
     inputs = np.broadcast_to(np.float32(0), (batch_size, *shape))
     return predict(model, (inputs, np.zeros(batch_size, "int32")))
 
@@ -141,8 +134,7 @@ def test_what_cudnn_keeps_follows_the_layers_and_the_batch(with_cudnn):
 
 
 def test_steps_compiled_by_xla_need_at_most_what_is_predicted():
-    model = small_model()
-    model.compile("adam", "mse", jit_compile=True)
+    model = small_model(optimizer="adam", jit_compile=True)
     found = predict(model, limit_bytes=8 * 2**20)
     assert found.peak_bytes == found.high.total_bytes
     text = shown(found)
@@ -228,18 +220,10 @@ def test_training_is_the_same_afterwards(make):
     assert losses(predicts=True) == losses(predicts=False)
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return X[:16], Y[:16]
-
-
 def test_a_model_that_is_not_built_is_built_as_fit_builds_it():
     model = Unbuilt()
     model.compile("adam", jit_compile=False)
-    prediction = predict(model, Batches(workers=1))
+    prediction = predict(model, SlowPyDataset(4, 0.0))
     assert prediction.batch_size == 16
     assert prediction.low.weights_bytes >= 9 * 4
     assert prediction.low.slots_bytes >= 2 * 9 * 4
@@ -274,8 +258,7 @@ def test_a_bad_choice_is_named_as_the_caller_wrote_it(callback, name, value):
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_run_in_progress_shows_the_prediction_after_its_first_epoch(tmp_path, eager):
     monitor = gpukit.Monitor(tmp_path / "all", verbose=0, predict_memory=True)
-    model = small_model()
-    model.compile("adam", "mse", jit_compile=False, run_eagerly=eager)
+    model = small_model(optimizer="adam", run_eagerly=eager)
     model.fit(X, Y, batch_size=16, epochs=3, verbose=0, callbacks=[monitor])
     lines = (tmp_path / "all" / "gpukit" / "run.jsonl").read_text().splitlines(keepends=True)
     ends = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "epoch"]
@@ -326,10 +309,8 @@ def test_wrong_arguments_raise():
     ):
         with pytest.raises(error, match=message):
             predict(batch=batch)
-    model = small_model()
-    model.compile(optimizer=None, loss="mse")
     with pytest.raises(ValueError, match="`model` must have an optimizer"):
-        predict(model)
+        predict(small_model(optimizer=None))
 
 
 def test_a_step_of_its_own_needs_no_optimizer():

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.training import compiled
 
 import keras_gpukit as gpukit
 from keras_gpukit.sensors.compilations import compilations
@@ -21,10 +22,8 @@ def padded(lengths):
 
 
 def model(**options):
-    layers = [keras.layers.Conv1D(16, 3), keras.layers.GlobalMaxPooling1D(), keras.layers.Dense(1)]
-    made = keras.Sequential([keras.Input((None, 8)), *layers])
-    made.compile("adam", "mse", **options)
-    return made
+    layers = keras.layers.Conv1D(16, 3), keras.layers.GlobalMaxPooling1D(), keras.layers.Dense(1)
+    return compiled(*layers, shape=(None, 8), optimizer="adam", **options)
 
 
 @pytest.mark.skipif(compilations() is None, reason="this TensorFlow's counters are not read")

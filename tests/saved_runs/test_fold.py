@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
-from helpers.training import fast_dataset, small_model
+from helpers.training import SlowPyDataset, fast_dataset, small_model
 
 from keras_gpukit import Monitor
 from keras_gpukit.records import GPUInfo
@@ -20,15 +20,6 @@ from keras_gpukit.rules.rule import MINIMUM_SAMPLES
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.tensorflow
-
-
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        time.sleep(0.002)
-        return np.zeros((2, 8), "float32"), np.zeros((2, 1), "float32")
 
 
 def without_summary(path):
@@ -48,7 +39,7 @@ def several_steps(monitor):
 
 
 def py_dataset(monitor):
-    small_model().fit(Batches(workers=1), epochs=3, verbose=0, callbacks=[monitor])
+    small_model().fit(SlowPyDataset(12, 0.002), epochs=3, verbose=0, callbacks=[monitor])
 
 
 def evaluated(monitor):
