@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from helpers import prepared
 from helpers.processes import environment
+from helpers.recorded_runs import without_lines
 
 from keras_gpukit.saved_runs import load_report
 
@@ -65,13 +67,8 @@ def test_a_run_that_only_fills_its_buffers(found):
 
 
 def test_a_killed_run_is_judged_by_the_same_readings(found, folder):
-    file = folder / "0" / "gpukit" / "run.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    killed = folder / "killed" / "gpukit"
-    killed.mkdir(parents=True)
-    left = [line for line in lines if not re.search('"kind": ?"(end|summary)"', line)]
-    assert len(left) < len(lines)
-    (killed / "run.jsonl").write_text("".join(left))
+    shutil.copytree(folder / "0", folder / "killed")
+    without_lines(folder / "killed", "end", "summary")
     summary = load_report(folder / "killed").runs[0].summary
     assert summary.ending is None
     assert [each.epoch for each in summary.memory.epochs] == found["a callback keeps tensors"][

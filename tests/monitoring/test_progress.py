@@ -42,16 +42,9 @@ class Call:
         return record
 
 
-class Clock:
-    now_s = 100.0
-
-    def __call__(self):
-        return self.now_s
-
-
 def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
-    call, clock = Call(), Clock()
-    notes = ProgressNotes(call, {"epochs": 5, "steps": 30}, clock)
+    call, clock = Call(), StoppedClock()
+    notes = ProgressNotes(call, {"epochs": 5, "steps": 30}, clock.monotonic)
     notes.note()
     call.wall.part, call.epoch, call.step = "steps", 1, 12
     for _ in range(5):
@@ -70,16 +63,16 @@ def test_a_change_of_part_or_epoch_is_noted_and_else_only_now_and_then():
     call = Call()
     call.phase, call.wall.part = "evaluate", "steps"
     for known in ({"epochs": 1, "steps": None}, None):  # what Keras does not know is unknown
-        ProgressNotes(call, known, clock).note()
+        ProgressNotes(call, known, clock.monotonic).note()
     assert [record for _, record, _ in call.written] == 2 * [Progress("evaluate", "steps", 0)]
 
 
 def test_the_input_is_noted_in_the_first_seconds_and_then_more_rarely():
-    call, clock = Call(), Clock()
-    notes = InputSoFar(call, lambda record: record, clock)
+    call, clock = Call(), StoppedClock()
+    notes = InputSoFar(call, lambda record: record, clock.monotonic)
     looks = []
     for second in range(1, 3600):
-        clock.now_s = 100.0 + second
+        clock.now_s = second
         asked = call.asked
         notes.on_window(None)
         notes.write()

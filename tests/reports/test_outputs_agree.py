@@ -1,7 +1,6 @@
 """One run in every place that shows it: the same finding, the same seconds, the same words."""
 
 import html
-import io
 import json
 import re
 from dataclasses import replace
@@ -9,11 +8,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 from helpers.recorded_runs import BEGAN_S, SUMMARY, run_lines, write_lines
-from rich.console import Console
+from helpers.screens import panel
 
 from keras_gpukit import records
 from keras_gpukit.cli.main import main
-from keras_gpukit.reports.console import print_summary
 from keras_gpukit.reports.evidence import saved
 from keras_gpukit.reports.phrases import input_share, time_spent
 from keras_gpukit.reports.rates import conclusions
@@ -72,14 +70,12 @@ def write_script(logs):
 
 def outputs(logs, summary):
     """A recorded run in each of its outputs, as plain text."""
-    panel = io.StringIO()
-    print_summary(summary, Console(file=panel, width=80), details=True)
     page, plain = logs / "page.html", logs / "report.json"
     assert main(["report", str(logs), "--out", str(page)]) == 0
     assert main(["report", str(logs), "--json", "--out", str(plain)]) == 0
     (folder,) = find_run_folders({"": logs}).folders.values()
     return {
-        "panel": panel.getvalue().replace("│", " "),
+        "panel": panel(summary, details=True).replace("│", " "),
         "report": _text(page.read_text(encoding="utf-8")),
         "tab": _text(ReportPages().page(folder, {})),
         "TensorBoard's text": markdown(summary),

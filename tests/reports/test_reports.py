@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.screens import panel
 from rich.console import Console
 
 from keras_gpukit import records
@@ -375,9 +376,8 @@ TABS = "see TensorBoard's tabs Profile and GPU Kit"
 def test_the_panel_ends_with_the_captures_and_how_to_open_the_report():
     steps = (20, 1431, 5000, 6000, 7000)
     captures = records.ProfilerRecord(tuple(replace(CAPTURE, first_step=step) for step in steps))
-    with (console := Console(width=120)).capture() as shown:
-        print_summary(replace(TROUBLED, captures=captures), console, log_dir=Path("my logs"))
-    *_, told, last, _ = [line.strip("│ ") for line in shown.get().splitlines()]
+    text = panel(replace(TROUBLED, captures=captures), width=120, log_dir=Path("my logs"))
+    *_, told, last, _ = [line.strip("│ ") for line in text.splitlines()]
     assert last == "Report with charts: keras-gpukit report 'my logs'"
     said = "5 profiles captured, at step 20, step 1,431, step 5,000, 2 more"
     assert told == f"{said}: {TABS}"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.fake_nvml import GIB, FakeGPU, FakeNVML
+from helpers.recorded_runs import without_lines
 from helpers.training import SlowPyDataset, fast_dataset, small_model
 
 from keras_gpukit import Monitor
@@ -20,12 +21,6 @@ from keras_gpukit.rules.rule import MINIMUM_SAMPLES
 from keras_gpukit.saved_runs import load_report
 
 pytestmark = pytest.mark.tensorflow
-
-
-def without_summary(path):
-    """Cuts the summary off a run's file."""
-    kept = [each for each in path.read_bytes().splitlines(True) if b'"kind":"summary"' not in each]
-    path.write_bytes(b"".join(kept))
 
 
 def validated(monitor):
@@ -99,7 +94,7 @@ def test_a_summary_from_the_file_is_the_live_one(tmp_path, run):
 def assert_is_the_live_one(log_dir, live):
     (whole,) = load_report(log_dir).runs
     assert (whole.name, whole.notes, whole.summary) == (log_dir.name, (), live)
-    without_summary(log_dir / "gpukit" / "run.jsonl")
+    without_lines(log_dir, "summary")
     (seen,) = load_report(log_dir).runs
     for field in dataclasses.fields(live):
         # The others tell what is known of a run without a summary alone.

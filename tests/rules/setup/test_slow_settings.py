@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 from helpers.findings import bounds, by_name
 from helpers.findings import found as finding
+from helpers.screens import panel
 from helpers.summaries import breakdown, stall, throughput
-from rich.console import Console
 
 from keras_gpukit import records
-from keras_gpukit.reports.console import print_summary
 from keras_gpukit.rules import judge
 from keras_gpukit.rules.setup import slowing_settings
 from keras_gpukit.rules.setup.slowing_settings import NOT_MEASURED
@@ -216,10 +215,8 @@ def test_layers_go_into_the_input_only_where_that_helps():
     assert few.startswith("fewer or cheaper layers")
     assert "only as much as cores are idle" in moved
     assert not any("ds.map" in line for line in first(input_s=30.0))
-    with (console := Console(width=80)).capture() as shown:
-        summary = run(preprocessing=LAYERS, profile=AUGMENTS)
-        print_summary(replace(summary, verdict=judge(summary)), console)
-    assert shown.get().count("\n") <= 14
+    summary = run(preprocessing=LAYERS, profile=AUGMENTS)
+    assert panel(replace(summary, verdict=judge(summary))).count("\n") <= 14
 
 
 def test_cheap_layers_and_models_without_any_are_no_finding():
