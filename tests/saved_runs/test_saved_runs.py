@@ -219,31 +219,6 @@ def test_a_running_run_is_read_on(tmp_path):
     assert 0 < seen[0] < seen[-1] == 20
 
 
-def test_a_running_run_is_judged_by_what_it_told_so_far(tmp_path):
-    summary = only_run(tmp_path, now_lines(20)).summary
-    assert summary.findings[0].code == "input-bound"
-    assert summary.input_stall_fraction == pytest.approx(0.4)
-    assert summary.steps == 20 * STEPS
-    assert summary.memory_peak_bytes == {"GPU:0": 5 * GIB}
-    assert summary.placement == {"GPU:0": 210, "CPU:0": 2}
-    assert summary.utilization.gpus[0].utilization_percent == pytest.approx(55, abs=5)
-
-
-def test_a_killed_run_shows_where_it_shifted(tmp_path):
-    lines = run_lines(60, summary=None)
-    for place, (time_s, step, kind, record) in enumerate(lines):
-        if kind == "steps" and step > 40 * STEPS:
-            lines[place] = (time_s, step, kind, replace(record, duration_s=4.0))
-        if kind == "gpu" and step > 30 * STEPS:
-            lines[place] = (time_s, step, kind, replace(record, utilization_percent=20.0))
-    found = {each.series: each for each in shifts_of(only_run(tmp_path, lines).summary)}
-    slower = found["step/time_ms"]
-    assert (slower.before, slower.after) == pytest.approx((25.0, 100.0))
-    assert (slower.step, slower.elapsed_s) == (40 * STEPS + 1, 40.0)
-    assert found["gpu/1/utilization_percent"].step == 30 * STEPS + 1
-    assert found["step/examples_per_s"].after == pytest.approx(320.0)
-
-
 def test_a_damaged_series_costs_its_line_alone(tmp_path):
     series = Series("step/time_ms", (1, 2), (1.0, 2.0), (25.0, 25.0), (40.0, 40.0))
     path = write_lines(tmp_path, run_lines(3, summary=replace(SUMMARY, series=(series,))))
