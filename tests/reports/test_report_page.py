@@ -22,7 +22,7 @@ from helpers.recorded_runs import (
     with_validation,
     write_lines,
 )
-from helpers.series import series_of_points
+from helpers.summaries import series_of_points
 
 from keras_gpukit import records
 from keras_gpukit.reports.html import plotly_js, render
