@@ -45,11 +45,8 @@ def follow(watch: PipelineWatch, dataset: tf.data.Dataset, batches: int) -> Any:
     return iterator
 
 
-def by_kind(stage: MeasuredNode) -> dict[str, MeasuredNode]:
-    found = {stage.kind: stage}
-    for each in (*stage.inputs, *stage.nested):
-        found |= by_kind(each)
-    return found
+def by_kind(output: MeasuredNode) -> dict[str, MeasuredNode]:
+    return {stage.kind: stage for stage in output.walk()}
 
 
 def test_filling_the_buffers_at_the_start_does_not_count():

@@ -29,20 +29,26 @@ GPU_TAGS = {
         "throttled",
     )
 }
-TAGS = GPU_TAGS | {
-    "step/time_ms",
-    "step/examples_per_s",
-    "step/between_ms",
-    "input/wait_ms",
-    "input/stall_percent",
-    "input/buffered_batches",
-    "memory/CPU:0/current_bytes",
-    "memory/CPU:0/peak_bytes",
-    "host/cpu_percent",
-    "host/process_cpu_percent",
-    "host/memory_bytes",
-    "tool/overhead_us",
+STEPS = {
+    "step/time_ms": lambda window: window["duration_s"] / window["steps"] * 1e3,
+    "step/examples_per_s": lambda window: window["examples"] / window["duration_s"],
+    "step/between_ms": lambda window: window["between_s"] / window["steps"] * 1e3,
+    "input/wait_ms": lambda window: window["input_wait_s"] / window["steps"] * 1e3,
+    "input/stall_percent": lambda window: window["input_wait_s"] / window["duration_s"] * 1e2,
+    "input/buffered_batches": lambda window: window["buffered_batches"],
 }
+TAGS = (
+    GPU_TAGS
+    | set(STEPS)
+    | {
+        "memory/CPU:0/current_bytes",
+        "memory/CPU:0/peak_bytes",
+        "host/cpu_percent",
+        "host/process_cpu_percent",
+        "host/memory_bytes",
+        "tool/overhead_us",
+    }
+)
 if psutil.disk_io_counters():
     TAGS.add("host/disk_read_bytes_per_s")
 
@@ -122,14 +128,6 @@ def tensorboard(logs) -> Iterator[Server]:
         yield server
 
 
-STEPS = {
-    "step/time_ms": lambda window: window["duration_s"] / window["steps"] * 1e3,
-    "step/examples_per_s": lambda window: window["examples"] / window["duration_s"],
-    "step/between_ms": lambda window: window["between_s"] / window["steps"] * 1e3,
-    "input/wait_ms": lambda window: window["input_wait_s"] / window["steps"] * 1e3,
-    "input/stall_percent": lambda window: window["input_wait_s"] / window["duration_s"] * 1e2,
-    "input/buffered_batches": lambda window: window["buffered_batches"],
-}
 NOT_COMPARED = ("throttled", "overhead_us", "read_bytes_per_s")
 
 
