@@ -47,7 +47,6 @@ def find_chromium() -> str | None:
 
 @contextlib.contextmanager
 def chromium() -> Iterator:
-    """A browser."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -92,7 +92,6 @@ class Prepared:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Ends it at once."""
         self.send_signal(signal.SIGKILL)
         self.wait()
 

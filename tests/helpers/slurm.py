@@ -104,7 +104,6 @@ class Slurm:
         wait_for((self.folder / "munge.socket").exists, what="munge")
 
     def start_node(self, node: str) -> None:
-        """Starts a node's daemon."""
         (self.folder / f"spool-{node}").mkdir(exist_ok=True)
         self._daemon(node, "slurmd", "-D", "-N", node)
 

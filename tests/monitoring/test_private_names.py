@@ -61,7 +61,6 @@ LONG_EXCEPT_FEW = [
 
 
 def hide(monkeypatch, name):
-    """Hides a private name from this package."""
     module, _, path = name.partition(":")
     *owners, last = path.split(".")
     owner = importlib.import_module(module)

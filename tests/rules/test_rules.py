@@ -15,7 +15,6 @@ from helpers.summaries import breakdown, changing_run, stall, throughput
 from keras_gpukit import rules
 from keras_gpukit.input.pipelines.places import KERAS_OWN
 from keras_gpukit.records import (
-    HOST_MEMORY,
     STEP_TIME,
     ContentionRecord,
     DeviceCopies,
@@ -475,10 +474,6 @@ FIRES = [
     ("float32-on-tensor-cores info: of a step in products 10.23 %", in_products(0.44)),
     ("memory-nearly-full warning: peak use of GPU:0 90 %", on_gpu(memory=memory(90 * GIB))),
     ("memory-mostly-unused info: peak use of GPU:0 30 %", on_gpu(memory=memory(30 * GIB))),
-    (
-        "memory-grows info: per thousand steps ",
-        over_time(HOST_MEMORY, *(GIB * point for point in range(10, 40))),
-    ),
     (f"throttled warning: readings with {HOT} on GPU:0 10 %", throttled({HOT: 0.1})),
     (f"throttled info: readings with {POWER} on GPU:0 90 %", throttled({POWER: 0.9})),
     (f"throttled warning: readings with {HOT} on GPU:0 30 %", throttled({SET: 1.0, HOT: 0.3})),
@@ -588,7 +583,6 @@ QUIET = [
     ("float32-on-tensor-cores", in_full_precision(V100, PlacementRecord({"GPU:0": {"Sin": 9}}))),
     ("memory-nearly-full", on_gpu(memory=memory(89 * GIB))),
     ("memory-mostly-unused", on_gpu(memory=memory(31 * GIB))),
-    ("memory-grows", over_time(HOST_MEMORY, *[GIB] * 30)),
     ("throttled", throttled({HOT: 0.09})),
     ("throttled", throttled({SET: 1.0, HOT: 0.09})),
     ("throttled", throttled({})),
@@ -699,7 +693,6 @@ ABSTAINS = [
     ("memory-nearly-full", on_gpu(memory=memory(99 * GIB, "CPU:0")), "on a GPU"),
     ("memory-nearly-full", run(memory=memory(99 * GIB, "CPU:0")), "no GPU"),
     ("memory-mostly-unused", on_gpu(memory=memory(1, limit_bytes=None)), "limit"),
-    ("memory-grows", over_time(HOST_MEMORY, *[GIB] * 9), "10 readings"),
     ("throttled", on_gpu(utilization=gpu()), "throttle reasons"),
     ("other-processes-on-gpu", shared(None), "by process"),
 ]
@@ -1335,8 +1328,8 @@ ELSEWHERE = (
     "out-of-memory host-out-of-memory ended-by-error killed "
     "loss-not-finite not-learning data-ran-out "
     # memory/, whole_run/ and setup/test_slow_settings.py
-    "host-memory-runs-out first-step-memory many-short-calls own-profile outside-calls eager-step "
-    "long-evaluation slow-settings preprocessing-in-model"
+    "host-memory-runs-out memory-grows first-step-memory many-short-calls own-profile "
+    "outside-calls eager-step long-evaluation slow-settings preprocessing-in-model"
 )
 
 

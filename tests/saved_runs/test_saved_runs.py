@@ -297,18 +297,6 @@ def test_captures_go_to_the_run_that_took_them(tmp_path):
 # Damage
 
 
-def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
-    path = write_lines(tmp_path, run_lines(10))
-    whole = path.read_bytes().splitlines(keepends=True)
-    whole[5] = b'{"kind": "steps", "time_s": 1.7e9, "record": {"phase": "jog"}}\n'
-    whole[9] = b"\x00\xff\xfe\n"
-    path.write_bytes(b"".join(whole))
-    run = only_run(tmp_path)
-    assert run.state == "completed"
-    (note,) = run.notes
-    assert note.startswith("2 lines could not be read; the first is line 6: ")
-
-
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
@@ -327,6 +315,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_told(tmp_path):
          % (b"0" * 400), "not between -1e+18 and"),
         (b'{"kind":"profile","time_s":5,"record":%s}'
          % msgspec.json.encode(replace(filled(ProfileRecord), steps=0)), "a profile without steps"),
+        (b'{"kind":"steps","time_s":5,"record":{"phase":"jog"}}', "jog"),
         (b"x" * (LONGEST_BYTES + 1), "too long"),
         (b'"\\ud800"', ""),
     ],
