@@ -59,11 +59,16 @@ def mirrored_model() -> keras.Model:
         return small_model()
 
 
+def summary_of(model, *data, callback=None, **fit_options):
+    """What a callback measures of a fit; `Monitor`, if none is given."""
+    callback = callback or gpukit.Monitor(None, verbose=0)
+    model.fit(*data, **{"verbose": 0, "callbacks": [callback], **fit_options})
+    return callback.summary
+
+
 def input_of(data, model=None, **fit_options):
     """What `InputStall` measures of a fit."""
-    callback = gpukit.InputStall(None)
-    (model or small_model()).fit(data, **{"verbose": 0, "callbacks": [callback], **fit_options})
-    return callback.summary
+    return summary_of(model or small_model(), data, callback=gpukit.InputStall(None), **fit_options)
 
 
 def sleep_in_tensorflow(seconds: float):

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from helpers import prepared
 from helpers.processes import environment
-from helpers.training import SlowPyDataset, compiled, sensitive_model, small_model
+from helpers.training import SlowPyDataset, compiled, sensitive_model, small_model, summary_of
 from rich.console import Console
 
 import keras_gpukit as gpukit
@@ -188,8 +188,7 @@ def outside():
 def test_every_optimizer_and_model_that_the_step_uses_counts():
     model, critic, other = outside()
     predicted = predict(model).low
-    monitor = gpukit.Monitor(None, verbose=0)
-    model.fit(X, Y, verbose=0, callbacks=[monitor])
+    memory = summary_of(model, X, Y).memory
 
     def size(*variables):
         return sum(int(np.prod(each.shape)) * each.value.dtype.size for each in variables)
@@ -197,7 +196,6 @@ def test_every_optimizer_and_model_that_the_step_uses_counts():
     # `compile` made one more optimizer, which no step uses and which has no slots.
     slots = size(*model.mine.variables, *other.variables, *model.optimizer.variables)
     weights = size(*model.variables, *model.metrics_variables, *critic.variables)
-    memory = monitor.summary.memory
     for found in (predicted, memory):
         assert (found.weights_bytes, found.slots_bytes) == (weights, slots)
 

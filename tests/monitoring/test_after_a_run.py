@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.processes import wait_for
-from helpers.training import compiled
+from helpers.training import compiled, summary_of
 
 import keras_gpukit as gpukit
 from keras_gpukit.monitoring.session import end_all
@@ -92,18 +92,14 @@ def test_data_of_unknown_length_are_counted_without_the_look_for_their_end(
     per_execution, accumulated, counted
 ):
     model = small_model(accumulated, steps_per_execution=per_execution)
-    throughput = gpukit.Throughput(None)
-    model.fit(batches(5).filter(lambda *_: True), verbose=0, callbacks=[throughput])
-    record = throughput.summary
+    record = summary_of(model, batches(5).filter(lambda *_: True), callback=gpukit.Throughput(None))
     assert (record.steps, record.executions) == counted
 
 
-def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp_path):
-    model = small_model(steps_per_execution=4)
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
+def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left():
     data = batches(5)
-    model.fit(data, validation_data=data, epochs=2, verbose=0, callbacks=[monitor])
-    for record in (monitor.summary.throughput, monitor.summary.validation):
+    summary = summary_of(small_model(steps_per_execution=4), data, validation_data=data, epochs=2)
+    for record in (summary.throughput, summary.validation):
         assert (record.steps, record.executions) == (10, 4)
 
 
@@ -119,11 +115,9 @@ def test_the_last_execution_of_a_validation_has_only_the_steps_that_are_left(tmp
     ],
     ids=["batches", "examples", "once", "unknown", "drawn", "one"],
 )
-def test_how_often_a_validation_goes_over_repeated_data_is_known(tmp_path, data, passes):
-    monitor = gpukit.Monitor(tmp_path, verbose=0)
-    options = {"validation_data": data(), "validation_steps": 6, "epochs": 2, "verbose": 0}
-    small_model().fit(batches(3), **options, callbacks=[monitor])
-    record = monitor.summary.validation
+def test_how_often_a_validation_goes_over_repeated_data_is_known(data, passes):
+    options = {"validation_data": data(), "validation_steps": 6, "epochs": 2}
+    record = summary_of(small_model(), batches(3), **options).validation
     assert (record.steps, record.passes) == (12, passes)
 
 

@@ -4,19 +4,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.training import FEATURES, compiled, small_model
+from helpers.training import FEATURES, compiled, small_model, summary_of
 
-import keras_gpukit as gpukit
 from keras_gpukit.monitoring.environment import read_environment
 from keras_gpukit.records import FrozenLayers, Padding
 
 layers = keras.layers
-
-
-def environment_of(model, *data, **fit_options):
-    monitor = gpukit.Monitor(None, verbose=0)
-    model.fit(*data, verbose=0, callbacks=[monitor], **fit_options)
-    return monitor.summary.environment
 
 
 # Frozen layers
@@ -26,7 +19,7 @@ def frozen_of(*first, arrays=True):
     """What is known of a model of some layers and one that is trained."""
     data = np.ones((8, FEATURES), "float32"), np.ones((8, 1), "float32")
     given = data if arrays else (tf.data.Dataset.from_tensor_slices(data).batch(4),)
-    return environment_of(compiled(*first, layers.Dense(1)), *given).frozen
+    return summary_of(compiled(*first, layers.Dense(1)), *given).environment.frozen
 
 
 def backbone(*more):
@@ -76,7 +69,8 @@ def test_layers_of_one_s_own_class_of_model_are_in_no_known_order():
 
     model = Own()
     model.compile("sgd", "mse", jit_compile=False)
-    assert environment_of(model, np.ones((8, FEATURES)), np.ones((8, 1))).frozen is None
+    summary = summary_of(model, np.ones((8, FEATURES)), np.ones((8, 1)))
+    assert summary.environment.frozen is None
 
 
 # Padding
@@ -94,7 +88,7 @@ def texts(at_end):
 def padding_of(x, embeds=True):
     first = layers.Embedding(5, 2) if embeds else layers.Rescaling(1.0)
     model = compiled(first, layers.Flatten(), layers.Dense(1), shape=(40,))
-    return environment_of(model, x, np.ones((1000, 1)), batch_size=500).padding
+    return summary_of(model, x, np.ones((1000, 1)), batch_size=500).environment.padding
 
 
 @pytest.mark.parametrize("at_end", [True, False])

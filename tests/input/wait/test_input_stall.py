@@ -21,6 +21,7 @@ from helpers.training import (
     input_of,
     slow_generator,
     small_model,
+    summary_of,
     without_autotuning,
 )
 
@@ -160,10 +161,8 @@ def test_validation_is_told_apart():
 
 
 def test_throughput_counts_every_example():
-    whole = gpukit.Throughput(None)
-    small_model().fit(fast_dataset(30), verbose=0, callbacks=[whole])
-    rate = whole.summary.examples_per_s
-    assert rate == pytest.approx(BATCH / whole.summary.step_time_s)
+    summary = summary_of(small_model(), fast_dataset(30), callback=gpukit.Throughput(None))
+    assert summary.examples_per_s == pytest.approx(BATCH / summary.step_time_s)
 
 
 class FakeMeter(Meter):
