@@ -283,18 +283,15 @@ def test_a_model_that_cannot_be_trained_in_parts_is_refused(make, message):
 
 REPLICAS = """
 import json
-import tensorflow as tf
+from helpers.training import mirrored_cpus
 from memory.less.cases import models
 import keras_gpukit as gpukit
-
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 
 def apart(make, way):
     plain = models.trained(make(), lambda model: None)
     return models.difference(plain, models.trained(make(), way))
 
-with gpukit.configure_gpus(strategy="mirrored", verbose=False).scope():
+with mirrored_cpus().scope():
     parts = lambda model: gpukit.accumulate_gradients(model, micro_batches=3)
     twice = lambda model: gpukit.rematerialize(model, segments=3)
     found = [

@@ -61,11 +61,8 @@ RUN = """
     gpus = [FakeGPU("GPU-a", throttle_mask=4), FakeGPU("GPU-b", utilization=40)]
     sys.modules["pynvml"] = FakeNVML(gpus)
 
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
     import keras_gpukit
+    from helpers.training import fast_dataset, small_model
     from keras_gpukit.records import GPUInfo
     from keras_gpukit.sensors import host
     from keras_gpukit.monitoring import environment, sampling
@@ -75,11 +72,8 @@ RUN = """
     environment.visible_gpus = lambda: tuple(
         GPUInfo(index, gpu.name, gpu.uuid) for index, gpu in enumerate(gpus)
     )
-    data = (np.zeros((6400, 8), "float32"), np.zeros((6400, 1), "float32"))
-    dataset = tf.data.Dataset.from_tensor_slices(data).batch(32).prefetch(2)
-    model = keras.Sequential([keras.layers.Dense(64), keras.layers.Dense(1)])
-    model.compile("sgd", "mse", jit_compile=False)
-    model.fit(dataset, epochs=3, verbose=0, callbacks=[keras_gpukit.Monitor(sys.argv[1])])
+    monitor = keras_gpukit.Monitor(sys.argv[1])
+    small_model().fit(fast_dataset(400).prefetch(2), epochs=3, verbose=0, callbacks=[monitor])
 """
 
 
