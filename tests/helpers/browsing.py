@@ -1,7 +1,5 @@
 """A real Chromium and a real TensorBoard, for the tests and the screenshots."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Processes on this machine that form a cluster."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The findings of a run and their evidence, as tests compare them."""
 
-from __future__ import annotations
-
 from keras_gpukit.records import Finding, RunSummary
 from keras_gpukit.rules import judge
 

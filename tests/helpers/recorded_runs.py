@@ -1,7 +1,5 @@
 """Records of runs as `Monitor` writes them, made up: on two GPUs that are not here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

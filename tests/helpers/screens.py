@@ -1,7 +1,5 @@
 """What a terminal displays of its output, and of a run."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A pipeline on a scripted clock, and tf.data's model of it, whose every wait is known exactly."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A real Slurm of two nodes on this machine: its own controller, daemons, keys and ports."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

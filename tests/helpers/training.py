@@ -1,7 +1,5 @@
 """Small models and pipelines whose timing is known from how they are made."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

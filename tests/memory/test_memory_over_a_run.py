@@ -1,7 +1,5 @@
 """Real runs whose memory grows with each epoch are found; those whose buffers fill up are not."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

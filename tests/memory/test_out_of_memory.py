@@ -1,7 +1,5 @@
 """A real out-of-memory error has a note that is right, and begins the report of the dead run."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

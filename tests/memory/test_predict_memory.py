@@ -1,7 +1,5 @@
 """What is predicted before training is what training takes."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

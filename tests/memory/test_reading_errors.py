@@ -1,7 +1,5 @@
 """What TensorFlow's messages and its allocator's log say, in the wording of 2.21."""
 
-from __future__ import annotations
-
 import pytest
 
 from keras_gpukit.layer_names import LayerNames

@@ -1,7 +1,5 @@
 """One fold: a run's summary is the same from its records as they came, and from its file."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

@@ -1,7 +1,5 @@
 """Runs read back: whole ones, running ones, many, and damaged ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Readings and events of a run summed up: GPUs, the host, figures over time in few points."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Runs without a summary, in progress or killed: what they were doing, and what limited them."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import subprocess

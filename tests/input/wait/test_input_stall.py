@@ -3,8 +3,6 @@
 How exact it is, `test_pipeline_model.py` shows on scripted pipelines, and `realtime` on real ones.
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import time

@@ -1,7 +1,5 @@
 """Where the time of a run goes, and how its waits are distributed, against runs that are known."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import keras

@@ -1,7 +1,5 @@
 """Which stage of a pipeline is named, and what its figures are."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """Accumulation and rematerialization: training is the same, and needs less memory."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import json

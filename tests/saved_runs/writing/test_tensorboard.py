@@ -1,7 +1,5 @@
 """The real TensorBoard shows a real run: every tag, with the values of the record."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 import urllib.parse
